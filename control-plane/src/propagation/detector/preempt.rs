@@ -37,7 +37,9 @@ pub fn may_preempt(policy: &Policy, subject: Subject<'_>) -> bool {
         && !policy.is_deleting()
         && selects(policy, subject)
         && policy.spec().resource_selectors.iter().any(|selector| {
-            let namespace = key.namespace().or(given(selector.namespace.as_ref()));
+            let namespace = key
+                .namespace()
+                .or_else(|| given(selector.namespace.as_ref()));
             Kind::new(&*selector.api_version, &*selector.kind) == *subject.kind
                 && given(selector.name.as_ref()) == Some(subject.name)
                 && namespace == subject.namespace
@@ -211,8 +213,10 @@ mod tests {
             ),
             ("too low a priority", vec![&owner, &template], &weak, "web"),
         ] {
-            let mut settings = Settings::default();
-            settings.feature_gates = "PropagationPolicyPreemption=true".parse().unwrap();
+            let settings = Settings {
+                feature_gates: "PropagationPolicyPreemption=true".parse().unwrap(),
+                ..Settings::default()
+            };
             let mut stand = Stand::with(settings, first.into_iter().map(of));
             stand.api.serve_deployments();
             crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);

@@ -12,7 +12,8 @@
 //!   workload, or the labels and places of clusters. A policy that says anything else anew does not
 //!   count.
 //! * A person changed or deleted the binding by hand.
-//! * The policy says `Directly`, or has `fencing`, and dispatching to some target is not suspended.
+//! * The policy says `Directly`, or has `fencing`, and dispatching to some target is not suspended:
+//!   the workload was evicted, or somebody asked for a new placement.
 //! * The policy's grace period is over, and some target has a Work that is not suspended.
 //! * A person released the task: `suppressDeletion` is false.
 //! * The policy has `fencing`, and the write says that it stops the copy.
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
+use super::asked;
 use super::moves::{self, Move, What};
 use super::objects::{self, Binding, Task};
 use super::scene::Scene;
@@ -82,7 +84,7 @@ impl Living {
         };
         let ends = request.after.as_deref().is_none_or(objects::is_deleting);
         if ends && !objects::is_deleting(before) {
-            let policy = policy_of(before).filter(|key| preserves(scene, key));
+            let policy = objects::policy_of(before).filter(|key| preserves(scene, key));
             self.deleted.insert(request.key(), (scene.now, policy));
         }
     }
@@ -206,7 +208,7 @@ impl Living {
                     return Some(format!("{binding} is gone, and nobody deleted it"));
                 };
                 // Fencing that was set after the workload was evicted.
-                if state.is_fenced() && state.task(cluster).is_some() {
+                if scene.is_fenced(state) && state.task(cluster).is_some() {
                     return at_once(state).err();
                 }
                 Some("nobody gave the cluster up".to_owned())
@@ -233,10 +235,19 @@ fn word_for(
     match it.what {
         What::Evicted(task) => (task.purge_mode() == "Directly").then(|| at_once(after)),
         What::Purged => Some(at_once(after)),
-        What::Dropped if before.is_fenced() => Some(at_once(after)),
+        What::Dropped if scene.is_fenced(before) => Some(at_once(after)),
+        What::Dropped if asked::is_requested(before) && goes_first(before) => Some(at_once(after)),
         What::Dropped => Some(Err("no target any more, and nobody asked for it".to_owned())),
         What::Ended(task) => Some(ended(scene, key, before, task)),
     }
+}
+
+/// Returns whether a policy allows no old copy beside a new one: one of its modes is `Directly`,
+/// clusters that fail may be left, and there is one copy.
+fn goes_first(binding: Binding<'_>) -> bool {
+    let of_cluster = binding.cluster_purge_mode();
+    let modes = [of_cluster, binding.application_purge_mode()];
+    binding.clusters().len() == 1 && of_cluster != "Never" && modes.contains(&"Directly")
 }
 
 /// Returns why a copy may go whether or not another one lives, or why it may not.
@@ -261,7 +272,7 @@ fn ended(
         let work = scene.work_of(key, target);
         work.is_some_and(|work| work["spec"]["suspendDispatching"] != true)
     };
-    if task.purge_mode() == "Directly" || before.is_fenced() {
+    if task.purge_mode() == "Directly" || scene.is_fenced(before) {
         return at_once(before);
     }
     let slack = scene.clock_error() + SignedDuration::from_secs(1);
@@ -289,22 +300,6 @@ fn has_left(scene: &Scene, cluster: &str) -> bool {
     scene.cluster_recently(cluster, |state| {
         state.is_none_or(|cluster| objects::is_deleting(cluster.0))
     })
-}
-
-/// Returns the policy to which a template belongs.
-fn policy_of(template: &Value) -> Option<Key> {
-    let named = |kind: &str, name: &str| {
-        objects::annotation(template, &format!("{kind}.karmada.io/{name}"))
-    };
-    let policy = |plural, namespace, name| {
-        objects::key(&Api::Fleet, objects::POLICY, plural, namespace, name)
-    };
-    if let Some(name) = named("propagationpolicy", "name") {
-        let namespace = named("propagationpolicy", "namespace").unwrap_or_default();
-        return Some(policy("propagationpolicies", namespace, name));
-    }
-    let name = named("clusterpropagationpolicy", "name")?;
-    Some(policy("clusterpropagationpolicies", "", name))
 }
 
 /// Returns whether a policy preserves objects. A lazy one does with the next change of the
@@ -390,6 +385,36 @@ mod tests {
             moved(&mut story, &task, &suspension);
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{task} {suspension}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_placement_that_was_asked_for_takes_the_last_copy_only_where_no_two_may_run() {
+        let mode = |cluster: &str, application: &str| json!({"cluster": {"purgeMode": cluster}, "application": {"purgeMode": application}});
+        let asked = "2026-01-01T00:00:00Z";
+        for (asked, failover, suspended, is_kept) in [
+            (asked, mode("Directly", ""), false, true),
+            (asked, mode("", "Immediately"), false, true),
+            (asked, mode("Never", "Directly"), false, false),
+            (asked, mode("Gracefully", ""), false, false),
+            (asked, mode("Directly", ""), true, false),
+            ("", mode("Directly", ""), false, false),
+        ] {
+            let mut story = story(0);
+            let mut moved = binding(&["m1"]);
+            moved["spec"]["failover"] = failover.clone();
+            moved["spec"]["rescheduleTriggeredAt"] = json!(asked);
+            moved["spec"]["suspension"] = json!({"dispatching": suspended});
+            story.write(control_plane(), &binding_key("web"), moved.clone());
+            moved["spec"]["clusters"] = json!([{"name": "m2"}]);
+            story.write(control_plane(), &binding_key("web"), moved);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(
+                told.is_empty(),
+                is_kept,
+                "{asked} {failover} {suspended}: {told:?}"
+            );
         }
     }
 

@@ -188,8 +188,7 @@ impl<'a> Binding<'a> {
 
     /// Returns whether at most one copy is to run, so that old copies go before there are new ones.
     pub fn is_fenced(self) -> bool {
-        let fencing = self.0.pointer("/spec/failover/cluster/fencing");
-        fencing.is_some_and(|it| !it.is_null())
+        is_fenced(self.0)
     }
 
     /// Returns what a cluster last reported.
@@ -273,6 +272,12 @@ impl<'a> Cluster<'a> {
     }
 }
 
+/// Returns whether a binding or a policy says that at most one copy is to run.
+pub fn is_fenced(object: &Value) -> bool {
+    let fencing = object.pointer("/spec/failover/cluster/fencing");
+    fencing.is_some_and(|it| !it.is_null())
+}
+
 /// Returns whether a taint makes workloads leave.
 pub fn evicts(taint: &Value) -> bool {
     taint["effect"] == "NoExecute" || taint["effect"] == "PreferNoExecute"
@@ -304,6 +309,18 @@ pub fn binding_of(object: &Value) -> Option<Key> {
     let namespace = named("resourcebinding.karmada.io/namespace")?;
     let name = named("resourcebinding.karmada.io/name")?;
     Some(key(&Api::Fleet, WORK, "resourcebindings", namespace, name))
+}
+
+/// Returns the key of the policy to which a template or a binding belongs.
+pub fn policy_of(object: &Value) -> Option<Key> {
+    let named = |kind: &str, name: &str| annotation(object, &format!("{kind}.karmada.io/{name}"));
+    let policy = |plural, namespace, name| key(&Api::Fleet, POLICY, plural, namespace, name);
+    if let Some(name) = named("propagationpolicy", "name") {
+        let namespace = named("propagationpolicy", "namespace").unwrap_or_default();
+        return Some(policy("propagationpolicies", namespace, name));
+    }
+    let name = named("clusterpropagationpolicy", "name")?;
+    Some(policy("clusterpropagationpolicies", "", name))
 }
 
 #[cfg(test)]

@@ -170,12 +170,29 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         };
         match scene.objects.get(&binding_key) {
             None => tell(key, "is a Work without a binding"),
-            Some(binding) if !Binding(binding).keeps(cluster) => {
+            Some(binding)
+                if !Binding(binding).keeps(cluster)
+                    && !awaits_dispatching(scene, &binding_key, Binding(binding)) =>
+            {
                 tell(key, "is a Work that its binding does not want");
             }
             Some(_) => {}
         }
     }
+}
+
+/// Returns whether a target of a binding has no copy yet because its dispatching is suspended: until
+/// it has, copies elsewhere may be the last.
+fn awaits_dispatching(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+    let is_applied = |target: &str| {
+        let work = scene.work_of(key, target);
+        let applied = work.and_then(|work| objects::condition(work, "Applied"));
+        applied.is_some_and(|it| it["status"] == "True")
+    };
+    let targets = binding.clusters().into_keys().chain(binding.required());
+    targets
+        .filter(|target| binding.is_suspended_in(target))
+        .any(|target| !is_applied(target))
 }
 
 /// Returns whether something in the member keeps an object of a Work: a finalizer that is not the
@@ -217,6 +234,16 @@ fn bindings(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
+/// Returns whether a workload stays in a cluster because a person suspended its scheduling: the
+/// cluster leaves once no binding names it.
+fn is_held(scene: &Scene, cluster: &str) -> bool {
+    let mut bindings = scene.bindings();
+    bindings.any(|(_, binding)| {
+        let is_suspended = binding.0["spec"]["suspension"]["scheduling"] == true;
+        is_suspended && binding.clusters().contains_key(cluster)
+    })
+}
+
 /// Reports what is being deleted and does not end, though nothing unreachable keeps it.
 fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     let waits_for_silent = |binding: &Key| {
@@ -233,7 +260,7 @@ fn stuck(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
         let excused = match key.plural.as_str() {
             "resourcebindings" | "clusterresourcebindings" => waits_for_silent(key),
             "propagationpolicies" | "clusterpropagationpolicies" => false,
-            "clusters" => !end.reachable.contains(&key.name),
+            "clusters" => !end.reachable.contains(&key.name) || is_held(scene, &key.name),
             _ => continue,
         };
         if !excused {
@@ -289,6 +316,59 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_work_that_its_binding_does_not_want_is_excused_until_the_targets_are_dispatched() {
+        for (suspension, applied, is_excused) in [
+            (json!(null), "False", false),
+            (json!({"dispatching": true}), "False", true),
+            (json!({"dispatching": true}), "True", false),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
+                "False",
+                true,
+            ),
+            (
+                json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
+                "False",
+                false,
+            ),
+        ] {
+            let mut story = story();
+            let mut moved = binding(&["m2"]);
+            moved["spec"]["suspension"] = suspension.clone();
+            story.write(control_plane(), &binding_key("web"), moved);
+            let mut sent = work();
+            sent["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "web",
+            });
+            sent["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
+            story.write(control_plane(), &work_key("m2"), sent);
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_excused, "{suspension}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_does_not_leave_while_a_workload_is_held_in_it() {
+        for (held, clusters, is_excused) in [
+            (true, ["m1"], true),
+            (false, ["m1"], false),
+            (true, ["m2"], false),
+        ] {
+            let mut story = Story::new(Orphans::default());
+            let mut leaving = cluster("True", &[]);
+            leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            story.write(person(), &cluster_key("m1"), leaving);
+            story.write(person(), &deployment_key(&Api::Fleet), json!({}));
+            let mut binding = binding(&clusters);
+            binding["spec"]["suspension"] = json!({"scheduling": held});
+            story.write(person(), &binding_key("web"), binding);
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_excused, "{held} {clusters:?}: {told:?}");
         }
     }
 

@@ -47,7 +47,7 @@ impl Oracle for Pace {
         {
             self.note(scene);
         }
-        let evicted = evictions(entry);
+        let evicted = evictions(entry, scene);
         if evicted == 0 {
             return Vec::new();
         }
@@ -109,7 +109,7 @@ impl Pace {
 }
 
 /// Returns the number of evictions that an entry carries out.
-fn evictions(entry: &Entry) -> u32 {
+fn evictions(entry: &Entry, scene: &Scene) -> u32 {
     let Some((request, before, after)) = moves::of_binding(entry) else {
         return 0;
     };
@@ -127,8 +127,15 @@ fn evictions(entry: &Entry) -> u32 {
         What::Dropped | What::Ended(_) => false,
     });
     let paid = u32::try_from(paid.count()).unwrap_or(u32::MAX);
-    // A new placement that was requested is one move, whatever it takes away.
+    // A new placement that was requested is one move, whatever it takes away. A cluster that leaves
+    // the fleet takes its copies with it, asked or not.
+    let leaves = |cluster: &str| {
+        scene.cluster_recently(cluster, |state| {
+            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
+        })
+    };
     let follows = |it: &Move<'_>| match it.what {
+        _ if leaves(it.cluster) => false,
         What::Evicted(task) => objects::text(task.0, "/reason") == "PlacementChanged",
         What::Dropped => true,
         What::Purged | What::Ended(_) => false,
@@ -169,7 +176,7 @@ fn by_health(rules: &Rules, all: u32, failed: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::testing::*;
     use super::*;
@@ -251,6 +258,30 @@ mod tests {
             }
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{asked} each {pause} s: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_to_move_is_free_where_its_cluster_leaves_the_fleet() {
+        let mut leaving = cluster("True", &[]);
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        for (what, state, is_kept) in [
+            ("stays", cluster("True", &[]), false),
+            ("leaves", leaving, true),
+            ("has left", Value::Null, true),
+        ] {
+            let mut story = fleet(10, 0);
+            story.write(person(), &cluster_key("m0"), state);
+            for number in 0..20 {
+                let key = binding_key(&format!("web-{number}"));
+                let mut binding = binding(&["m0"]);
+                binding["spec"]["rescheduleTriggeredAt"] = json!("2020-01-01T00:00:00Z");
+                story.write(person(), &key, binding.clone());
+                binding["spec"]["clusters"] = json!([{"name": "m9"}]);
+                story.write(control_plane(), &key, binding);
+            }
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 

@@ -102,7 +102,11 @@ impl Oracle for Rest {
             let is_change = !is_policy || request.outcome == Outcome::Committed;
             is_change && waits(after, scene) || warns_again(after, scene)
         };
-        if scene.phase == Phase::Fresh && (is_expected() || self.sets_date_right(request, scene)) {
+        // The agent of a cluster that leaves may not read its Works any more, and tells so anew.
+        let leaves =
+            request.resource.plural == "clusters" && after.is_some_and(objects::is_deleting);
+        let mut is_excused = || is_expected() || leaves || self.sets_date_right(request, scene);
+        if scene.phase == Phase::Fresh && is_excused() {
             return Vec::new();
         }
         if warns_hourly(after, scene) {
@@ -492,6 +496,24 @@ mod tests {
             story.world(World::Phase(Phase::Rest));
             story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
             assert_eq!(story.told().is_empty(), is_kept);
+        }
+    }
+
+    #[test]
+    fn the_agent_of_a_cluster_that_leaves_tells_anew_after_a_fresh_start() {
+        for (phase, leaves, is_kept) in [
+            (Phase::Fresh, true, true),
+            (Phase::Fresh, false, false),
+            (Phase::Rest, true, false),
+        ] {
+            let mut story = Story::new(Rest::default());
+            let mut told = cluster("True", &[]);
+            if leaves {
+                told["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            story.world(World::Phase(phase));
+            story.write(agent("m1"), &cluster_key("m1"), told);
+            assert_eq!(story.told().is_empty(), is_kept, "{phase:?} {leaves}");
         }
     }
 

@@ -283,6 +283,13 @@ impl Scene {
             .map(|value| Cluster(value))
     }
 
+    /// Returns whether at most one copy of a workload is to run, as the policy of its binding says
+    /// by now, or as the binding says that may not have heard of it.
+    pub fn is_fenced(&self, binding: Binding<'_>) -> bool {
+        let policy = objects::policy_of(binding.0).and_then(|key| self.objects.get(&key));
+        binding.is_fenced() || policy.is_some_and(|policy| objects::is_fenced(policy))
+    }
+
     /// Returns the states of an object that somebody may still believe: those of the last moments
     /// ([`Rules::lag`]). `None` where it did not exist.
     pub fn recently<'a>(&'a self, key: &Key) -> impl Iterator<Item = Option<&'a Value>> {

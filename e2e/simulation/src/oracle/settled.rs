@@ -66,7 +66,11 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
         return;
     };
     let targets = binding.clusters().into_keys().chain(binding.required());
-    for cluster in targets.filter(|cluster| scene.cluster(cluster).is_some()) {
+    let stays = |name: &&str| {
+        let cluster = scene.cluster(name);
+        cluster.is_some_and(|it| !objects::is_deleting(it.0))
+    };
+    for cluster in targets.filter(stays) {
         let Some(work) = scene.work_of(key, cluster) else {
             tell(key, format!("has no Work for {cluster}"));
             continue;
@@ -315,6 +319,20 @@ mod tests {
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
             assert!(told.iter().all(|it| it.contains(expected)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_has_a_work_unless_its_cluster_leaves() {
+        for (leaves, is_kept) in [(false, false), (true, true)] {
+            let mut story = story();
+            if leaves {
+                let leaving = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+                story.patch(person(), &cluster_key("m1"), &leaving);
+            }
+            story.write(control_plane(), &work_key("m1"), Value::Null);
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{leaves}: {told:?}");
         }
     }
 

@@ -137,11 +137,14 @@ impl<O: Oracle> Story<O> {
         let end = End {
             at: self.now,
             objects: self.objects.clone(),
+            // A member that left the fleet is reached as well as before.
             reachable: self
                 .scene
                 .clusters()
-                .map(|(name, _)| name.to_owned())
+                .map(|(name, _)| name)
+                .chain(self.scene.members())
                 .filter(|name| self.scene.is_reachable(name))
+                .map(str::to_owned)
                 .collect(),
         };
         self.scene.now = self.now;

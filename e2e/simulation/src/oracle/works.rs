@@ -48,17 +48,19 @@ fn unasked(scene: &Scene, request: &Request) -> Option<String> {
         state.is_none_or(|cluster| objects::is_deleting(cluster.0))
     });
     let given_up = scene.recently(&binding).any(|state| {
-        state.is_none_or(|state| objects::is_deleting(state) || gives_up(Binding(state), cluster))
+        state.is_none_or(|state| {
+            objects::is_deleting(state) || gives_up(scene, Binding(state), cluster)
+        })
     });
     (!leaves && !given_up).then(|| format!("deleted, and {binding} wants it in {cluster}"))
 }
 
-fn gives_up(binding: Binding<'_>, cluster: &str) -> bool {
+fn gives_up(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
     let wanted = binding.clusters().contains_key(cluster) || binding.required().contains(cluster);
     let kept = binding
         .task(cluster)
         .is_some_and(|task| task.purge_mode() != "Directly");
-    !wanted && (!kept || binding.is_fenced())
+    !wanted && (!kept || scene.is_fenced(binding))
 }
 
 #[cfg(test)]
@@ -78,13 +80,26 @@ mod tests {
         };
         let mut fenced = leaving("Gracefully");
         fenced["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+        let mut of_policy = leaving("Gracefully");
+        of_policy["metadata"]["annotations"] = json!({
+            "propagationpolicy.karmada.io/namespace": "default",
+            "propagationpolicy.karmada.io/name": "p",
+        });
+        let policy = objects::key(
+            &Api::Fleet,
+            objects::POLICY,
+            "propagationpolicies",
+            "default",
+            "p",
+        );
         let required = json!({"spec": {"requiredBy": [{"clusters": [{"name": "m1"}]}]}});
         for (what, after, seconds, is_kept) in [
             ("a target", binding(&["m1"]), 60, false),
             ("no target", binding(&["m2"]), 60, true),
             ("being left", leaving("Gracefully"), 60, false),
             ("being left at once", leaving("Immediately"), 60, true),
-            ("being left with fencing", fenced, 60, true),
+            ("being left with fencing", fenced.clone(), 60, true),
+            ("being left with fencing of its policy", of_policy, 60, true),
             ("a dependency", required, 60, false),
             ("no binding", Value::Null, 60, true),
         ] {
@@ -92,6 +107,7 @@ mod tests {
             let key = binding_key("web");
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
             story.write(control_plane(), &key, after);
+            story.write(person(), &policy, fenced.clone());
             let mut work = work();
             work["metadata"]["annotations"] = json!({
                 "resourcebinding.karmada.io/namespace": "default",
