@@ -1,6 +1,6 @@
 //! One failover as it goes on: what its object says, and what is still to be seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
@@ -31,9 +31,6 @@ struct Entry {
     since: Timestamp,
     is_healthy: bool,
     is_cleaned: bool,
-    /// Whether the workload is gone or moved on, so that nothing more is seen of this move. A short
-    /// list may say so of one that is there.
-    is_gone: bool,
     /// Whether it was found after a start, so that the record may have counted it.
     was_found: bool,
 }
@@ -65,6 +62,9 @@ pub struct Episode {
     /// Beginning of the present trouble: later than that of the record after a relapse.
     since: Timestamp,
     entries: BTreeMap<BindingKey, Entry>,
+    /// Those of them that are gone or moved on, so that nothing more is seen of these moves. A short
+    /// list may say so of one that is there.
+    gone: BTreeSet<BindingKey>,
     /// Workloads that are stranded or held now.
     stranded: BTreeMap<BindingKey, (FailoverWorkload, Stranding)>,
     /// Workloads that the record counted before a start and that were not found again yet: those
@@ -143,6 +143,7 @@ impl Episode {
             status,
             counted: Counted::default(),
             entries: BTreeMap::new(),
+            gone: BTreeSet::new(),
             stranded: BTreeMap::new(),
             credit,
             is_loading: object.is_some(),
@@ -207,6 +208,7 @@ impl Episode {
     /// Forgets the workloads of the failover: nothing of it is looked at any more.
     pub fn rest(&mut self) {
         self.entries = BTreeMap::new();
+        self.gone = BTreeSet::new();
         self.stranded = BTreeMap::new();
     }
 
@@ -331,7 +333,7 @@ impl Episode {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        entry.is_gone = false;
+        self.gone.remove(key);
         let placed_again = signs.clusters.contains(&moved.from);
         let is_clean = placed_again || !has_copy && !signs.leaving.contains(&moved.from);
         if is_clean && !entry.is_cleaned {
@@ -375,7 +377,6 @@ impl Episode {
             since,
             is_healthy: false,
             is_cleaned: false,
-            is_gone: false,
             was_found,
         };
         self.entries.insert(signs.key.clone(), entry);
@@ -451,12 +452,11 @@ impl Episode {
     /// Forgets the move of a workload that moved on: whether it is healthy where it went first is
     /// not seen any more. Returns whether that changes something.
     pub fn forget_move(&mut self, key: &BindingKey) -> bool {
-        let Some(entry) = self.entries.get_mut(key) else {
+        let Some(entry) = self.entries.get(key) else {
             return false;
         };
-        let is_news = !(entry.is_gone || entry.is_healthy && entry.is_cleaned);
-        entry.is_gone = true;
-        is_news
+        let is_settled = entry.is_healthy && entry.is_cleaned;
+        self.gone.insert(key.clone()) && !is_settled
     }
 
     /// Notes whether a workload is stranded or held. Returns whether that changes something.
@@ -493,9 +493,11 @@ impl Episode {
         let workloads = &mut self.status.workloads;
         workloads.affected = workloads.affected.max(left);
         let (last_healthy, last_cleaned) = (self.last_healthy, self.last_cleaned);
-        let all = |wanted: &dyn Fn(&Entry) -> bool| self.entries.values().all(wanted);
-        let healthy = all(&|it| it.is_gone || it.is_healthy);
-        let cleaned = all(&|it| it.is_gone || it.is_cleaned);
+        let all = |wanted: &dyn Fn(&Entry) -> bool| {
+            let mut entries = self.entries.iter();
+            entries.all(|(key, it)| self.gone.contains(key) || wanted(it))
+        };
+        let (healthy, cleaned) = (all(&|it| it.is_healthy), all(&|it| it.is_cleaned));
         let is_ended = self.status.times.ended.is_some();
         let times = &mut self.status.times;
         if workloads.moved > 0 && !is_ended {
