@@ -24,7 +24,7 @@ use super::pace::Pace;
 use super::plan::{Departure, Nowhere, plan};
 use crate::eviction::condition_writer::ConditionWriter;
 use crate::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
-use crate::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::eviction::execute::{carry_out, may_be_written};
 use crate::eviction::reason::EvictionReason;
 use crate::fencing;
 use crate::fleet::Fleet;
@@ -246,6 +246,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
     let now = fleet.clock.now();
     let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
@@ -265,11 +266,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
             };
         }
     };
-    let is_paused = fleet
-        .pauses
-        .of(&eviction.cluster, fleet.clock.now())
-        .is_some();
-    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+    if !fleet.leadership.is_current() {
         return Outcome::Conflict;
     }
     let to = plan.destination();
