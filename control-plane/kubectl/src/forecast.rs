@@ -315,6 +315,8 @@ impl Course<'_> {
             ours: true,
             // What the Works of the clusters tell is not read here.
             obstacle: &|name| suspended(&spec, name),
+            // Nothing is said of pauses, which end.
+            pause: &|_| None,
         };
         let planned = plan(&departure, &self.snapshot, self.options, leaver.due);
         let plan = match planned {

@@ -222,6 +222,8 @@ impl Preview {
             ),
             // What the Works of the clusters tell is not read here.
             obstacle: &|name| suspended(spec, name),
+            // Nothing is said of pauses, which end.
+            pause: &|_| None,
         };
         match plan(&departure, snapshot, &options.for_departure(), now) {
             Err(nowhere) => self.stranded.push(because(nowhere.to_string())),

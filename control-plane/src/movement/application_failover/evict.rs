@@ -19,7 +19,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::{Fleet, copy};
-use crate::movement::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::movement::eviction::execute::{carry_out, may_be_written};
 use crate::movement::eviction::plan::{Departure, plan};
 use crate::movement::eviction::reason::{EvictionReason, application};
 use crate::scheduler::controller::LiveSnapshot;
@@ -111,6 +111,7 @@ pub fn departure<'a>(
         preserves_state: switches.preserves_state,
         ours: true,
         obstacle: &|_| None,
+        pause: &|_| None,
     }
 }
 
@@ -197,9 +198,11 @@ impl Exit {
         let mode = purge_mode_of(spec, behavior);
         let since = history.since.get(cluster).copied().unwrap_or(now);
         let obstacle = |cluster: &str| copy::obstacle(fleet, spec, cluster);
+        let pause_of = |cluster: &str| fleet.pauses.of(cluster, fleet.clock.now());
         let departure = Departure {
             ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
             obstacle: &obstacle,
+            pause: &pause_of,
             ..departure(
                 (spec, binding.status()),
                 behavior,
@@ -218,8 +221,7 @@ impl Exit {
                 };
             }
         };
-        let is_paused = fleet.pauses.of(cluster, fleet.clock.now()).is_some();
-        if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+        if !fleet.leadership.is_current() {
             return Outcome::Overtaken;
         }
         let moved = Move {

@@ -30,7 +30,7 @@ use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
 use crate::movement::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
-use crate::movement::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::movement::eviction::execute::{carry_out, may_be_written};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -245,6 +245,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
     let now = fleet.clock.now();
     let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
@@ -264,11 +265,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
             };
         }
     };
-    let is_paused = fleet
-        .pauses
-        .of(&eviction.cluster, fleet.clock.now())
-        .is_some();
-    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+    if !fleet.leadership.is_current() {
         return Outcome::Conflict;
     }
     let to = plan.destination();

@@ -38,27 +38,3 @@ pub async fn carry_out(
     }
     Ok(binding)
 }
-
-/// Returns whether a planned eviction may be written: while nothing pauses it, and by the leader
-/// alone.
-pub fn may_carry_out(is_paused: bool, leads: bool) -> bool {
-    !is_paused && leads
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_leader_evicts_and_only_while_nothing_is_paused() {
-        for (is_paused, leads, expected) in [
-            (false, true, true),
-            (true, true, false),
-            (false, false, false),
-            (true, false, false),
-        ] {
-            let may = may_carry_out(is_paused, leads);
-            assert_eq!(may, expected, "{is_paused} {leads}");
-        }
-    }
-}

@@ -5,6 +5,7 @@
 //! scheduler.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{
@@ -23,6 +24,7 @@ use super::record::Record;
 use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
 use crate::fleet::copy::Obstacle;
 use crate::fleet::fencing;
+use crate::fleet::pause::Pause;
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
@@ -54,6 +56,8 @@ pub struct Departure<'a> {
     pub ours: bool,
     /// What keeps an order for the workload from being carried out in a cluster, if anything does.
     pub obstacle: &'a (dyn Fn(&str) -> Option<Obstacle> + Sync),
+    /// The pause of movement out of a cluster, if there is one.
+    pub pause: &'a (dyn Fn(&str) -> Option<Arc<Pause>> + Sync),
 }
 
 /// A departure that can take place.
@@ -85,6 +89,9 @@ pub enum Nowhere {
     /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]
     NotAvailable(String),
+    /// Movement is paused out of a cluster that the workload would leave, wholly or in part.
+    #[error("{0}")]
+    Paused(String),
     /// Scheduling of the binding is suspended.
     #[error("its scheduling is suspended")]
     Suspended,
@@ -127,6 +134,7 @@ pub fn plan(
     {
         return Err(Nowhere::Again);
     }
+    departure.require_unpaused(&decision.clusters)?;
     let asks_for_kind = options.plugins.has(Plugin::ApiEnablement);
     departure.require_available(&decision.clusters, snapshot, asks_for_kind)?;
     if *departure.purge_mode == PurgeMode::Directly && departure.ours && !task_stays {
@@ -254,6 +262,22 @@ impl Departure<'_> {
             reasons.push(format!("{} {reason}", target.name));
         }
         Err(Nowhere::NotAvailable(named(reasons.iter())))
+    }
+
+    /// Requires that no pause holds for a cluster from which the workload, or replicas of it, would
+    /// be taken: the one that is left, and those that the new placement gives less.
+    fn require_unpaused(&self, chosen: &[TargetCluster]) -> Result<(), Nowhere> {
+        let keeps = |old: &TargetCluster| {
+            let mut new = chosen.iter().filter(|new| new.name == old.name);
+            new.any(|new| new.replicas >= old.replicas)
+        };
+        let targets = self.spec.clusters.iter();
+        let follow = targets.filter(|old| self.ours && old.name != self.cluster && !keeps(old));
+        let mut left = std::iter::once(self.cluster).chain(follow.map(|old| &*old.name));
+        match left.find_map(self.pause) {
+            Some(pause) => Err(Nowhere::Paused(pause.to_string())),
+            None => Ok(()),
+        }
     }
 
     /// Schedules the workload without the cluster that it leaves. A new target in which the order

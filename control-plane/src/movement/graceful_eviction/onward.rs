@@ -27,7 +27,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
-use crate::movement::eviction::execute::{carry_out, may_be_written, may_carry_out};
+use crate::movement::eviction::execute::{carry_out, may_be_written};
 use crate::movement::eviction::plan::{Departure, plan};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::movement::eviction::record::Record;
@@ -182,6 +182,7 @@ pub(super) async fn move_on(
         preserves_state: false,
         ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
     let plan = match plan(&departure, &mover.snapshot.get(), &mover.options, now) {
         Ok(plan) => plan,
@@ -193,8 +194,7 @@ pub(super) async fn move_on(
             return Some(AGAIN);
         }
     };
-    let is_paused = fleet.pauses.of(&cluster, fleet.clock.now()).is_some();
-    if !may_carry_out(is_paused, fleet.leadership.is_current()) {
+    if !fleet.leadership.is_current() {
         return Some(AGAIN);
     }
     let paid = match mover.pace.pay_after_evictions(Instant::now()) {

@@ -181,9 +181,22 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
-/// Returns whether a target of a binding has no copy yet because its dispatching is suspended: until
-/// it has, copies elsewhere may be the last.
+/// Returns whether a target of a binding, or of one that needs it, has no copy yet because its
+/// dispatching is suspended: until it has, copies elsewhere may be the last, and what they need stays
+/// beside them.
 fn awaits_dispatching(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+    let mut referrers = objects::items(binding.0, "/spec/requiredBy").filter_map(|it| {
+        let (namespace, name) = (objects::text(it, "/namespace"), objects::text(it, "/name"));
+        let key = objects::key(&Api::Fleet, WORK, "resourcebindings", namespace, name);
+        let referrer = scene.objects.get(&key)?;
+        Some((key, Binding(referrer)))
+    });
+    is_undispatched(scene, key, binding)
+        || referrers.any(|(key, referrer)| is_undispatched(scene, &key, referrer))
+}
+
+/// Returns whether a target of a binding has no copy yet because its dispatching is suspended.
+fn is_undispatched(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
     let is_applied = |target: &str| {
         let work = scene.work_of(key, target);
         let applied = work.and_then(|work| objects::condition(work, "Applied"));
@@ -347,8 +360,24 @@ mod tests {
             });
             sent["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
             story.write(control_plane(), &work_key("m2"), sent);
+            let needed = binding_key("settings");
+            let by = json!({"namespace": "default", "name": "web", "clusters": [{"name": "m2"}]});
+            story.write(
+                control_plane(),
+                &needed,
+                json!({"spec": {"requiredBy": [by]}}),
+            );
+            let mut beside = work_key("m1");
+            beside.name = "settings".to_owned();
+            let mut sent = work();
+            sent["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "settings",
+            });
+            story.write(control_plane(), &beside, sent);
             let told = story.end();
-            assert_eq!(told.is_empty(), is_excused, "{suspension}: {told:?}");
+            let expected = if is_excused { 0 } else { 2 };
+            assert_eq!(told.len(), expected, "{suspension}: {told:?}");
         }
     }
 

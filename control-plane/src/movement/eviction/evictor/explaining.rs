@@ -151,6 +151,8 @@ impl Evictor {
             };
             self.tell_of(&cluster, reason, message);
         }
+        // An eviction that takes from other clusters as well waits for their pauses, too.
+        self.wake = Some(now.tick);
         self.explain_ready_items(now);
     }
 

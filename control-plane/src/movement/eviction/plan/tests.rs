@@ -120,6 +120,7 @@ fn try_with(
         preserves_state: true,
         ours: leave.ours,
         obstacle: &|_| None,
+        pause: &|_| None,
     };
     let mut reported = status.clone();
     reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
@@ -235,6 +236,7 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
             preserves_state: false,
             ours: true,
             obstacle: &|_| None,
+            pause: &|_| None,
         };
         let clusters = fleet(&[], &four);
         let found = plan(&departure, &clusters, &Options::default(), at(50));
@@ -292,6 +294,7 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
                 preserves_state: false,
                 ours: true,
                 obstacle: &|_| None,
+                pause: &|_| None,
             };
             let snapshot = Snapshot::new(clusters);
             let found = plan(&departure, &snapshot, &Options::default(), at(50));
@@ -896,6 +899,7 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
                 preserves_state: false,
                 ours: true,
                 obstacle: &|name| obstructed.contains(&name).then_some(Obstacle::Suspended),
+                pause: &|_| None,
             };
             let found = plan(&departure, &fleet, &Options::default(), at(50));
             match (found, expected) {
@@ -944,9 +948,66 @@ fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
             preserves_state: false,
             ours: true,
             obstacle: &|_| None,
+            pause: &|_| None,
         };
         let clusters = fleet(&["member1"], &["member2"]);
         let found = plan(&departure, &clusters, &Options::default(), at(50));
         assert_eq!(found.is_ok(), leaves, "{status}: {found:?}");
+    }
+}
+
+#[test]
+fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
+    let fleet = fleet(&["member2"], &["member1", "member3"]);
+    let edited = spec(
+        2,
+        &json!([
+            {"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 2},
+            {"name": "member3", "replicas": 2},
+        ]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member3"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+        }),
+    );
+    let weight = |name: &str, weight: i64| json!({"targetCluster": {"clusterNames": [name]}, "weight": weight});
+    let weighed = spec(
+        3,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 1}]),
+        &json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided",
+            "replicaDivisionPreference": "Weighted",
+            "weightPreference": {"staticWeightList": [weight("member1", 1), weight("member3", 2)]},
+        }}),
+    );
+    for (what, spec) in [("a target goes", &edited), ("a target shrinks", &weighed)] {
+        for (paused, ours, expected) in [
+            ("", true, true),
+            ("member1", true, false),
+            // The other scheduler is asked to place it, and may do so as it likes.
+            ("member1", false, true),
+            ("member2", true, false),
+            ("member2", false, false),
+            ("member3", true, true),
+        ] {
+            let departure = Departure {
+                spec,
+                status: &ResourceBindingStatus::default(),
+                cluster: "member2",
+                reason: EvictionReason::Taint(&Cause {
+                    taint: Taint::default(),
+                    rule: Rule::Untolerated,
+                }),
+                purge_mode: &PurgeMode::Gracefully,
+                preserves_state: false,
+                ours,
+                obstacle: &|_| None,
+                pause: &|name| (name == paused).then(Arc::default),
+            };
+            let found = plan(&departure, &fleet, &Options::default(), at(50));
+            let is_paused = matches!(found, Err(Nowhere::Paused(_)));
+            assert_eq!(found.is_ok(), expected, "{what} {paused}: {found:?}");
+            assert_eq!(is_paused, !expected, "{what} {paused}");
+        }
     }
 }
