@@ -1,8 +1,5 @@
 //! The embedded API server as kube-rs's client meets it.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{

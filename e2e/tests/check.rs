@@ -1,8 +1,5 @@
 //! `kubectl muster check`: all green after an installation, and a line for each broken thing.
 
-// Helpers of tests are tests to us, if not to clippy.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::Kubeconfig;
 use muster_agent::settings::Settings as AgentSettings;

@@ -1,12 +1,8 @@
 //! Silences: noticed in time, and never imagined.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
-mod heartbeats;
-
 use std::time::Duration;
 
-use heartbeats::{GRACE, Setting, ready, silent};
+use crate::heartbeats::{self, GRACE, Setting, ready, silent};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;

@@ -1,9 +1,6 @@
 //! The edges of both programs against a Kubernetes API: informers that survive what networks do,
 //! and leader election.
 
-// The lint knows test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,8 +1,6 @@
 //! A real API starts from released binaries, serves, collects garbage where it can, and is gone
 //! when dropped.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test ends where it goes wrong.
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::PostParams;

@@ -1,12 +1,8 @@
 //! How fast workloads leave failed clusters, when nothing leaves at all, and what people are told.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
-mod heartbeats;
-
 use std::time::Duration;
 
-use heartbeats::{Setting, left, pending, silent, tainted, told};
+use crate::heartbeats::{self, Setting, left, pending, silent, tainted, told};
 use http::StatusCode;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;

@@ -1,8 +1,6 @@
 //! Each fault of a route does what it says to real connections, and nothing is left of it when it
 //! is healed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _};

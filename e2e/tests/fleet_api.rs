@@ -1,9 +1,6 @@
 //! The fleet API that the chart brings along: its Secrets in a host cluster, and what the API is
 //! given before anybody uses it.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 
 use kube::api::{ListParams, Patch, PatchParams, PostParams};

@@ -1,19 +1,15 @@
 //! A few of the kills of `cargo bench -p muster-e2e --bench kills`, in each run of the tests.
 
-#![allow(clippy::expect_used)] // how a test says that it failed
-
-use std::path::PathBuf;
-
 use muster_e2e::kills::{Options, run};
+
+use crate::support::Place;
 
 async fn nothing_is_lost_or_doubled(standby: bool, name: &str) {
     muster_shared::tls::install_provider();
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-        .join(format!("kills-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    let directory = Place::new(&format!("kills-{name}"));
     let options = Options {
         binary: env!("CARGO_BIN_EXE_sandbox").into(),
-        directory: directory.clone(),
+        directory: directory.to_path_buf(),
         kills: 24,
         kills_a_round: 24,
         workloads: 8,
@@ -29,7 +25,6 @@ async fn nothing_is_lost_or_doubled(standby: bool, name: &str) {
         report.lost,
         report.doubled
     );
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,5 @@
 //! Simulated members do what kubelets and kube-controller-manager do, seen through the API alone.
 
-#![allow(clippy::unwrap_used)] // how a test says that it failed
-
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};

@@ -1,15 +1,11 @@
 //! Orders of people: drains with the gate off, across restarts, at their own rate, and what has
 //! nowhere to go; pauses in the middle of a failover.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
-mod heartbeats;
-
 use std::time::Duration;
 
+use crate::heartbeats::{self, Setting, left, placed, says};
 use anyhow::Context as _;
 use futures::StreamExt as _;
-use heartbeats::{Setting, left, placed, says};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, watcher};

@@ -1,17 +1,14 @@
 //! The page of `kubectl muster ui`: the same answers as the commands, and what a browser shows.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
-mod heartbeats;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::heartbeats::{self, Setting, silent};
+use crate::support::Place;
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use heartbeats::{Setting, silent};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::Request;
 use hyper_util::client::legacy::Client;
@@ -240,8 +237,8 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
 async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     let Some(browser) = browser() else { return };
     muster_shared::tls::install_provider();
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let kubeconfig = directory.join(format!("page-nobody-{}.json", std::process::id()));
+    let directory = Place::new("page-nobody");
+    let kubeconfig = directory.join("kubeconfig");
     let nobody = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
@@ -258,7 +255,6 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
     shutdown.cancel();
     server.await.unwrap();
-    std::fs::remove_file(kubeconfig).unwrap();
     for part in [
         "THE FLEET CANNOT BE READ",
         "<body class=\"old\">",

@@ -1,9 +1,6 @@
 //! Clusters of sync mode Push: the control plane itself reports their status, applies their Works
 //! and reflects their objects, against two real API servers.
 
-// Helpers of tests are tests to us, if not to clippy.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 

@@ -1,14 +1,10 @@
 //! What taints of each effect do, who puts them on, which switch keeps them from evicting, and what
 //! the metrics say of it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // how a test says that it failed
-
-mod heartbeats;
-
 use std::time::Duration;
 
+use crate::heartbeats::{self, Setting, holds, placed, says, silent, told, until};
 use futures::StreamExt;
-use heartbeats::{Setting, holds, placed, says, silent, told, until};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;

@@ -3,8 +3,8 @@
 use muster_e2e::apiserver::ApiServer;
 use serde_json::{Value, json};
 
-use crate::webhook::{Webhook, allow, change};
-use crate::{MAPS, Talk, map};
+use crate::admission::webhook::{Webhook, allow, change};
+use crate::admission::{MAPS, Talk, map};
 
 #[tokio::test]
 async fn selectors_and_conditions_choose_what_is_asked() {

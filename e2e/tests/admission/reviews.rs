@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::webhook::{Answer, Webhook, allow, change};
-use crate::{MAPS, Talk, map};
+use crate::admission::webhook::{Answer, Webhook, allow, change};
+use crate::admission::{MAPS, Talk, map};
 
 #[tokio::test]
 async fn a_review_tells_everything_about_the_request() {

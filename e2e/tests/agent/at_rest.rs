@@ -15,7 +15,7 @@ use muster_shared::k8s::{Api, Client};
 use muster_shared::settings::BindAddress;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, MEMBER, WORKS, condition, until};
+use crate::agent::bench::{Bench, MEMBER, WORKS, condition, until};
 
 /// How long the fleet is watched at rest.
 const REST: Duration = Duration::from_mins(1);
@@ -310,7 +310,7 @@ async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
     let works: Api<Work> = bench.works();
     let web = muster_shared::names::work("Deployment", "web", "default");
     until(&works, &web, "the workload is applied", |work: &Work| {
-        crate::bench::applied(work).is_some_and(|(status, _)| status == "True")
+        crate::agent::bench::applied(work).is_some_and(|(status, _)| status == "True")
     })
     .await;
 

@@ -8,8 +8,8 @@ use muster_e2e::harness::access::{self, Extra};
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use tokio::time::sleep;
 
-use crate::bench::{Agent, Bench, MEMBER, first_event, until};
-use crate::rotation::{
+use crate::agent::bench::{Agent, Bench, MEMBER, first_event, until};
+use crate::agent::rotation::{
     NAMESPACE, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
 };
 

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{AGENT, Bench, MEMBER, condition, until};
+use crate::agent::bench::{AGENT, Bench, MEMBER, condition, until};
 
 /// How long a list or a change may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -8,8 +8,8 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, until};
-use crate::twins::control_plane;
+use crate::agent::bench::{Bench, until};
+use crate::agent::twins::control_plane;
 
 const NAME: &str = "m0";
 

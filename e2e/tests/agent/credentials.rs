@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::bench::{AGENT, AGENTS, Bench};
-use crate::meter::Meter;
+use crate::agent::bench::{AGENT, AGENTS, Bench};
+use crate::agent::meter::Meter;
 
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 

@@ -6,8 +6,8 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Lease, Namespace};
 use serde_json::json;
 
-use crate::bench::{Agent, Bench, MEMBER, until};
-use crate::meter::Meter;
+use crate::agent::bench::{Agent, Bench, MEMBER, until};
+use crate::agent::meter::Meter;
 
 /// The election's lease, as Karmada names it.
 const ELECTION: &str = "karmada-agent-m1";
@@ -43,7 +43,7 @@ async fn renewed(api: &Api<Lease>, name: &str, times: usize) {
 async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
     let meter = Meter::install();
     let bench = Bench::start().await;
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let (election, signs) = (
         leases(&bench, "karmada-system"),
         leases(&bench, "karmada-cluster"),
@@ -85,7 +85,7 @@ async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
 #[tokio::test]
 async fn the_agent_of_another_cluster_does_not_stand_by_behind_the_one_whose_name_it_has() {
     let bench = Bench::start().await;
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let params = PostParams::default();
     let cluster =
         json!({"metadata": {"name": MEMBER}, "spec": {"syncMode": "Pull", "id": "another"}});

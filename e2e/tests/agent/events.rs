@@ -3,7 +3,7 @@
 use muster_shared::api::binding::ResourceHealth;
 use serde_json::json;
 
-use crate::bench::{Bench, deployment, until};
+use crate::agent::bench::{Bench, deployment, until};
 
 /// Checks that what cannot be interpreted is told: a member may hold what its schema would not let
 /// in today.

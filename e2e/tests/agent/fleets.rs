@@ -15,10 +15,10 @@ use muster_shared::watch::{self, Selection};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, AGENTS, Agent, Bench, MEMBER, applied, config_map, delete, gone, patch, until, value,
 };
-use crate::twins::control_plane;
+use crate::agent::twins::control_plane;
 
 const MARK: &str = "work.muster.io/fleet";
 const CLUSTER_NAMESPACE: &str = "karmada-cluster";

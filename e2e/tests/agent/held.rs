@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use muster_shared::k8s::{Api, Lease};
 use tokio::sync::oneshot;
 
-use crate::bench::{Bench, MEMBER, until};
+use crate::agent::bench::{Bench, MEMBER, until};
 
 /// The group of Karmada's agents, who may hold elections.
 const AGENTS: &str = "system:karmada:agents";
@@ -30,7 +30,7 @@ async fn outlives(api: &Api<Lease>, name: &str, since: jiff::Timestamp) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_go_on_while_the_rest_of_the_agent_is_held_for_longer_than_their_life() {
     let bench = Bench::start().await;
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let settings = bench.settings(&[AGENTS], |settings| {
         settings.leader_elect = true;
         settings.leader_elect_lease_duration = "2s".parse().unwrap();

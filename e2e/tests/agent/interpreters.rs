@@ -14,7 +14,7 @@ use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, MEMBER, deployment, first_event, patch, until};
+use crate::agent::bench::{Bench, MEMBER, deployment, first_event, patch, until};
 
 const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Running' end";
 const STATUS: &str = "function ReflectStatus(o) return { phase = o.status.phase } end";
@@ -195,7 +195,7 @@ async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_g
 async fn without_the_right_to_read_customizations_nothing_is_called_healthy_until_it_is_granted() {
     let bench = Bench::start().await;
     let group = "system:karmada:agents";
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let cluster_roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
     let mut role = cluster_roles.get("agent").await.unwrap();
     let all = role.rules.clone();

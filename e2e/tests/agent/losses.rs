@@ -8,7 +8,7 @@ use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::{DynamicObject, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, Bench, applied, config_map, delete, deployment, first_event, gone, patch, until, value,
 };
 

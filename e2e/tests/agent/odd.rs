@@ -7,10 +7,10 @@ use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, Bench, WORKS, applied, config_map, delete, deployment, gone, patch, until, value,
 };
-use crate::meter::Meter;
+use crate::agent::meter::Meter;
 
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!("x"), |inner, _| json!({ "a": inner }))

@@ -10,10 +10,10 @@ use muster_shared::k8s::{Api, Lease};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, AGENTS, Agent, Bench, MEMBER, condition, config_map, delete, gone, patch, until, value,
 };
-use crate::meter::Meter;
+use crate::agent::meter::Meter;
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Works that are pending while nobody answers.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use crate::bench::{AGENTS, Bench, MEMBER, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, until};
 
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);

@@ -9,8 +9,8 @@ use muster_shared::capacity::default_models;
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::bench::{AGENTS, Bench, MEMBER, condition, first_event, patch, until};
-use crate::meter::Meter;
+use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, first_event, patch, until};
+use crate::agent::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
     serde_json::from_value(json!({"metadata": {"name": name}, "status": {
@@ -399,7 +399,7 @@ async fn without_modelling_no_node_and_no_pod_is_looked_at() {
 async fn the_role_that_karmadactl_gives_to_agents_is_enough() {
     let bench = Bench::start().await;
     let group = "system:karmada:agents";
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let _agent = bench.agent_in(&[group], |_| {});
     bench.joined().await;
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");

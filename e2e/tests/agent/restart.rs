@@ -9,8 +9,8 @@ use muster_shared::k8s::{Api, DynamicObject, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bench::{AGENT, Bench, config_map, delete, deployment, patch, until, value};
-use crate::meter::Meter;
+use crate::agent::bench::{AGENT, Bench, config_map, delete, deployment, patch, until, value};
+use crate::agent::meter::Meter;
 
 /// How long an agent may take to look at all Works. Without lists and at 40 requests a second it
 /// takes longer.
@@ -106,7 +106,7 @@ async fn an_agent_that_starts_lists_what_it_applied_and_neither_reads_nor_writes
     let limited = |settings: &mut muster_agent::settings::Settings| {
         settings.cluster_api_qps = 40.0;
     };
-    let _agent = bench.agent_in(&[crate::bench::AGENTS], limited);
+    let _agent = bench.agent_in(&[crate::agent::bench::AGENTS], limited);
     looked_at(&meter, count).await;
     let took = begun.elapsed();
 

@@ -12,8 +12,8 @@ use muster_shared::watch::{self, Selection, events};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::{AGENT, AGENTS, Agent, Bench, MEMBER, until};
-use crate::meter::Meter;
+use crate::agent::bench::{AGENT, AGENTS, Agent, Bench, MEMBER, until};
+use crate::agent::meter::Meter;
 
 const SECRET: &str = "karmada-kubeconfig";
 pub const NAMESPACE: &str = "karmada-system";
@@ -219,7 +219,7 @@ async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_tol
     agent.stop().await;
     let token = bench.fleet.token_kubeconfig(AGENT, &[AGENTS]).unwrap();
     let token = serde_saphyr::to_string(&token).unwrap();
-    crate::bench::patch(
+    crate::agent::bench::patch(
         &secrets(&bench),
         SECRET,
         &json!({"stringData": {SECRET: token}}),

@@ -13,8 +13,8 @@ use muster_shared::k8s::{Api, Client, Config, Event, Pod, ResourceExt, Secret, S
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::bench::{AGENTS, Agent, Bench, MEMBER, condition, delete, gone, patch, until};
-use crate::meter::Meter;
+use crate::agent::bench::{AGENTS, Agent, Bench, MEMBER, condition, delete, gone, patch, until};
+use crate::agent::meter::Meter;
 
 const NAMESPACE: &str = "karmada-cluster";
 const FAILURES: &str = "muster_credential_report_failures_total";
@@ -264,7 +264,7 @@ async fn none_leaves_no_trace() {
 #[tokio::test]
 async fn with_karmadactls_role_the_cluster_names_its_secrets_from_the_beginning() {
     let bench = Bench::start().await;
-    crate::survival::grant_karmadactl_role(&bench).await;
+    crate::agent::survival::grant_karmadactl_role(&bench).await;
     let _agent = start(&bench, &[], "KubeCredentials,KubeImpersonator");
     let fleet = secrets(&bench.fleet_client);
     until(&fleet, MEMBER, "it is there", |_| true).await;

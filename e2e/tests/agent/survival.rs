@@ -7,7 +7,7 @@ use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, Bench, MEMBER, WORKS, config_map, delete, first_event, gone, patch, until, value,
 };
 
@@ -289,7 +289,7 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
     let strict = Patch::<()>::Json(serde_json::from_value(strict).unwrap());
     let (name, params) = ("clusters.cluster.karmada.io", PatchParams::default());
     definitions.patch(name, &params, &strict).await.unwrap();
-    let _agent = bench.agent_in(&[crate::bench::AGENTS], |settings| {
+    let _agent = bench.agent_in(&[crate::agent::bench::AGENTS], |settings| {
         settings.cluster_region = "eu-west".into();
     });
     until(&leases, MEMBER, "it goes on", |lease| {

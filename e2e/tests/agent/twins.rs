@@ -9,7 +9,7 @@ use muster_shared::k8s::{Api, Lease, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
-use crate::bench::{Bench, MEMBER, condition, delete, until};
+use crate::agent::bench::{Bench, MEMBER, condition, delete, until};
 
 const OTHER: &str = "m0";
 
@@ -73,7 +73,11 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
     })
     .await;
     let work = bench.works().get("a").await.unwrap();
-    assert_eq!(crate::bench::applied(&work), None, "nothing is applied");
+    assert_eq!(
+        crate::agent::bench::applied(&work),
+        None,
+        "nothing is applied"
+    );
 
     delete(&bench.clusters(), OTHER).await;
     until(&bench.clusters(), MEMBER, "it is the only one", |cluster| {

@@ -9,7 +9,7 @@ use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::bench::{
+use crate::agent::bench::{
     AGENT, Bench, applied, config_map, delete, deployment, gone, patch, until, value,
 };
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use crate::run;
+use crate::clients::run;
 
 /// kubectl for one server; files that it reads go to a directory of their own.
 pub struct Kubectl {

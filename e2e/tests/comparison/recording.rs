@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::Key;
+use crate::comparison::Key;
 
 /// Reads all recorded answers of a directory.
 pub fn read(directory: &Path) -> anyhow::Result<BTreeMap<Key, Vec<Value>>> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use muster_e2e::apiserver::Running;
 
-use crate::normal::Normal;
+use crate::comparison::normal::Normal;
 
 /// Steps that belong together.
 #[derive(Debug, Deserialize)]

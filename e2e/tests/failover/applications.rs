@@ -15,7 +15,7 @@ use muster_shared::k8s::{Api, Client, Node, Pod};
 use muster_shared::names;
 use serde_json::json;
 
-use crate::support::{Setting, scenario};
+use crate::failover::support::{Setting, scenario};
 
 /// The worked example of Karmada 1.12's application failover, with a shorter toleration.
 const NGINX: &str = r"

@@ -1,10 +1,7 @@
 //! What the failover scenarios share: a fleet in a directory of its own, and a dump when something
 //! is missing.
 
-#![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
-
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_e2e::harness::dump::dump;
@@ -15,16 +12,7 @@ use muster_e2e::sandbox::screen::Screen;
 use muster_e2e::sandbox::story::{Failure, Story};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// A directory that is removed when the test has passed.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
+use crate::support::Place;
 
 /// How a scenario differs from the demonstration.
 #[derive(Clone, Copy)]
@@ -64,16 +52,14 @@ pub fn unhurried(manifest: &str) -> String {
 /// Runs a scenario on a fleet of its own, from the moment when the workloads run.
 pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result<(), Failure>) {
     muster_shared::tls::install_provider();
-    let name = format!("{}-{}", setting.name, std::process::id());
-    let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
-    std::fs::create_dir_all(&place.0).expect("a directory for the test");
+    let place = Place::new(setting.name);
     let binary = env!("CARGO_BIN_EXE_sandbox").into();
     let provider = provider::chosen().expect("a provider");
     if let Some(why) = provider::lacking(&*provider, setting.members, setting.needs) {
         return skip(setting.name, &why);
     }
     let _turn = alone_if_heavy(&*provider).await;
-    let mut plan = scenario::plan(binary, place.0.clone(), setting.members);
+    let mut plan = scenario::plan(binary, place.to_path_buf(), setting.members);
     plan.provider = provider;
     (setting.plan)(&mut plan);
     let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
@@ -91,7 +77,7 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
     if let Err(failure) = outcome {
         panic!(
             "{failure}\n{dump}\n{failure}\nlogs: {}",
-            place.0.join("logs").display()
+            place.join("logs").display()
         );
     }
     ended.expect("the clusters are as they were before");

@@ -14,7 +14,7 @@ use muster_shared::k8s::{Api, Node, Pod};
 use muster_shared::names::condition;
 use serde_json::json;
 
-use crate::scene::{JOB, Scene, fenced, placed};
+use crate::fencing::scene::{JOB, Scene, fenced, placed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_that_fails_is_removed_before_it_runs_elsewhere() {

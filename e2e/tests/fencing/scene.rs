@@ -1,7 +1,6 @@
 //! A workload that must not run twice, in a fleet of two members.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +17,8 @@ use muster_shared::conditions;
 use muster_shared::k8s::Deployment;
 use muster_shared::names::{self, condition};
 use parking_lot::Mutex;
+
+use crate::support::Place;
 
 /// Longest time for a step.
 pub const SOON: Duration = Duration::from_mins(1);
@@ -303,11 +304,9 @@ impl Scene {
 
 pub async fn fenced(name: &'static str, tell: impl AsyncFnOnce(&Scene) -> anyhow::Result<()>) {
     muster_shared::tls::install_provider();
-    let directory = format!("fencing-{name}-{}", std::process::id());
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(directory);
-    std::fs::create_dir_all(&directory).expect("a directory for the test");
+    let directory = Place::new(&format!("fencing-{name}"));
     let binary = env!("CARGO_BIN_EXE_sandbox").into();
-    let mut plan = scenario::plan(binary, directory.clone(), 2);
+    let mut plan = scenario::plan(binary, directory.to_path_buf(), 2);
     plan.provider = provider::chosen().expect("a provider");
     plan.control_plane.push("--fencing-margin=5s".to_owned());
     let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
@@ -328,7 +327,6 @@ pub async fn fenced(name: &'static str, tell: impl AsyncFnOnce(&Scene) -> anyhow
         );
     }
     ended.expect("the clusters are as they were before");
-    let _ = std::fs::remove_dir_all(&directory);
 }
 
 /// Has the workload run in one member, whose agent confirms that it fences it.

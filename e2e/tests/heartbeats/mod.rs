@@ -1,10 +1,7 @@
 //! Shared parts of the scenarios of silences and evictions: a fleet of heartbeats in a directory of
 //! its own, and views of it.
 
-#![allow(dead_code)] // each test program uses a part of this
-
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
@@ -15,6 +12,8 @@ use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use tokio::time::Instant;
 
+use crate::support::Place;
+
 /// Silence after which a cluster's condition becomes Unknown here.
 pub const GRACE: Duration = Duration::from_secs(4);
 /// The least silence that is noticed: a whole grace, of which the cluster may have beaten at the
@@ -24,17 +23,6 @@ pub const AT_LEAST: Duration = GRACE.saturating_sub(BEATS);
 pub const BEATS: Duration = BEAT.saturating_mul(2);
 /// How long anything may take that is to happen: many times what it takes.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-/// A directory that is removed when the test has passed.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
 
 /// Settings of a scenario.
 pub struct Setting {
@@ -100,13 +88,11 @@ impl Setting {
 /// Runs a scenario from the moment when the control plane listens to all clusters.
 pub async fn run(setting: Setting, tell: impl AsyncFnOnce(&HeartbeatFleet) -> anyhow::Result<()>) {
     muster_shared::tls::install_provider();
-    let name = format!("{}-{}", setting.name, std::process::id());
-    let place = Place(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name));
-    std::fs::create_dir_all(&place.0).expect("a directory for the test");
+    let place = Place::new(setting.name);
     let clusters = setting.clusters;
     let fleet = HeartbeatFleet::start(Plan {
         binary: env!("CARGO_BIN_EXE_sandbox").into(),
-        directory: place.0.clone(),
+        directory: place.to_path_buf(),
         clusters,
         metrics: setting.metrics,
         control_plane: setting.flags,
@@ -122,7 +108,7 @@ pub async fn run(setting: Setting, tell: impl AsyncFnOnce(&HeartbeatFleet) -> an
     }
     .await;
     if let Err(failure) = outcome {
-        let log = last_lines(&place.0.join("control-plane.log"), 60).join("\n");
+        let log = last_lines(&place.join("control-plane.log"), 60).join("\n");
         panic!("{log}\n{failure:#}");
     }
 }

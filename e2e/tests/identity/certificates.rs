@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
-use crate::{CSRS, client_with, grant, send, send_as, server, until, who_am_i};
+use crate::identity::{CSRS, client_with, grant, send, send_as, server, until, who_am_i};
 
 pub(crate) fn request(name: &str, key: &KeyPair) -> String {
     let mut params = CertificateParams::default();

@@ -1,6 +1,5 @@
 //! The same with `kubectl`, where it is installed.
 
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,11 +9,12 @@ use muster_e2e::apiserver::Running;
 use rcgen::KeyPair;
 use tokio::process::Command;
 
-use crate::certificates::{csr, request};
-use crate::{CSRS, client_with, client_with_token, send, server, until, who_am_i};
+use crate::identity::certificates::{csr, request};
+use crate::identity::{CSRS, client_with, client_with_token, send, server, until, who_am_i};
+use crate::support::Place;
 
 /// `kubectl` with an administrator's kubeconfig; `None`, said aloud, where there is no kubectl.
-struct Kubectl(PathBuf);
+struct Kubectl(Place);
 
 impl Kubectl {
     async fn new(server: &Running, name: &str) -> Option<Self> {
@@ -28,9 +28,7 @@ impl Kubectl {
             eprintln!("SKIPPED: no kubectl on this machine");
             return None;
         }
-        let directory =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = Place::new(name);
         let kubeconfig = serde_json::to_string(&server.admin_kubeconfig().unwrap()).unwrap();
         std::fs::write(directory.join("kubeconfig"), kubeconfig).unwrap();
         Some(Self(directory))
@@ -55,12 +53,6 @@ impl Kubectl {
             String::from_utf8_lossy(&text).trim().to_owned(),
             output.status.success(),
         )
-    }
-}
-
-impl Drop for Kubectl {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{RBAC, binding, grant, send, send_as, server};
+use crate::identity::{RBAC, binding, grant, send, send_as, server};
 
 #[tokio::test]
 async fn nobody_grants_what_they_do_not_have() {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{client_with_token, send, server, until, who_am_i};
+use crate::identity::{client_with_token, send, server, until, who_am_i};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 

@@ -13,7 +13,7 @@ use muster_shared::k8s::Api;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, create, merge, shares};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 

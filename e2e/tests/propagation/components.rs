@@ -8,8 +8,10 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, merge};
-use crate::interpreters::{customize_widgets, of_widget, report, widget, with_widgets};
+use crate::propagation::bench::{Bench, merge};
+use crate::propagation::interpreters::{
+    customize_widgets, of_widget, report, widget, with_widgets,
+};
 
 /// One manager and as many workers as the object says, each with a CPU.
 const COMPONENTS: &str = "

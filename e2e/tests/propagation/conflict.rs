@@ -13,7 +13,7 @@ use muster_shared::conditions;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 #[tokio::test]
 async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often() {

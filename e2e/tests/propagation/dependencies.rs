@@ -9,7 +9,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, ConfigMap};
 use serde_json::json;
 
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 /// Waits until the binding of `web` tells whether it lacks something; returns the message.
 async fn told(bench: &Bench, what: &str, status: &str) -> String {

@@ -16,7 +16,7 @@ use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
+use crate::propagation::bench::{Bench, POLICY_ID, create, deployment, merge};
 
 fn image(is: &'static str) -> impl Fn(&Value) -> bool {
     move |manifest| manifest["spec"]["template"]["spec"]["containers"][0]["image"] == is

@@ -7,7 +7,7 @@ use muster_shared::api::work::Work;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, merge, shares};
 
 fn control_plane(bench: &Bench, plugins: &str) -> Task {
     bench.control_plane_with(Settings {

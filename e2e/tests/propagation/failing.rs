@@ -14,7 +14,7 @@ use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, create, merge, shares};
 
 mod dependencies;
 

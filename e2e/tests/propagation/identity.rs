@@ -11,7 +11,7 @@ use muster_shared::k8s::{Api, Deployment, Event, Job, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, POLICY_ID, create, deployment, merge};
+use crate::propagation::bench::{Bench, POLICY_ID, create, deployment, merge};
 
 /// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a
 /// Work has of them.

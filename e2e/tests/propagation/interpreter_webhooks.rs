@@ -8,8 +8,10 @@ use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create};
-use crate::interpreters::{in_one_cluster, of_widget, placed, report, widget, with_widgets};
+use crate::propagation::bench::{Bench, create};
+use crate::propagation::interpreters::{
+    in_one_cluster, of_widget, placed, report, widget, with_widgets,
+};
 
 /// Answers about Widgets: their size is their number of replicas.
 fn answer(request: &Value) -> Option<Value> {

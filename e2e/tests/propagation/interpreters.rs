@@ -14,7 +14,7 @@ use muster_shared::k8s::{Api, CustomResourceDefinition};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, create, merge, shares};
 
 const REPLICAS: &str =
     "function GetReplicas(o) return o.spec.size, { resourceRequest = { cpu = '100m' } } end";

@@ -11,8 +11,8 @@ use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Job;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, merge, shares};
-use crate::identity::report;
+use crate::propagation::bench::{Bench, create, merge, shares};
+use crate::propagation::identity::report;
 
 /// Creates a Job `once` that is placed in one cluster, and returns that cluster and the other.
 async fn placed(bench: &Bench) -> (&'static str, &'static str) {

@@ -15,7 +15,7 @@ use muster_shared::api::work::Work;
 use muster_shared::k8s::CustomResourceDefinition;
 use muster_shared::names;
 
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 fn image(manifest: &Value) -> &str {
     let container = &manifest["spec"]["template"]["spec"]["containers"][0];

@@ -7,7 +7,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, Condition};
 use serde_json::json;
 
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 /// Returns the path at which the status of a policy is written.
 fn path(name: &str) -> String {

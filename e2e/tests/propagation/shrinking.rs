@@ -7,7 +7,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Deployment;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, merge, shares};
 
 fn replicas(number: i64) -> impl Fn(&Value) -> bool {
     move |manifest| manifest["spec"]["replicas"] == number

@@ -7,7 +7,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, Deployment};
 use serde_json::{Value, json};
 
-use crate::bench::Bench;
+use crate::propagation::bench::Bench;
 
 /// Writes the condition Ready of a cluster, as the monitor does and as the agent does.
 async fn is_ready(bench: &Bench, cluster: &str, status: &str, reason: &str) {

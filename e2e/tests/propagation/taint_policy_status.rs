@@ -11,7 +11,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, CustomResourceDefinition};
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 const CONTROLLERS: &str = "clustertaintpolicy,policyStatus";
 const POLICY: &str = "failed";

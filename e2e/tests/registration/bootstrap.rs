@@ -20,7 +20,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, NAMESPACE, SECRET};
+use crate::registration::bench::{Bench, NAMESPACE, SECRET};
 
 const AGENT: &str = "system:karmada:agent:m1";
 const AGENTS: &str = "system:karmada:agents";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::k8s::{Api, Namespace};
 
-use crate::bench::{Bench, NAMESPACE};
+use crate::registration::bench::{Bench, NAMESPACE};
 
 /// Returns the values that a helm command sets.
 fn values(command: &str) -> BTreeMap<&str, &str> {

@@ -9,7 +9,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, aggregated, binding, from, shown, until, verdict};
+use crate::scheduler::bench::{Bench, aggregated, binding, from, shown, until, verdict};
 
 /// Starts a fleet with three members that report this.
 async fn fleet(summaries: [Value; 3]) -> Bench {

@@ -11,7 +11,7 @@ mod rights;
 
 use serde_json::{Value, json};
 
-use crate::Ask;
+use crate::stolen::Ask;
 use reports::{bindings_and_policies, leases, other_clusters, own_cluster, works};
 use rights::{admission, events, history, identities, secrets, the_rest};
 

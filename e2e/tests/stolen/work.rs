@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{Ask, CLUSTERS, OTHER, OWN, Stage};
+use crate::stolen::{Ask, CLUSTERS, OTHER, OWN, Stage};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces";

@@ -12,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::certificate::SelfSigned;
+use crate::webhook::certificate::SelfSigned;
 
 struct Serving {
     shutdown: CancellationToken,

@@ -10,7 +10,7 @@ use muster_shared::names;
 use serde_json::json;
 
 use super::{binding, fails, is_in, running, says, told};
-use crate::bench::{Bench, create, merge};
+use crate::propagation::bench::{Bench, create, merge};
 
 /// Makes the map that the Deployment `web` refers to.
 async fn configure(bench: &Bench) {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{metadata, spec};
-use crate::{Ask, CLUSTERS, OTHER, OWN};
+use crate::stolen::{Ask, CLUSTERS, OTHER, OWN};
 
 const WORK: &str = "/apis/work.karmada.io";
 const POLICY: &str = "/apis/policy.karmada.io/v1alpha1";

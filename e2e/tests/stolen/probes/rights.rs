@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{metadata, spec};
-use crate::work::{FAILOVERS, RECORD};
-use crate::{Ask, CLUSTERS, OTHER, OWN};
+use crate::stolen::work::{FAILOVERS, RECORD};
+use crate::stolen::{Ask, CLUSTERS, OTHER, OWN};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";

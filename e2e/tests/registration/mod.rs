@@ -1,9 +1,6 @@
 //! Joining by bootstrap tokens: from `kubectl muster token create` to a Cluster that is ready, and
 //! back.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod bench;
 mod bootstrap;
 mod helm;

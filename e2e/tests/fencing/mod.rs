@@ -1,8 +1,6 @@
 //! Fencing: of a workload that must not run twice, no second copy is made before the first one is
 //! stopped, whatever becomes of network, processes and clocks.
 
-#![allow(clippy::panic, clippy::expect_used)] // how a test says that it failed
-
 mod asked;
 mod scene;
 

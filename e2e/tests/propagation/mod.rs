@@ -2,11 +2,8 @@
 //! binding controller, the status controller and the scheduler together, with the test in the place
 //! of the agents.
 
-// Helpers of tests are tests to us, if not to clippy.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 mod bench;
-mod cluster_failover;
+mod cluster_evictions;
 mod cluster_wide;
 mod components;
 mod conflict;

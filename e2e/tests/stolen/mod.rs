@@ -2,9 +2,6 @@
 //! report is refused, with the files that the chart installs, on every provider; and what an agent
 //! does passes.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod probes;
 mod work;
 

@@ -6,7 +6,7 @@ use muster_shared::api::binding::ResourceBinding;
 use serde_json::json;
 
 use super::{asks, is_kept, settled, taint, tasks};
-use crate::bench::{Bench, shares};
+use crate::propagation::bench::{Bench, shares};
 
 /// Places a workload in the clusters m1 and m2 of its first affinity group, where it is healthy;
 /// the second has m3 and m4, and each group needs two.

@@ -2,8 +2,6 @@
 //! the embedded API, and, where `KUBEBUILDER_ASSETS` names one, on a real API, which shows that
 //! what is expected here is what they do there.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test ends where it goes wrong.
-
 mod kubectl;
 
 use std::path::{Path, PathBuf};

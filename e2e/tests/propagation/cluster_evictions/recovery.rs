@@ -7,7 +7,7 @@ use muster_shared::api::policy::PropagationPolicy;
 use serde_json::{Value, json};
 
 use super::{asks, evict, is_kept, settled, taint, tasks};
-use crate::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, merge, shares};
 
 /// Takes all taints from a cluster.
 async fn recovers(bench: &Bench, cluster: &str) {

@@ -1,9 +1,6 @@
 //! The agent between two real API servers: what it says about its member, and what it does with
 //! Works.
 
-// Helpers outside of test functions fail the test as the tests themselves do.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod at_rest;
 mod bench;
 mod bootstrap;

@@ -1,8 +1,5 @@
 //! The scheduler against a real API: what it writes for bindings, when, and when not.
 
-// Helpers of tests are tests to us, if not to clippy.
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 mod bench;
 mod models;
 

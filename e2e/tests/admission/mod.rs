@@ -1,9 +1,6 @@
 //! Admission webhooks of the embedded API server, against a webhook over real TLS. The texts are
 //! those of kube-apiserver.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod choosing;
 mod namespaces;
 mod policy;

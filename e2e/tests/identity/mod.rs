@@ -1,9 +1,6 @@
 //! Who is who on the embedded API server, and who may do what: certificates, tokens, impersonation,
 //! RBAC.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod certificates;
 mod kubectl;
 mod rights;

@@ -1,9 +1,6 @@
 //! Admission by the control plane: an embedded fleet API with the chart's own webhook
 //! configurations, and the control plane with its chart's own rights, over real TLS.
 
-// The lints know test functions, not the functions that they share.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
 mod certificate;
 mod kinds;
 mod server;

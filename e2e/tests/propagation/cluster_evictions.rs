@@ -14,7 +14,7 @@ use muster_shared::k8s::Deployment;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, merge, shares};
 
 mod groups;
 mod recovery;

@@ -1,0 +1,5 @@
+//! What scenarios share.
+
+mod place;
+
+pub use place::Place;
