@@ -12,6 +12,7 @@ mod defaults;
 mod expressions;
 mod facts;
 mod format;
+mod known;
 pub mod node;
 mod quantity;
 mod rules;

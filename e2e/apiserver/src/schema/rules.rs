@@ -4,6 +4,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::cel::{self, Expr};
+use super::known;
 use super::node::Id;
 use crate::wire::json::texts;
 
@@ -91,7 +92,7 @@ impl Rules {
             allowed: schema["enum"].as_array().cloned().unwrap_or_default(),
             pattern: schema["pattern"]
                 .as_str()
-                .and_then(|p| Regex::new(p).ok().map(|regex| (p.to_owned(), regex))),
+                .and_then(|p| known::pattern(p).ok().map(|regex| (p.to_owned(), regex))),
             format: schema["format"].as_str().map(str::to_owned),
             minimum: schema["minimum"]
                 .as_f64()

@@ -1,12 +1,11 @@
 //! Whether the schema of a CRD is structural, as Kubernetes calls it: every place has one type, and
 //! nothing but type and restrictions is said of it. Its defaults must fit it.
 
-use regex::Regex;
 use serde_json::{Value, json};
 
 use super::build::Builder;
 use super::node::At;
-use super::{builtin, cel, validate, walk};
+use super::{builtin, cel, known, validate, walk};
 use crate::wire::field_error::FieldError;
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
@@ -322,7 +321,7 @@ fn restricts_only(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
 
 fn pattern(schema: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if let Some(pattern) = schema["pattern"].as_str()
-        && let Err(error) = Regex::new(pattern)
+        && let Err(error) = known::pattern(pattern)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.push(FieldError::invalid(

@@ -19,10 +19,15 @@ use cel::common::value::{CowVal, Val};
 use cel::{Context, DeclarationError, Env, ExecutionError};
 use serde_json::Value;
 
+use super::known::Known;
+
 pub use names::Names;
 
 /// An expression that was read; its macros are expanded.
 pub type Expr = cel::IdedExpr;
+
+/// Expressions that were read.
+static READ: LazyLock<Known<Result<Expr, String>>> = LazyLock::new(Known::default);
 
 /// The functions and macros that expressions may use.
 static LANGUAGE: LazyLock<Arc<Env>> =
@@ -46,8 +51,10 @@ pub enum Failure {
 
 /// Reads an expression; the error shows where it stops making sense.
 pub fn parse(source: &str) -> Result<Expr, String> {
-    let read = LANGUAGE.parser().parse(source);
-    read.map_err(|errors| errors.to_string())
+    READ.get(source, |source| {
+        let read = LANGUAGE.parser().parse(source);
+        read.map_err(|errors| errors.to_string())
+    })
 }
 
 /// Returns whether the rule compares with the value before; such rules are silent on creation.

@@ -1,0 +1,70 @@
+//! What was read before: each server of a process has the same definitions, and to read their rules
+//! and patterns anew is a third of what a short scenario costs.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use parking_lot::Mutex;
+use regex::Regex;
+
+/// Most that is kept; beyond that everything is read anew.
+const MOST: usize = 4_096;
+
+/// What texts were read as.
+pub struct Known<T>(Mutex<HashMap<String, T>>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Known<T> {
+    /// Returns what a text was read as, or reads it.
+    pub fn get(&self, text: &str, read: impl FnOnce(&str) -> T) -> T {
+        if let Some(known) = self.0.lock().get(text) {
+            return known.clone();
+        }
+        let new = read(text);
+        let mut all = self.0.lock();
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(text.to_owned(), new.clone());
+        new
+    }
+}
+
+static PATTERNS: LazyLock<Known<Result<Regex, String>>> = LazyLock::new(Known::default);
+
+/// Reads a regular expression; the error says where it is wrong.
+pub fn pattern(text: &str) -> Result<Regex, String> {
+    PATTERNS.get(text, |text| {
+        Regex::new(text).map_err(|error| error.to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read_once_and_not_more_than_some_are_kept() {
+        let known = Known::default();
+        let mut reads = 0;
+        for _ in 0..3 {
+            assert_eq!(
+                known.get("7", |it| {
+                    reads += 1;
+                    it.len()
+                }),
+                1
+            );
+        }
+        assert_eq!(reads, 1);
+        for number in 0..2 * MOST {
+            known.get(&number.to_string(), str::len);
+        }
+        assert!(known.0.lock().len() <= MOST);
+    }
+}
