@@ -182,8 +182,8 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
 }
 
 /// Returns whether a target of a binding, or of one that needs it, has no copy yet because its
-/// dispatching is suspended: until it has, copies elsewhere may be the last, and what they need stays
-/// beside them.
+/// dispatching is suspended: until it has, copies elsewhere may be the last, and what they need
+/// stays beside them.
 fn awaits_dispatching(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
     let mut referrers = objects::items(binding.0, "/spec/requiredBy").filter_map(|it| {
         let (namespace, name) = (objects::text(it, "/namespace"), objects::text(it, "/name"));
