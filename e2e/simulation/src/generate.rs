@@ -87,8 +87,8 @@ impl Scale {
         ..Self::SMALL
     };
 
-    /// People hold several workloads where they are, ask for moves meanwhile, and let go: what waited
-    /// is due at once.
+    /// People hold several workloads where they are, ask for moves meanwhile, and let go: what
+    /// waited is due at once.
     pub const HOLDS: Self = Self {
         size: Size {
             workloads: 6,
