@@ -246,24 +246,34 @@ async fn a_flapping_route_comes_and_goes_until_it_is_healed() {
     let scene = Scene::set().await;
     scene.works().await;
     scene.route.flap(IN_VAIN, IN_VAIN);
-    let mut longest = Duration::ZERO;
-    for _ in 0..3 {
-        let begun = Instant::now();
-        scene.works().await;
-        longest = longest.max(begun.elapsed());
-        tokio::time::sleep(IN_VAIN).await;
-    }
-    assert!(
-        longest >= IN_VAIN / 3,
-        "nothing was ever held up: {longest:?}"
-    );
-    scene.route.heal();
-    let begun = Instant::now();
-    while begun.elapsed() < 3 * IN_VAIN {
+    let took = async || {
         let asked = Instant::now();
         scene.works().await;
-        assert!(asked.elapsed() < IN_VAIN, "it was healed");
+        asked.elapsed()
+    };
+    // Somebody who asks all the time meets each interruption.
+    let mut longest = Duration::ZERO;
+    while longest < IN_VAIN / 3 {
+        longest = longest.max(took().await);
     }
+    scene.route.heal();
+    // A machine that is busy may hold up a request as well, but not in each of these windows. A route
+    // that still came and went would.
+    let is_quiet = async || {
+        let begun = Instant::now();
+        while begun.elapsed() < 3 * IN_VAIN {
+            if took().await >= IN_VAIN / 3 {
+                return false;
+            }
+        }
+        true
+    };
+    for _ in 0..20 {
+        if is_quiet().await {
+            return;
+        }
+    }
+    panic!("it was healed");
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
-        openings: Openings::follow(&fleet.clusters),
+        openings: Openings::follow(&fleet.clusters, &fleet.pauses),
         turns: Arc::new(Turns::new(
             pace,
             fleet.pauses.clone(),

@@ -123,10 +123,19 @@ pub enum Obstacle {
     GateOff,
     /// No other cluster can take the application.
     #[error(transparent)]
-    Nowhere(#[from] Nowhere),
+    Nowhere(Nowhere),
     /// The write failed and is tried again.
     #[error("it could not be written: {0}")]
     Failed(String),
+}
+
+impl From<Nowhere> for Obstacle {
+    fn from(nowhere: Nowhere) -> Self {
+        match nowhere {
+            Nowhere::Paused(why) => Self::Paused(why),
+            nowhere => Self::Nowhere(nowhere),
+        }
+    }
 }
 
 /// How long the reason why there is no place may be out of date: the numbers in it change with

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::BindingKey;
+use crate::fleet::pause::Pauses;
 use crate::movement::eviction::fleet_view::opens;
 
 /// Time in which related changes of clusters arrive.
@@ -30,9 +31,11 @@ struct Inner {
 }
 
 impl Openings {
-    /// Follows the clusters.
-    pub fn follow(clusters: &Informer<Cluster>) -> Self {
+    /// Follows the clusters, and pauses: a move waits for those of all clusters that it takes from.
+    pub fn follow(clusters: &Informer<Cluster>, pauses: &Pauses) -> Self {
         let openings = Self::default();
+        let told = openings.clone();
+        pauses.on_change(move || told.tell());
         let told = openings.clone();
         clusters.on_change(move |change| {
             if let Change::Applied { old, new } = change

@@ -236,6 +236,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         return Outcome::Conflict;
     }
     let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
+    let pause_of = |cluster: &str| fleet.pauses.of(cluster, fleet.clock.now());
     let departure = Departure {
         spec,
         status: eviction.binding.status(),
@@ -245,7 +246,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours,
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
-        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
+        pause: &pause_of,
     };
     let now = fleet.clock.now();
     let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
@@ -261,6 +262,9 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         Err(nowhere) => {
             return match nowhere {
                 Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+                // The queue of the cluster stands still by now, and says so of all that wait in it.
+                Nowhere::Paused(_) if pause_of(&eviction.cluster).is_some() => Outcome::Conflict,
+                Nowhere::Paused(why) => Outcome::Paused(why),
                 nowhere => Outcome::Nowhere(nowhere.to_string()),
             };
         }

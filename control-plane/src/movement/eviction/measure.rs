@@ -49,7 +49,7 @@ impl Meter {
             | Outcome::Unpreserved(_)
             | Outcome::Failed(_)
             | Outcome::Unclear(_) => false,
-            Outcome::Conflict | Outcome::Gone => return,
+            Outcome::Conflict | Outcome::Gone | Outcome::Paused(_) => return,
         };
         let cluster = eviction.cluster.to_string();
         let done = self.done.entry(cluster.clone()).or_default();

@@ -28,7 +28,7 @@ use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
 use crate::movement::eviction::execute::{carry_out, may_be_written};
-use crate::movement::eviction::plan::{Departure, plan};
+use crate::movement::eviction::plan::{Departure, Nowhere, plan};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::movement::eviction::record::Record;
 use crate::scheduler::core::replacement::purge_mode;
@@ -186,6 +186,8 @@ pub(super) async fn move_on(
     };
     let plan = match plan(&departure, &mover.snapshot.get(), &mover.options, now) {
         Ok(plan) => plan,
+        // Whoever paused movement knows that nothing moves.
+        Err(Nowhere::Paused(_)) => return Some(AGAIN),
         Err(nowhere) => {
             let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
             tracing::info!(binding = %key, cluster, "{note}");

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::error::Error;
+use super::namespaces;
 use super::removal::{self, Reason};
 use super::write::remove;
 use crate::fleet::Fleet;
@@ -80,6 +81,9 @@ pub async fn sweep(
         let preserves = work.preserve_resources_on_deletion.unwrap_or(false);
         removal::stays(work.role, Reason::Unbound, preserves)
     };
+    let staying = works.iter().filter(|work| stays(work));
+    let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
+    namespaces::keep(fleet, key, members).await?;
     remove(fleet, client, works.iter(), stays).await?;
     missing.forget(key);
     Ok(Next::Done)

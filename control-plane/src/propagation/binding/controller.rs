@@ -335,11 +335,11 @@ async fn finish(
             let members = works.iter().map(|work| work.namespace.as_str());
             namespaces::keep(fleet, key, members).await?;
         }
-        let is_container = Role::of(&spec.resource) == Role::Container;
+        let is_namespace = spec.resource.api_version == "v1" && spec.resource.kind == "Namespace";
         let mut doomed = Vec::new();
         for work in works {
             let stays = stays
-                || is_container && namespaces::held(fleet, &work.namespace, &work.name).await?;
+                || is_namespace && namespaces::held(fleet, &work.namespace, &work.name).await?;
             doomed.push((work, stays));
         }
         if let Err(error) = remove_named(fleet, client, doomed).await {

@@ -168,15 +168,14 @@ pub(super) async fn keep(
     };
     let name = names::work("Namespace", namespace, "");
     for lies_in in members {
-        let held = fleet.works.get(Some(lies_in), &name);
-        let Some(held) = held.filter(|it| !holds(it)) else {
+        let known = fleet.works.get(Some(lies_in), &name);
+        if known.as_ref().is_some_and(|it| holds(it)) {
             continue;
-        };
+        }
+        // A Work that the cache does not show may be there all the same.
+        let version = known.and_then(|it| it.metadata.resource_version.clone());
         let patch = json!({
-            "metadata": {
-                "resourceVersion": held.metadata.resource_version,
-                "annotations": { HOLDS: "true" },
-            },
+            "metadata": { "resourceVersion": version, "annotations": { HOLDS: "true" } },
             "spec": { "preserveResourcesOnDeletion": true },
         });
         let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);

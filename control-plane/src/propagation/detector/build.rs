@@ -385,6 +385,15 @@ impl<'a> Wanted<'a> {
 
 /// Returns whether two states of a binding differ in something that the detector writes.
 pub fn is_written_anew(old: &AnyBinding, new: &AnyBinding) -> bool {
+    let is_status = old.metadata.generation.is_some()
+        && old.metadata.generation == new.metadata.generation
+        && old.metadata.labels == new.metadata.labels
+        && old.metadata.annotations == new.metadata.annotations
+        && old.metadata.finalizers == new.metadata.finalizers
+        && old.metadata.owner_references == new.metadata.owner_references;
+    if is_status {
+        return false;
+    }
     let spec = ResourceBindingSpec {
         clusters: old.spec.clusters.clone(),
         graceful_eviction_tasks: old.spec.graceful_eviction_tasks.clone(),

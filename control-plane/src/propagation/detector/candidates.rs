@@ -62,6 +62,14 @@ impl Candidates {
         all.into_iter().collect()
     }
 
+    /// Returns the policies of a namespace, or the cluster-wide ones, that name a template.
+    pub fn naming(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
+        let place = (namespace.map(str::to_owned), subject.kind.clone());
+        let selecting = self.places.get(&place);
+        let named = selecting.and_then(|it| it.by_name.get(subject.name));
+        named.into_iter().flatten().cloned().collect()
+    }
+
     fn put(&mut self, key: &PolicyKey, selector: &ResourceSelector) {
         let selecting = self.places.entry(place(key, selector)).or_default();
         let policies = match given(selector.name.as_ref()) {

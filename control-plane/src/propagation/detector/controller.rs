@@ -288,7 +288,24 @@ impl Detector {
                 .await;
         }
         if let Some(preemptor) = self.preemptor(subject, &policy) {
-            return self.take_over(key, &template, preemptor, &policy).await;
+            let (by, claim) = &preemptor;
+            let taken = self.take_over(key, &template, (by, claim), &policy).await;
+            if matches!(taken, Ok(Next::Done)) {
+                // Our own write of the claim is no change of the template, and the next look
+                // answers the change that brought us here.
+                if changed {
+                    self.memory().changed.insert(key.clone(), Instant::now());
+                }
+                return taken;
+            }
+            // Until it is taken over, the template follows its owner as before.
+            if selects(&policy, subject) {
+                self.apply(key, &template, &policy, changed).await?;
+            }
+            if let Err(error) = &taken {
+                self.refuse(key, by, format!("cannot be taken over: {error}"));
+            }
+            return taken;
         }
         if selects(&policy, subject) {
             return self.apply(key, &template, &policy, changed).await;

@@ -60,9 +60,11 @@ impl Detector {
         }
         let keys = {
             let candidates = &self.memory().candidates;
-            let near = subject.namespace.map(|it| candidates.of(Some(it), subject));
+            let near = subject
+                .namespace
+                .map(|it| candidates.naming(Some(it), subject));
             let mut keys = near.unwrap_or_default();
-            keys.extend(candidates.of(None, subject));
+            keys.extend(candidates.naming(None, subject));
             keys
         };
         let policies = keys.iter().filter_map(|key| self.policy(key));
@@ -83,9 +85,11 @@ impl Detector {
         &self,
         key: &TemplateKey,
         template: &Template,
-        (policy, claim): (Policy, Claim),
+        (policy, claim): (&Policy, &Claim),
         owner: &Policy,
     ) -> Result<Next, Error> {
+        // A claim of the owner that is still to be written would undo it.
+        self.memory().claims.remove(key);
         let Some(metadata) = claim.patch(template.metadata()) else {
             return Ok(Next::Done);
         };
@@ -106,13 +110,14 @@ impl Detector {
 mod tests {
     use std::sync::Arc;
 
+    use http::Method;
     use muster_shared::api::policy::{
         ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
     };
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass};
+    use crate::fleet::testing::{Stand, pass, refusal};
     use crate::settings::Settings;
 
     fn spec(priority: i32) -> PropagationSpec {
@@ -230,5 +235,34 @@ mod tests {
             let expected = json!({"propagationpolicy.karmada.io/permanent-id": owned});
             assert_eq!(labels, expected, "{what}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_template_that_cannot_be_taken_over_follows_its_owner() {
+        let settings = Settings {
+            feature_gates: "PropagationPolicyPreemption=true".parse().unwrap(),
+            ..Settings::default()
+        };
+        let mut template = claimed("t", "web");
+        let objects = [
+            ("propagationpolicies", stored("web", 1, 5, "Never")),
+            ("propagationpolicies", stored("rival", 1, 7, "Always")),
+            ("deployments", template.clone()),
+        ];
+        let mut stand = Stand::with(settings, objects);
+        stand.api.serve_deployments();
+        let refused = refusal(403, "Forbidden", "web");
+        let path = "/apis/apps/v1/namespaces/shop/deployments/web";
+        stand.api.answer(Method::PATCH, path, 403, refused);
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let replicas = |stand: &Stand| stand.binding("web-deployment").map(|it| it.spec.replicas);
+        assert_eq!(replicas(&stand), Some(2), "the owner has it");
+        template["spec"]["replicas"] = json!(5);
+        template["metadata"]["generation"] = json!(2);
+        stand.api.put("deployments", template);
+        pass(10).await;
+        assert_eq!(replicas(&stand), Some(5), "an edit is carried out");
     }
 }

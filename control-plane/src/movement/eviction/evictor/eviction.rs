@@ -88,7 +88,9 @@ pub enum Outcome {
     Nowhere(String),
     /// The new copy could not be told what its policy asks for, in words.
     Unpreserved(String),
-    /// Somebody else wrote the binding first.
+    /// Movement is paused out of another cluster that it would leave as well, in words.
+    Paused(String),
+    /// Somebody else wrote the binding first, or movement out of the cluster was paused meanwhile.
     Conflict,
     /// The binding is gone.
     Gone,

@@ -96,6 +96,11 @@ impl Evictor {
                 let why = bounded(why);
                 return self.strand(eviction, &key, Turn::Nowhere { cause, why }, now);
             }
+            Outcome::Paused(why) => {
+                let cause = bounded(eviction.cause.to_string());
+                let why = bounded(why);
+                return self.strand(eviction, &key, Turn::Paused { cause, why }, now);
+            }
             Outcome::Unpreserved(why) => {
                 let cause = bounded(eviction.cause.to_string());
                 let why = bounded(why);

@@ -54,7 +54,7 @@ async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
         hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
-        openings: Openings::follow(&fleet.clusters),
+        openings: Openings::follow(&fleet.clusters, &fleet.pauses),
         turns: Arc::new(Turns::new(pace, pauses, clock)),
         known: Mutex::default(),
     };

@@ -82,7 +82,7 @@ fn a_pause_of_a_queue_in_which_nothing_is_ready_wakes_nobody() {
 fn what_waits_for_the_pause_of_another_cluster_is_tried_again_when_that_ends() {
     let mut world = World::new(4, 1, 1);
     world.pause(Some("c1"), paused(None));
-    let held = |_: &Eviction| Outcome::Nowhere("movement out of c1 is paused".into());
+    let held = |_: &Eviction| Outcome::Paused("movement out of c1 is paused".into());
     assert_eq!(world.pass(30.0, held).len(), 1);
     assert!(world.evict(1_000.0).is_empty());
     world.pause(Some("c1"), None);
