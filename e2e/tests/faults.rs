@@ -245,14 +245,14 @@ async fn health_can_be_slow_or_bad_while_all_else_works() {
 async fn a_flapping_route_comes_and_goes_until_it_is_healed() {
     let scene = Scene::set().await;
     scene.works().await;
-    // It is there for long enough that a busy machine connects and asks.
+    // The route is up for long enough that a busy machine connects and asks.
     scene.route.flap(IN_VAIN, 4 * IN_VAIN);
     let took = async || {
         let asked = Instant::now();
         scene.works().await;
         asked.elapsed()
     };
-    // Somebody who asks all the time meets each interruption.
+    // A client that asks all the time meets each interruption.
     let held_up = async { while took().await < IN_VAIN / 3 {} };
     let met = tokio::time::timeout(PATIENCE, held_up).await;
     assert!(met.is_ok(), "nothing was ever held up");

@@ -343,7 +343,7 @@ fn arrows_within(root: &Path, start: &str, floors: &[&[&str]]) -> Vec<String> {
             continue;
         };
         let text = std::fs::read_to_string(file).expect("a source file");
-        // What lies elsewhere in the crate is no module of the folder.
+        // Only paths into the folder count: other modules of the crate may have the same names.
         let text = text
             .replace(start, "folder::")
             .replace("crate::", "elsewhere::");

@@ -62,8 +62,8 @@ pub struct Episode {
     /// Beginning of the present trouble: later than that of the record after a relapse.
     since: Timestamp,
     entries: BTreeMap<BindingKey, Entry>,
-    /// Those of them that are gone or moved on, so that nothing more is seen of these moves. A
-    /// short list may say so of one that is there.
+    /// Workloads that moved, and that are gone or moved on since, so that nothing more is seen of
+    /// these moves. A short list may say so of one that is there.
     gone: BTreeSet<BindingKey>,
     /// Workloads that are stranded or held now.
     stranded: BTreeMap<BindingKey, (FailoverWorkload, Stranding)>,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::try_join_all;
 use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
@@ -336,12 +337,12 @@ async fn finish(
             namespaces::keep(fleet, key, members).await?;
         }
         let is_namespace = spec.resource.api_version == "v1" && spec.resource.kind == "Namespace";
-        let mut doomed = Vec::new();
-        for work in works {
+        let doomed = works.into_iter().map(|work| async {
             let stays = stays
                 || is_namespace && namespaces::held(fleet, &work.namespace, &work.name).await?;
-            doomed.push((work, stays));
-        }
+            Ok::<_, Error>((work, stays))
+        });
+        let doomed = try_join_all(doomed).await?;
         if let Err(error) = remove_named(fleet, client, doomed).await {
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);

@@ -385,36 +385,28 @@ impl<'a> Wanted<'a> {
 
 /// Returns whether two states of a binding differ in something that the detector writes.
 pub fn is_written_anew(old: &AnyBinding, new: &AnyBinding) -> bool {
-    let is_status = old.metadata.generation.is_some()
-        && old.metadata.generation == new.metadata.generation
-        && old.metadata.labels == new.metadata.labels
-        && old.metadata.annotations == new.metadata.annotations
-        && old.metadata.finalizers == new.metadata.finalizers
-        && old.metadata.owner_references == new.metadata.owner_references;
-    if is_status {
-        return false;
-    }
-    let spec = ResourceBindingSpec {
-        clusters: old.spec.clusters.clone(),
-        graceful_eviction_tasks: old.spec.graceful_eviction_tasks.clone(),
-        required_by: old.spec.required_by.clone(),
-        reschedule_triggered_at: old.spec.reschedule_triggered_at.clone(),
-        workload_affinity_groups: old.spec.workload_affinity_groups.clone(),
-        ..new.spec.clone()
+    let (was, is) = (&old.metadata, &new.metadata);
+    let is_marked_anew = was.labels != is.labels
+        || was.finalizers != is.finalizers
+        || was.owner_references != is.owner_references
+        || recorded(was) != recorded(is)
+        || Claim::on(was) != Claim::on(is);
+    // A write of the status alone leaves the generation.
+    let may_differ = was.generation.is_none() || was.generation != is.generation;
+    is_marked_anew || may_differ && differs(&old.spec, &new.spec)
+}
+
+/// Returns whether two specs differ in something that the detector writes.
+fn differs(old: &ResourceBindingSpec, new: &ResourceBindingSpec) -> bool {
+    let new = ResourceBindingSpec {
+        clusters: old.clusters.clone(),
+        graceful_eviction_tasks: old.graceful_eviction_tasks.clone(),
+        required_by: old.required_by.clone(),
+        reschedule_triggered_at: old.reschedule_triggered_at.clone(),
+        workload_affinity_groups: old.workload_affinity_groups.clone(),
+        ..new.clone()
     };
-    let metadata = |it: &AnyBinding| {
-        let it = it.metadata.clone();
-        let fingerprint = recorded(&it).map(str::to_owned);
-        let claim = Claim::on(&it);
-        (
-            claim,
-            fingerprint,
-            it.labels,
-            it.finalizers,
-            it.owner_references,
-        )
-    };
-    spec != old.spec || metadata(old) != metadata(new)
+    *old != new
 }
 
 /// Returns the fingerprint of a template as bindings record it.

@@ -53,21 +53,26 @@ impl Candidates {
 
     /// Returns the policies of a namespace that could select a template, or the cluster-wide ones.
     pub fn of(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
-        let place = (namespace.map(str::to_owned), subject.kind.clone());
-        let Some(selecting) = self.places.get(&place) else {
-            return Vec::new();
-        };
-        let named = selecting.by_name.get(subject.name).into_iter().flatten();
-        let all: BTreeSet<_> = named.chain(&selecting.others).cloned().collect();
-        all.into_iter().collect()
+        let others = self.selecting(namespace, subject).map(|it| &it.others);
+        let named = self.naming(namespace, subject);
+        let all: BTreeSet<_> = named.chain(others.into_iter().flatten()).collect();
+        all.into_iter().cloned().collect()
     }
 
     /// Returns the policies of a namespace, or the cluster-wide ones, that name a template.
-    pub fn naming(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
-        let place = (namespace.map(str::to_owned), subject.kind.clone());
-        let selecting = self.places.get(&place);
+    pub fn naming(
+        &self,
+        namespace: Option<&str>,
+        subject: Subject<'_>,
+    ) -> impl Iterator<Item = &PolicyKey> {
+        let selecting = self.selecting(namespace, subject);
         let named = selecting.and_then(|it| it.by_name.get(subject.name));
-        named.into_iter().flatten().cloned().collect()
+        named.into_iter().flatten()
+    }
+
+    fn selecting(&self, namespace: Option<&str>, subject: Subject<'_>) -> Option<&Selecting> {
+        let place = (namespace.map(str::to_owned), subject.kind.clone());
+        self.places.get(&place)
     }
 
     fn put(&mut self, key: &PolicyKey, selector: &ResourceSelector) {

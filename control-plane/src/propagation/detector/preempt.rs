@@ -8,7 +8,7 @@ use super::controller::Detector;
 use super::error::Error;
 use super::select::selects;
 use crate::fleet::claim::Claim;
-use crate::fleet::policy::Policy;
+use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::settings::PROPAGATION_POLICY_PREEMPTION;
@@ -58,14 +58,13 @@ impl Detector {
         if !self.fleet.settings.gate(&PROPAGATION_POLICY_PREEMPTION) {
             return None;
         }
-        let keys = {
+        let keys: Vec<PolicyKey> = {
             let candidates = &self.memory().candidates;
-            let near = subject
-                .namespace
-                .map(|it| candidates.naming(Some(it), subject));
-            let mut keys = near.unwrap_or_default();
-            keys.extend(candidates.naming(None, subject));
-            keys
+            let near = subject.namespace.into_iter();
+            let near = near.flat_map(|it| candidates.naming(Some(it), subject));
+            near.chain(candidates.naming(None, subject))
+                .cloned()
+                .collect()
         };
         let policies = keys.iter().filter_map(|key| self.policy(key));
         let mut best = None;
@@ -158,6 +157,14 @@ mod tests {
         }
     }
 
+    /// Returns settings under which policies may preempt.
+    fn preempting() -> Settings {
+        Settings {
+            feature_gates: "PropagationPolicyPreemption=true".parse().unwrap(),
+            ..Settings::default()
+        }
+    }
+
     /// Returns a policy for one Deployment, as it is once it has its id.
     fn stored(name: &str, generation: i64, priority: i32, preemption: &str) -> Value {
         json!({
@@ -218,11 +225,7 @@ mod tests {
             ),
             ("too low a priority", vec![&owner, &template], &weak, "web"),
         ] {
-            let settings = Settings {
-                feature_gates: "PropagationPolicyPreemption=true".parse().unwrap(),
-                ..Settings::default()
-            };
-            let mut stand = Stand::with(settings, first.into_iter().map(of));
+            let mut stand = Stand::with(preempting(), first.into_iter().map(of));
             stand.api.serve_deployments();
             crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
             stand.follow().await;
@@ -239,17 +242,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_template_that_cannot_be_taken_over_follows_its_owner() {
-        let settings = Settings {
-            feature_gates: "PropagationPolicyPreemption=true".parse().unwrap(),
-            ..Settings::default()
-        };
         let mut template = claimed("t", "web");
         let objects = [
             ("propagationpolicies", stored("web", 1, 5, "Never")),
             ("propagationpolicies", stored("rival", 1, 7, "Always")),
             ("deployments", template.clone()),
         ];
-        let mut stand = Stand::with(settings, objects);
+        let mut stand = Stand::with(preempting(), objects);
         stand.api.serve_deployments();
         let refused = refusal(403, "Forbidden", "web");
         let path = "/apis/apps/v1/namespaces/shop/deployments/web";

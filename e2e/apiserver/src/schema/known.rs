@@ -1,5 +1,5 @@
-//! What was read before: each server of a process has the same definitions, and to read their rules
-//! and patterns anew is a third of what a short scenario costs.
+//! Rules and patterns that were read before: each server of a process has the same definitions, and
+//! to read them anew is a third of what a short scenario costs.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use parking_lot::Mutex;
 use regex::Regex;
 
-/// Most that is kept; beyond that everything is read anew.
+/// Number of texts beyond which all are forgotten and read anew.
 const MOST: usize = 4_096;
 
-/// What texts were read as.
+/// Texts with what was read from each.
 pub struct Known<T>(Mutex<HashMap<String, T>>);
 
 impl<T> Default for Known<T> {
@@ -20,7 +20,7 @@ impl<T> Default for Known<T> {
 }
 
 impl<T: Clone> Known<T> {
-    /// Returns what a text was read as, or reads it.
+    /// Returns what was read from a text before, or reads it.
     pub fn get(&self, text: &str, read: impl FnOnce(&str) -> T) -> T {
         if let Some(known) = self.0.lock().get(text) {
             return known.clone();

@@ -90,7 +90,7 @@ pub enum Outcome {
     Unpreserved(String),
     /// Movement is paused out of another cluster that it would leave as well, in words.
     Paused(String),
-    /// Somebody else wrote the binding first, or movement out of the cluster was paused meanwhile.
+    /// Another client wrote the binding first, or movement out of the cluster was paused meanwhile.
     Conflict,
     /// The binding is gone.
     Gone,

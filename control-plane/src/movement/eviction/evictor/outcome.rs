@@ -69,10 +69,11 @@ impl Evictor {
         };
         let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_));
         let rank = if has_failed { rank.failed() } else { rank };
+        let cause = || bounded(eviction.cause.to_string());
         let pause = match outcome {
             Outcome::Evicted { binding, to } => {
                 let turn = Turn::Evicted {
-                    cause: bounded(eviction.cause.to_string()),
+                    cause: cause(),
                     to,
                     mode: eviction.purge_mode.to_string(),
                     at: whole(now.wall),
@@ -92,18 +93,15 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
-                let cause = bounded(eviction.cause.to_string());
-                let why = bounded(why);
+                let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, Turn::Nowhere { cause, why }, now);
             }
             Outcome::Paused(why) => {
-                let cause = bounded(eviction.cause.to_string());
-                let why = bounded(why);
+                let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, Turn::Paused { cause, why }, now);
             }
             Outcome::Unpreserved(why) => {
-                let cause = bounded(eviction.cause.to_string());
-                let why = bounded(why);
+                let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, Turn::Unpreserved { cause, why }, now);
             }
             Outcome::Conflict => {
