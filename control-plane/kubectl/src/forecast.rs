@@ -13,13 +13,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     self, Cause, Judgement, Stay, Switches, judge,
 };
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
-use muster_control_plane::movement::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};

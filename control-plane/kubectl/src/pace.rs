@@ -1,7 +1,7 @@
 //! How fast workloads may move, by the state of the fleet.
 
+use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::movement::eviction::fleet_view::{has_failed, is_counted};
-use muster_control_plane::movement::eviction::rate::{Band, FleetHealth, Rates};
 use muster_shared::api::cluster::Cluster;
 
 /// Pace of evictions.

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use kube::Config;
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::movement::eviction::drain;
-use muster_control_plane::movement::eviction::rate::Rates;
 use muster_control_plane::scheduler::core;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;

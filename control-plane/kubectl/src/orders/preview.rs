@@ -10,13 +10,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     Judgement, Stay, Switches, judge, purge_mode,
 };
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
-use muster_control_plane::movement::eviction::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_shared::api::any_binding::AnyBinding;

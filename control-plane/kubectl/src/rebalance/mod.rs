@@ -10,7 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use kube::Config;
 use kube::api::PostParams;
-use muster_control_plane::movement::eviction::rate::Rates;
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::scheduler::core::{self, Snapshot};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::rebalancer::{

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use jiff::SignedDuration;
-use muster_control_plane::movement::eviction::rate::Band;
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::taints;
 use serde_json::{Value, json};

@@ -21,10 +21,10 @@ use serde::Serialize;
 use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
-use muster_control_plane::movement::eviction::rate::Rates;
 use muster_control_plane::propagation::binding::references;
 use muster_shared::api::any_binding::AnyBinding;
 

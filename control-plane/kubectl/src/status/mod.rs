@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use clap::Args;
 use futures::join;
+use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::movement::eviction::judge::Switches;
-use muster_control_plane::movement::eviction::rate::Rates;
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;

@@ -28,13 +28,13 @@ use super::turns::{Paid, Turns};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::budget::rate::Band;
 use crate::movement::application_failover::evict::{
     Exit, Leaver, Outcome, Switches, obstacle, purge_mode_of,
 };
 use crate::movement::eviction::backlog;
 use crate::movement::eviction::explain::{STRANDED, names_cluster};
-use crate::movement::eviction::pace::Pace;
-use crate::movement::eviction::rate::Band;
 use crate::movement::eviction::reason::application;
 use crate::settings::PROPAGATE_DEPS;
 

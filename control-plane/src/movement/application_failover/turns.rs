@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::BindingKey;
+use crate::fleet::budget::pace::{Pace, Payer};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::backlog::{Backlog, Rank, Slot};
-use crate::movement::eviction::pace::{Pace, Payer};
 
 /// The applications that wait for their turn.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::movement::eviction::rate::Rates;
+    use crate::fleet::budget::rate::Rates;
 
     fn key(name: &str) -> BindingKey {
         BindingKey {

@@ -20,7 +20,6 @@ pub mod preserve;
 pub mod reason;
 pub mod record;
 
-pub use crate::fleet::budget::{budget, pace, rate};
 pub use controller::start;
 
 #[cfg(test)]

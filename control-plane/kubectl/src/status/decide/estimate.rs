@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
-use muster_control_plane::movement::eviction::rate::{Band, Rates};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::ResourceExt as _;

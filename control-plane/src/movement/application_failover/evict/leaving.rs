@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::budget::pace::Pace;
 use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, refusal};
 use crate::movement::application_failover::turns::Turns;
 use crate::movement::eviction::backlog::Rank;
-use crate::movement::eviction::pace::Pace;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()

@@ -10,11 +10,11 @@ use muster_shared::k8s::Taint;
 use muster_shared::taints::{self, is_drain};
 
 use super::{ClusterNote, Evictor, Key, Now};
+use crate::fleet::budget::rate::Band;
 use crate::movement::eviction::backlog::{Depth, Slot};
 use crate::movement::eviction::explain::{CONDITION, Note, Turn, names_cluster};
 use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::judge::{Cause, Judgement};
-use crate::movement::eviction::rate::Band;
 use crate::movement::eviction::record::{Record, bounded};
 
 /// What was told of a cluster's queue.

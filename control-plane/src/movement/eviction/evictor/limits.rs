@@ -8,8 +8,8 @@ use muster_shared::api::cluster::Cluster;
 use tokio::time::Instant;
 
 use super::{Evictor, Now};
+use crate::fleet::budget::rate::Budget;
 use crate::movement::eviction::drain;
-use crate::movement::eviction::rate::Budget;
 
 /// Budgets of the clusters that have a rate of their own.
 #[derive(Debug, Default)]

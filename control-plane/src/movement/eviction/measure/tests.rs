@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::*;
 use crate::clusters::taint::default_tolerations::DefaultTolerations;
+use crate::fleet::budget::rate::Rates;
 use crate::movement::eviction::evictor::{Now, Step};
 use crate::movement::eviction::judge::Switches;
-use crate::movement::eviction::rate::Rates;
 
 fn now() -> Now {
     Now::by(&Clock::default())
