@@ -127,6 +127,11 @@ impl<K: Followed> Follower<K> {
         self
     }
 
+    /// Gives up what is being read, and lists everything next.
+    pub(super) fn list_anew(&mut self) {
+        self.state = State::Unlisted;
+    }
+
     /// Waits for the next piece of news, as long as it takes, and returns it.
     pub(super) async fn next(&mut self) -> News<K> {
         loop {

@@ -7,6 +7,7 @@ use kube::api::Api;
 use kube::runtime::watcher::Event;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
@@ -15,8 +16,14 @@ use super::trouble::{Refused, Trouble};
 use super::wire::Rejected;
 use super::{Followed, Selection};
 use crate::clock::calendar;
+use crate::queue::jittered;
 use crate::watch::freshness::Freshness;
 use crate::watch::store::{Store, address};
+
+/// Time after which everything is listed again where a list lacked objects that nobody saw leave.
+/// Most were deleted while nothing was heard. If the list was short, the cache would be wrong about
+/// them until the next change of each.
+const CONFIRMATION: Duration = Duration::from_secs(30);
 
 /// Change of one object.
 #[derive(Debug)]
@@ -143,20 +150,42 @@ impl<K: Followed> Informer<K> {
             .telling(Arc::clone(&self.inner.touch))
             .explaining(Arc::clone(&self.inner.trouble));
         let mut list = None;
+        let mut confirmed_at = None;
         loop {
+            let is_due = async {
+                match confirmed_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             let news = tokio::select! {
                 () = shutdown.cancelled() => return,
+                () = is_due => {
+                    confirmed_at = None;
+                    follower.list_anew();
+                    continue;
+                }
                 news = follower.next() => news,
             };
-            self.hear(news, &mut list);
+            let lacks_objects = self.hear(news, &mut list);
+            if lacks_objects {
+                confirmed_at = Some(Instant::now() + jittered(CONFIRMATION));
+            } else if list.is_some() {
+                // That one confirms the list before it.
+                confirmed_at = None;
+            }
         }
     }
 
-    /// Takes in one piece of news; `list` is the list that is arriving.
-    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) {
+    /// Takes in one piece of news; `list` is the list that is arriving. Returns whether that list
+    /// is complete and lacks an object that was cached and that nobody saw leave.
+    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) -> bool {
         let event = match news {
             News::Event(event) => event,
-            News::Unreadable(rejected) => return self.hear_unreadable(&rejected, list),
+            News::Unreadable(rejected) => {
+                self.hear_unreadable(&rejected, list);
+                return false;
+            }
         };
         match event {
             Event::Init => *list = Some(Listed::default()),
@@ -169,8 +198,9 @@ impl<K: Followed> Informer<K> {
                 }
             }
             Event::InitDone => {
-                self.replace(list.take().unwrap_or_default());
+                let lacks_objects = self.replace(list.take().unwrap_or_default());
                 self.inner.synced.send_replace(true);
+                return lacks_objects;
             }
             Event::Apply(object) => {
                 let (namespace, name) = address(&object);
@@ -187,6 +217,7 @@ impl<K: Followed> Informer<K> {
                 self.depart(namespace, name, self.departure_when_deleted(deleting));
             }
         }
+        false
     }
 
     /// Takes note of an object that does not decode. Its last known good state is kept: that it
@@ -373,8 +404,9 @@ impl<K: Followed> Informer<K> {
         }
     }
 
-    /// Takes over a finished list and tells only what it changed.
-    fn replace(&self, listed: Listed<K>) {
+    /// Takes over a finished list and tells only what it changed. Returns whether the list lacks an
+    /// object that was not being deleted.
+    fn replace(&self, listed: Listed<K>) -> bool {
         let Listed {
             objects,
             unreadable,
@@ -382,6 +414,11 @@ impl<K: Followed> Informer<K> {
         let is_listed = |namespace: &str, name: &str| {
             objects.get(namespace, name).is_some() || unreadable.get(namespace, name).is_some()
         };
+        tracing::debug!(
+            resource = self.inner.api.resource_url().rsplit('/').next(),
+            objects = objects.len(),
+            "listed"
+        );
         let mut missing = Vec::new();
         for (namespace, name, deleting) in self.inner.unreadable.lock().iter() {
             if !is_listed(namespace, name) {
@@ -392,6 +429,7 @@ impl<K: Followed> Informer<K> {
             self.come_back(namespace, name);
         }
         *self.inner.unreadable.lock() = unreadable;
+        let mut lacks_objects = missing.iter().any(|(_, _, deleting)| !deleting);
         for object in self.list() {
             let (namespace, name) = address(object.as_ref());
             if objects.get(namespace, name).is_none() {
@@ -400,6 +438,7 @@ impl<K: Followed> Informer<K> {
                     || missing
                         .iter()
                         .any(|(ns, n, deleting)| *deleting && ns == namespace && n == name);
+                lacks_objects |= !deleting;
                 let leaves = is_to_leave(deleting, meta.finalizers.as_ref());
                 if !leaves {
                     tracing::warn!(
@@ -440,6 +479,7 @@ impl<K: Followed> Informer<K> {
                 self.apply(object);
             }
         }
+        lacks_objects
     }
 
     /// Returns an object in the form in which it is kept: without `managedFields`, which nobody

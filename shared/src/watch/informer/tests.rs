@@ -159,3 +159,57 @@ async fn only_what_was_seen_leaving_is_gone() {
     assert_eq!(known(labelled(), left(object("kept"))).0, "Vanished");
     assert_eq!(known(labelled(), left(object("leaving"))).0, "gone");
 }
+
+/// Returns a server whose lists have these objects one after the other, the last of them ever
+/// after, and that ends each watch by saying that the history is over.
+fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let status = |code: u16| (code, serde_json::json!({"kind": "Status", "code": code}));
+        let (code, body) = if query.contains("sendInitialEvents") {
+            status(422)
+        } else if query.contains("watch=") {
+            let is_settled = asked.lock().len() >= 2;
+            status(if is_settled { 403 } else { 410 })
+        } else {
+            let mut asked = asked.lock();
+            let names = &lists[asked.len().min(lists.len() - 1)];
+            asked.push(Instant::now());
+            let object = |name: &&str| {
+                let metadata = serde_json::json!({"name": name, "resourceVersion": "1"});
+                serde_json::json!({ "metadata": metadata })
+            };
+            let items: Vec<_> = names.iter().map(object).collect();
+            let metadata = serde_json::json!({"resourceVersion": "1"});
+            (
+                200,
+                serde_json::json!({"metadata": metadata, "items": items}),
+            )
+        };
+        let body = kube::client::Body::from(body.to_string().into_bytes());
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_what_nobody_saw_leave_is_confirmed_by_another() {
+    for (lists, known, lists_in_all) in [
+        // The second list was short, and no watch tells of what it lacks.
+        (vec![vec!["a", "b"], vec!["a"], vec!["a", "b"]], 2, 3),
+        (vec![vec!["a", "b"], vec!["a"]], 1, 3),
+        (vec![vec!["a"], vec!["a", "b"]], 2, 2),
+    ] {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let api = listing(lists.clone(), Arc::clone(&asked));
+        let informer = Informer::new(api, Selection::everything());
+        let shutdown = CancellationToken::new();
+        let running = tokio::spawn(informer.clone().run(shutdown.clone()));
+        tokio::time::sleep(CONFIRMATION * 10).await;
+        assert_eq!(informer.len(), known, "{lists:?}");
+        assert_eq!(asked.lock().len(), lists_in_all, "{lists:?}");
+        shutdown.cancel();
+        running.await.unwrap();
+    }
+}
