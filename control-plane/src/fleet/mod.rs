@@ -305,7 +305,7 @@ impl Fleet {
         );
         let shutdown = tasks.shutdown().clone();
         let (pauses, client) = (self.pauses.clone(), self.urgent_client.clone());
-        tasks.spawn("lost pauses", pauses.confirm_ends(client, shutdown));
+        tasks.spawn("pauses read", pauses.confirm(client, shutdown));
         let customizations = self.customizations.clone();
         customizations.tell_failures(&self.events);
         let shutdown = tasks.shutdown().clone();

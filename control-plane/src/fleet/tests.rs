@@ -44,6 +44,19 @@ async fn a_pause_that_a_list_lacks_goes_on_until_the_api_says_that_its_record_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_of_which_no_list_and_no_watch_tells_is_read_and_so_is_its_end() {
+    let stand = Stand::followed([("clusters", cluster("m1"))]).await;
+    stand.api.hide(RECORD.0, RECORD.1, RECORD.2);
+    let metadata = json!({"namespace": RECORD.1, "name": RECORD.2});
+    stand.api.put(RECORD.0, json!({ "metadata": metadata }));
+    pass(6).await;
+    assert_eq!(held(&stand), (true, true));
+    stand.api.delete(RECORD.0, RECORD.1, RECORD.2);
+    pass(6).await;
+    assert_eq!(held(&stand), (false, false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_whose_record_cannot_be_read_goes_on() {
     let stand = paused().await;
     let body = refusal(500, "InternalError", "");

@@ -7,8 +7,9 @@
 //! listed. What is being written in the moment of the pause may still be written; what was begun is
 //! left as it is, with its old copy.
 //!
-//! A pause whose record a list lacks has not ended thereby: it ends when the API says that there is
-//! no such object.
+//! The record of the fleet is read every five seconds besides: a pause is how people stop what goes
+//! wrong, and a watch may be broken in that very moment. A pause whose record a list lacks has not
+//! ended thereby: it ends when the API says that there is no such object.
 
 pub mod state;
 
@@ -36,7 +37,7 @@ pub use self::state::Pause;
 /// Name of the ConfigMap that pauses the fleet.
 pub const NAME: &str = "muster-pause";
 
-/// Time between two reads of an object that a list lacks and the API has, or does not tell of.
+/// Time between two reads of the fleet's record, and of those that a list lacks.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 
 type Listener = Box<dyn Fn() + Send + Sync>;
@@ -151,22 +152,18 @@ impl Pauses {
         }
     }
 
-    /// Ends pauses whose records do not exist any more. A record that the API has is read again
-    /// until the cache has it, too, which tells of its end then.
-    pub async fn confirm_ends(self, client: Client, shutdown: CancellationToken) {
+    /// Reads the record of the fleet now and then, whatever its watch tells, and those that the
+    /// caches have lost. Only what the API says of a lost record ends its pause.
+    pub async fn confirm(self, client: Client, shutdown: CancellationToken) {
         let work = async {
             loop {
                 let doubted = self.read().doubted.clone();
-                if doubted.is_empty() {
-                    self.inner.doubted.notified().await;
-                    continue;
+                self.look_for(&client, None).await;
+                for cluster in doubted.into_iter().flatten() {
+                    self.look_for(&client, Some(cluster)).await;
                 }
-                for cluster in doubted {
-                    self.look_for(&client, cluster).await;
-                }
-                if !self.read().doubted.is_empty() {
-                    tokio::time::sleep(READ_AGAIN).await;
-                }
+                let doubt = self.inner.doubted.notified();
+                _ = tokio::time::timeout(READ_AGAIN, doubt).await;
             }
         };
         tokio::select! {
@@ -175,44 +172,49 @@ impl Pauses {
         }
     }
 
-    /// Reads the record of a pause that the cache has lost.
+    /// Reads the record of a pause.
     async fn look_for(&self, client: &Client, cluster: Option<String>) {
         let (name, read) = match &cluster {
             None => {
                 let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-                (
-                    NAME,
-                    api.get(NAME).await.map(|it| Some(Pause::of_fleet(&it))),
-                )
+                let read = api.get(NAME).await;
+                (NAME, read.map(|it| Some(Pause::of_fleet(&it))))
             }
             Some(name) => {
                 let api: Api<Cluster> = Api::all(client.clone());
-                (
-                    &**name,
-                    api.get(name).await.map(|it| Pause::of_cluster(&it)),
-                )
+                let read = api.get(name).await;
+                (&**name, read.map(|it| Pause::of_cluster(&it)))
             }
         };
-        match read {
-            Ok(Some(_)) => {
-                let note = "a list lacks the record of a pause that exists: it goes on";
-                tracing::warn!(name, "{note}");
-                return;
-            }
-            Ok(None) => {}
-            Err(error) if says_absent(&error, name) => {}
+        let found = match read {
+            Ok(found) => found,
+            Err(error) if says_absent(&error, name) => None,
             Err(error) => {
-                tracing::warn!(name, %error, "cannot read the record of a pause: it goes on");
+                tracing::debug!(name, %error, "cannot read the record of a pause: it is as it was");
                 return;
             }
-        }
+        };
         // The record may have come back meanwhile.
-        if !self.read().doubted.contains(&cluster) {
-            return;
+        let is_doubted = self.read().doubted.contains(&cluster);
+        match (found, cluster) {
+            (Some(pause), None) => self.show_fleet(pause),
+            (Some(_), Some(cluster)) => {
+                let note = "a list lacks a cluster that exists: its pause goes on";
+                tracing::warn!(cluster, "{note}");
+            }
+            (None, None) if is_doubted => self.set_fleet(None),
+            (None, Some(name)) if is_doubted => self.set_cluster(&name, None),
+            (None, _) => {}
         }
-        match cluster {
-            None => self.set_fleet(None),
-            Some(name) => self.set_cluster(&name, None),
+    }
+
+    /// Takes over the pause of the fleet as it was read. What the cache does not show yet it may
+    /// never show, so that reading has to tell of the end, too.
+    fn show_fleet(&self, pause: Pause) {
+        let is_known = self.read().fleet.as_deref() == Some(&pause);
+        if !is_known {
+            self.set_fleet(Some(pause));
+            self.write().doubted.insert(None);
         }
     }
 
