@@ -167,6 +167,7 @@ impl Evictor {
 
     /// Takes in a cluster that is new or changed.
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
+        let was_known = self.fleet.get(&cluster.name_any()).is_some();
         let effect = self.fleet.put(cluster);
         self.pace.hear(cluster, now.tick);
         if let Some((name, _)) = self.fleet.get(&cluster.name_any()) {
@@ -203,6 +204,9 @@ impl Evictor {
             }
             for key in self.keys_on(&name) {
                 self.note_stays(&key, now);
+                if !was_known && let Some(binding) = self.bindings.get(&key).cloned() {
+                    self.tell_what_was_not(&binding);
+                }
             }
             return;
         }
@@ -270,6 +274,9 @@ impl Evictor {
         }
         if self.open {
             self.review_all(binding, now);
+            if old.is_none() {
+                self.tell_what_was_not(binding);
+            }
         }
     }
 

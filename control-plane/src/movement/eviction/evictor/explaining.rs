@@ -175,9 +175,9 @@ impl Evictor {
         }
     }
 
-    /// Tells what a process that ended did not tell any more: an eviction that took place, or that
-    /// none is pending now because the cluster recovered, or the workload was moved, while no
-    /// process was looking.
+    /// Tells what nobody told because no process was looking, or because the cache lacked the
+    /// binding or the cluster meanwhile: an eviction that took place, or that none is pending now
+    /// since the cluster recovered, or the workload was moved.
     pub(super) fn tell_what_was_not(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
         if let Some(Note { cluster, turn }) = untold(binding) {

@@ -200,3 +200,28 @@ fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
     let recovered = ("c2".to_owned(), "AbandonedOnRecovery");
     assert_eq!(told(&mut world), [&[recovered], &both[..]].concat());
 }
+
+#[test]
+fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_is_back() {
+    let waiting = with_condition(
+        &binding("w", &["c0"], &json!({})),
+        &pending("c0 has taint down:NoExecute", 1),
+    );
+    for lacks_binding in [true, false] {
+        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![Arc::clone(&waiting)], true);
+        if lacks_binding {
+            world.evictor.binding_gone(&BindingKey::of(&waiting));
+        } else {
+            world.evictor.cluster_gone("c0", false, world.now());
+        }
+        // What is noted meanwhile is written to no binding, and may be lost.
+        world.told();
+        world.set(&cluster("c0", &json!([])));
+        if lacks_binding {
+            world.put(&waiting);
+        }
+        let recovered = ("w".to_owned(), "AbandonedOnRecovery");
+        assert_eq!(world.told(), [recovered], "{lacks_binding}");
+    }
+}
