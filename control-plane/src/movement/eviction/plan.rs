@@ -95,6 +95,11 @@ pub enum Nowhere {
     /// Scheduling of the binding is suspended.
     #[error("its scheduling is suspended")]
     Suspended,
+    /// The policy keeps the old copy, and allows no other one beside it.
+    #[error(
+        "its policy has fencing, and purgeMode Never, which keeps the old copy: the new one could never start"
+    )]
+    KeepsItsCopy,
     /// The state of the old copy cannot be preserved.
     #[error("its state cannot be preserved: {0}")]
     State(#[from] preserve::Error),
@@ -119,6 +124,9 @@ pub fn plan(
     } = *departure;
     if spec.scheduling_suspended() {
         return Err(Nowhere::Suspended);
+    }
+    if *departure.purge_mode == PurgeMode::Never && fencing::asked(spec).is_some() {
+        return Err(Nowhere::KeepsItsCopy);
     }
     let (mut after, task_stays) = departure.leave(now)?;
     let decision = departure.choose(&after, snapshot, options)?;
