@@ -18,7 +18,6 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::Instant;
 
 use super::cause::{Trouble, trouble};
 use super::ledger::{Ledger, Limits};
@@ -36,8 +35,6 @@ use crate::movement::graceful_eviction::assess::retains_replicas;
 const NAME: &str = "failover records";
 /// Time in which changes of a failover are gathered into one write.
 const BATCH: Duration = Duration::from_secs(3);
-/// Pause between two counts of the workloads in failed clusters: each looks at all bindings.
-const CENSUS: Duration = Duration::from_secs(10);
 /// How often old records are looked for.
 const PRUNE: Duration = Duration::from_hours(1);
 
@@ -46,7 +43,6 @@ struct Recorder {
     fleet: Arc<Fleet>,
     records: Informer<Failover>,
     ledger: Mutex<Option<Ledger>>,
-    counted: Mutex<Option<Instant>>,
     queue: Queue<String>,
 }
 
@@ -69,7 +65,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             Selection::everything(),
         ),
         ledger: Mutex::new(None),
-        counted: Mutex::new(None),
         queue: Queue::new(NAME),
     });
     recorder.listen();
@@ -307,51 +302,42 @@ impl Recorder {
 
     /// Writes or deletes one record.
     async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
-        let recount = self.census();
+        let failed = self
+            .ledger
+            .lock()
+            .as_ref()
+            .and_then(|it| it.failed_cluster(name));
+        // Watches wait for the ledger: bindings are looked at without it.
+        let here = failed.map_or_else(Vec::new, |cluster| self.placed_in(&cluster));
         let (wanted, known, is_surplus) = {
             let mut ledger = self.ledger.lock();
             let Some(ledger) = ledger.as_mut() else {
                 return Ok(Next::Done);
             };
+            ledger.affects(name, &here);
             let wanted = ledger.wanted(name, self.now());
             measure::count(&ledger.take_tally());
             let is_surplus = ledger.surplus().iter().any(|it| it == name);
             (wanted, ledger.object(name).cloned(), is_surplus)
         };
-        let next = recount.map_or(Next::Done, Next::After);
         match (wanted, known) {
             (_, known) if is_surplus => self.delete(name, known).await,
             (Some(wanted), None) => self.create(wanted).await,
-            (Some(wanted), Some(known)) => Ok(self.update(&wanted, &known).await?.unwrap_or(next)),
-            (None, _) => Ok(next),
+            (Some(wanted), Some(known)) => self.update(&wanted, &known).await,
+            (None, _) => Ok(Next::Done),
         }
     }
 
-    /// Counts the workloads in failed clusters, not too often; returns when to come again if it
-    /// was counted a moment ago.
-    fn census(&self) -> Option<Duration> {
-        let mut counted = self.counted.lock();
-        let passed = counted.map(|it| it.elapsed());
-        if let Some(rest) = passed.and_then(|passed| CENSUS.checked_sub(passed)) {
-            return Some(rest).filter(|rest| !rest.is_zero());
-        }
-        let failed = self.ledger.lock().as_ref()?.failed_clusters();
-        if failed.is_empty() {
-            return None;
-        }
-        // Watches wait for the ledger: all bindings are looked at without it.
-        let placed = self.fleet.bindings.list().into_iter().filter_map(|it| {
-            let clusters = it.spec.clusters.iter().map(|it| &it.name);
-            let clusters: Vec<_> = clusters
-                .filter(|it| failed.contains(*it))
-                .cloned()
-                .collect();
-            (!clusters.is_empty()).then(|| (BindingKey::of(&it), clusters))
-        });
-        let placed: Vec<_> = placed.collect();
-        self.ledger.lock().as_mut()?.census(placed.into_iter());
-        *counted = Some(Instant::now());
-        None
+    /// Returns the bindings whose workload is placed in a cluster.
+    fn placed_in(&self, cluster: &str) -> Vec<BindingKey> {
+        let bindings = &self.fleet.bindings;
+        let is_placed = |key: &BindingKey| {
+            let binding = bindings.get(key);
+            binding.is_some_and(|it| it.spec.target(cluster).is_some())
+        };
+        let named = bindings.naming(cluster).into_iter();
+        let placed = named.filter(|key| is_placed(key));
+        placed.map(|key| BindingKey::clone(&key)).collect()
     }
 
     async fn create(&self, mut wanted: Failover) -> Result<Next, ApiError> {
@@ -373,10 +359,10 @@ impl Recorder {
         }
     }
 
-    async fn update(&self, wanted: &Failover, known: &Failover) -> Result<Option<Next>, ApiError> {
+    async fn update(&self, wanted: &Failover, known: &Failover) -> Result<Next, ApiError> {
         let name = wanted.name_any();
         let Some(status) = merge::difference(&json!(known.status), &json!(wanted.status)) else {
-            return Ok(None);
+            return Ok(Next::Done);
         };
         let patch = json!({
             "metadata": { "resourceVersion": known.resource_version() },
@@ -390,12 +376,10 @@ impl Recorder {
         {
             Ok(object) => {
                 self.with(|ledger, _| ledger.written(object));
-                Ok(None)
+                Ok(Next::Done)
             }
             // The cache shows what was written meanwhile, or that the record is deleted.
-            Err(error) if is_conflict(&error) || is_not_found(&error) => {
-                Ok(Some(Next::After(BATCH)))
-            }
+            Err(error) if is_conflict(&error) || is_not_found(&error) => Ok(Next::After(BATCH)),
             Err(error) => Err(ApiError::of("write the status of", &title(&name))(error)),
         }
     }

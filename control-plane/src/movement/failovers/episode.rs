@@ -476,22 +476,29 @@ impl Episode {
         }
     }
 
+    /// Returns whether the cluster is well again, or left the fleet.
+    pub fn is_over(&self) -> bool {
+        self.status.times.recovered.is_some()
+    }
+
+    /// Notes which workloads are placed in the cluster: they are affected, and those that left.
+    pub fn affects(&mut self, here: &[BindingKey]) {
+        let stays = here.iter().filter(|key| !self.has(key)).count();
+        let all = self.entries.len().saturating_add(stays);
+        let affected = &mut self.status.workloads.affected;
+        *affected = u32::try_from(all).unwrap_or(u32::MAX).max(*affected);
+    }
+
     /// Returns whether the failover knows of a workload that left.
     pub fn has(&self, key: &BindingKey) -> bool {
         self.entries.contains_key(key)
     }
 
-    /// Workloads that left.
-    pub fn left(&self) -> u32 {
-        u32::try_from(self.entries.len()).unwrap_or(u32::MAX)
-    }
-
     /// Draws the conclusions of what was seen; `entries` bounds the lists.
     pub fn settle(&mut self, entries: usize, now: Timestamp) {
         self.settle_stranded(entries);
-        let left = self.left();
-        let workloads = &mut self.status.workloads;
-        workloads.affected = workloads.affected.max(left);
+        self.affects(&[]);
+        let workloads = self.status.workloads;
         let (last_healthy, last_cleaned) = (self.last_healthy, self.last_cleaned);
         let all = |wanted: &dyn Fn(&Entry) -> bool| {
             let mut entries = self.entries.iter();

@@ -138,8 +138,7 @@ impl Ledger {
             (Some(found), Some(name)) => {
                 let episode = self.episodes.get_mut(&name);
                 // A taint that stays when a failover is over, without which none would have begun.
-                let is_over = |it: &Episode| it.status.times.recovered.is_some();
-                if let Some(episode) = episode.filter(|it| found.is_failure || !is_over(it)) {
+                if let Some(episode) = episode.filter(|it| found.is_failure || !it.is_over()) {
                     episode.fail(&found);
                 }
                 name
@@ -207,6 +206,7 @@ impl Ledger {
             self.dirty.insert(name);
         }
         self.strand(signs, trouble_of, now);
+        self.recount(signs);
         // What it remembers of a failover is overwritten by its next move.
         for name in self.concerns.get(key).into_iter().flatten() {
             let Some(episode) = self.episodes.get_mut(name) else {
@@ -215,6 +215,24 @@ impl Ledger {
             let is_of =
                 |it: &Moved| it.from == episode.spec.cluster && it.subject == episode.spec.subject;
             if !signs.moves.iter().any(is_of) && episode.forget_move(key) {
+                self.dirty.insert(name.clone());
+            }
+        }
+    }
+
+    /// Has the failovers written anew whose cluster the workload of a binding is placed in: it may
+    /// be one more that is affected.
+    fn recount(&mut self, signs: &Signs) {
+        if self.live.is_empty() {
+            return;
+        }
+        for cluster in &signs.clusters {
+            let place = (cluster.clone(), Subject::Cluster);
+            let Some(name) = self.last.get(&place) else {
+                continue;
+            };
+            let episode = self.episodes.get(name);
+            if episode.is_some_and(|it| !it.is_over() && !it.has(&signs.key)) {
                 self.dirty.insert(name.clone());
             }
         }
@@ -248,7 +266,7 @@ impl Ledger {
             let Some(episode) = self.episodes.get_mut(&name) else {
                 continue;
             };
-            let is_open = episode.status.times.recovered.is_none();
+            let is_open = !episode.is_over();
             if episode.spec.subject == Subject::Cluster && is_open && episode.strand(signs) {
                 let concerns = self.concerns.entry(signs.key.clone()).or_default();
                 concerns.insert(name.clone());
@@ -269,7 +287,7 @@ impl Ledger {
         let Some(episode) = self.episodes.get_mut(name) else {
             return;
         };
-        if episode.status.times.recovered.is_some()
+        if episode.is_over()
             && let Some(found) = trouble_of(cluster)
         {
             episode.fail(&found);
@@ -293,39 +311,17 @@ impl Ledger {
         self.concerns.contains_key(key)
     }
 
-    /// Clusters with a failover whose cause lasts.
-    pub fn failed_clusters(&self) -> BTreeSet<String> {
-        let places = self.last.iter();
-        let failed = places.filter(|((_, subject), name)| {
-            let episode = self.episodes.get(*name);
-            *subject == Subject::Cluster
-                && episode.is_some_and(|it| it.status.times.recovered.is_none())
-        });
-        failed.map(|((cluster, _), _)| cluster.clone()).collect()
+    /// Returns the cluster of a failover whose cause lasts.
+    pub fn failed_cluster(&self, name: &str) -> Option<String> {
+        let episode = self.episodes.get(name)?;
+        let lasts = episode.spec.subject == Subject::Cluster && !episode.is_over();
+        lasts.then(|| episode.spec.cluster.clone())
     }
 
-    /// Counts the workloads that are in clusters with a failover and did not leave.
-    pub fn census(&mut self, placed: impl Iterator<Item = (BindingKey, Vec<String>)>) {
-        let failed = self.failed_clusters();
-        let mut here: BTreeMap<&str, u32> = failed.iter().map(|it| (it.as_str(), 0)).collect();
-        for (key, clusters) in placed {
-            for cluster in clusters {
-                let Some(count) = here.get_mut(cluster.as_str()) else {
-                    continue;
-                };
-                let name = &self.last[&(cluster, Subject::Cluster)];
-                if !self.episodes.get(name).is_some_and(|it| it.has(&key)) {
-                    *count += 1;
-                }
-            }
-        }
-        for (cluster, count) in here {
-            let name = &self.last[&(cluster.to_owned(), Subject::Cluster)];
-            if let Some(episode) = self.episodes.get_mut(name) {
-                let all = count.saturating_add(episode.left());
-                let affected = &mut episode.status.workloads.affected;
-                *affected = all.max(*affected);
-            }
+    /// Notes which workloads are placed in the cluster of a failover whose cause lasts.
+    pub fn affects(&mut self, name: &str, here: &[BindingKey]) {
+        if let Some(episode) = self.episodes.get_mut(name) {
+            episode.affects(here);
         }
     }
 
@@ -346,8 +342,8 @@ impl Ledger {
     ) -> Option<String> {
         let name = self.takes(place, at)?;
         let episode = self.episodes.get(&name)?;
-        let is_over = episode.status.times.recovered.is_some();
-        let is_other = is_over && found().is_some_and(|it| episode.is_over_before(&it.cause));
+        let is_other =
+            episode.is_over() && found().is_some_and(|it| episode.is_over_before(&it.cause));
         (!is_other).then_some(name)
     }
 

@@ -16,16 +16,9 @@ fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
     };
     assert_eq!(affected(&mut ledger), (2, 2));
     // One that left may be placed there still, where its old copy is kept.
-    let placed = [
-        ("a", vec!["m1"]),
-        ("c", vec!["m2", "m1"]),
-        ("d", vec!["m2"]),
-    ];
-    ledger.census(placed.into_iter().map(|(name, clusters)| {
-        let clusters = clusters.into_iter().map(str::to_owned).collect();
-        (key(name), clusters)
-    }));
-    ledger.dirty.extend(ledger.live.iter().cloned());
+    let name = ledger.episodes.keys().next().unwrap().clone();
+    assert_eq!(ledger.failed_cluster(&name).as_deref(), Some("m1"));
+    ledger.affects(&name, &["a", "c"].map(key));
     assert_eq!(affected(&mut ledger), (3, 2));
     let targets = one(&mut ledger, 40).status.unwrap().targets;
     assert_eq!(json!(targets), json!([{"cluster": "m2", "workloads": 2}]));
@@ -147,4 +140,21 @@ fn a_workload_that_the_threshold_or_a_pause_holds_is_held_and_not_stranded() {
     show(&mut ledger, &on("a", "m1"), 30);
     show(&mut ledger, &on("c", "m1"), 30);
     assert_eq!(told(&mut ledger, 31), ((1, 0), (2, 1), reasons));
+}
+
+#[test]
+fn a_record_is_counted_anew_when_a_workload_is_placed_in_its_cluster_while_that_fails() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    write(&mut ledger, 20);
+    ledger.take_dirty();
+    // The cache lacked it when the record was written.
+    for (signs, expected) in [(on("a", "m2"), 0), (on("a", "m1"), 1)] {
+        show(&mut ledger, &signs, 30);
+        assert_eq!(ledger.take_dirty().len(), expected, "{:?}", signs.clusters);
+    }
+    ledger.cluster(&well("m1", 40), None, at(40));
+    ledger.take_dirty();
+    show(&mut ledger, &on("b", "m1"), 50);
+    assert_eq!(ledger.take_dirty().len(), 0, "it is over");
 }
