@@ -372,6 +372,9 @@ impl Scheduler {
         };
         // What was held back and is not written remains so: its next attempt is no fresh edit.
         self.movement.ends(key);
+        if outcome.failure.is_some() && !binding.spec.clusters.is_empty() {
+            self.movement.found_none(key, subject.generation);
+        }
         ended(outcome.failure.is_none());
         tell(fleet, binding, &outcome);
         if wait.is_some() {
@@ -464,7 +467,7 @@ impl Scheduler {
     }
 
     /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
-    /// asks for something else by now it does not say that this is done.
+    /// asks for something else by now it says nothing: that is decided, and reported, next.
     async fn report(
         &self,
         api: &Api<AnyBinding>,
@@ -479,15 +482,11 @@ impl Scheduler {
         };
         let mut fresh: Option<AnyBinding> = None;
         let decided = &binding.spec;
-        let partly = Report {
-            observed_generation: None,
-            scheduled_at: None,
-            ..report.clone()
-        };
         for _ in 0..REPORT_ATTEMPTS {
             let binding = fresh.as_ref().unwrap_or(binding);
-            let is_same = &binding.spec == decided;
-            let report = if is_same { report } else { &partly };
+            if &binding.spec != decided {
+                return Ok(());
+            }
             let Some(mut patch) = report.patch(binding.status(), now) else {
                 return Ok(());
             };

@@ -95,6 +95,8 @@ struct State {
     told: HashMap<BindingKey, Report>,
     /// Those that wait for the end of a pause.
     paused: HashSet<BindingKey>,
+    /// Generations for which no other clusters were found, and that stay where they are.
+    unplaced: HashMap<BindingKey, i64>,
 }
 
 impl Movement {
@@ -118,6 +120,12 @@ impl Movement {
         let mut state = self.state.lock();
         state.told.remove(key);
         state.paused.remove(key);
+        state.unplaced.remove(key);
+    }
+
+    /// Notes that no clusters were found for a binding as it is now, which stays where it is.
+    pub fn found_none(&self, key: &BindingKey, generation: i64) {
+        self.state.lock().unplaced.insert(key.clone(), generation);
     }
 
     /// Returns what is said of a binding that waits.
@@ -205,10 +213,22 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
     })
 }
 
+/// Returns whether the binding was looked at before as it is now, and no other clusters were found.
+/// `unplaced` is the generation of the last such look in this process; without one, the condition
+/// tells of those of the process before.
+fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
+    let has_failed = || {
+        let told = conditions::get(&subject.status.conditions, SCHEDULED);
+        told.is_some_and(|told| told.status == conditions::FALSE)
+    };
+    let is_same = unplaced.map(|generation| generation == subject.generation);
+    !subject.spec.clusters.is_empty() && is_same.unwrap_or_else(has_failed)
+}
+
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
 /// nobody asked for by an edit. Whoever edits a policy, or the number of replicas, means this one
-/// workload or those of this policy, and means them at once: edits that a pause has `held` back do
-/// not all take effect in the moment in which it ends. A cluster that is being removed takes its
+/// workload or those of this policy, and means them at once: edits that a pause has `held` back, or
+/// that no cluster could take, do not all take effect in the moment in which that ends. A cluster that is being removed takes its
 /// copies with it.
 fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
     let is_edit = match outcome.need {
@@ -237,7 +257,8 @@ impl Scheduler {
             return Err(Held::Paused(pause));
         }
         let is_told = self.movement.told(key).is_some();
-        let is_held = is_told || has_been_held(subject, outcome);
+        let unplaced = self.movement.state.lock().unplaced.get(key).copied();
+        let is_held = is_told || has_been_held(subject, outcome) || has_waited(subject, unplaced);
         if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
@@ -406,6 +427,34 @@ mod tests {
             assert_eq!(losers, expected_losers, "{what}");
             let is_paid = is_to_be_paid(&outcome, false, &losers, snapshot);
             assert_eq!(is_paid, expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn an_edit_has_waited_if_no_cluster_took_it_before_and_nothing_was_edited_since() {
+        let told = |status: &str| -> ResourceBindingStatus {
+            let condition = conditions::new(SCHEDULED, status, "R", "", Timestamp::UNIX_EPOCH);
+            ResourceBindingStatus {
+                conditions: vec![condition],
+                ..ResourceBindingStatus::default()
+            }
+        };
+        let there = placed(deployment(2, &json!({})), &[("m1", 1)]);
+        let nowhere = deployment(2, &json!({}));
+        for (what, spec, status, unplaced, expected) in [
+            ("looked at before", &there, told("False"), Some(7), true),
+            ("edited since", &there, told("False"), Some(6), false),
+            ("by another process", &there, told("False"), None, true),
+            ("never", &there, told("True"), None, false),
+            ("it is nowhere", &nowhere, told("False"), Some(7), false),
+        ] {
+            let subject = Subject {
+                generation: 7,
+                applied_placement: None,
+                spec,
+                status: &status,
+            };
+            assert_eq!(has_waited(&subject, unplaced), expected, "{what}");
         }
     }
 
