@@ -139,8 +139,9 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
         .collect()
 }
 
-/// Returns a binding that has to be judged anew: its clusters have changed, somebody else wrote
-/// what the clusters report, or the cache showed nothing new of it for long.
+/// Returns a binding that has to be judged anew: its clusters have changed, it was scheduled for the
+/// first time, somebody else wrote what the clusters report, or the cache showed nothing new of it
+/// for long.
 fn judged_anew(
     written: &Expectations<BindingKey>,
     change: &Change<AnyBinding>,
@@ -150,8 +151,11 @@ fn judged_anew(
         Change::Applied { old, new } => {
             let is_ours = written.is_last_write(&key, &new.metadata);
             written.observe(&key, &new.metadata);
+            let is_scheduled =
+                |binding: &AnyBinding| binding.status().last_scheduled_time.is_some();
             let seen = |old: &Arc<AnyBinding>| {
                 old.metadata.generation == new.metadata.generation
+                    && is_scheduled(old) == is_scheduled(new)
                     && (is_ours || old.status().aggregated_status == new.status().aggregated_status)
             };
             (!old.as_ref().is_some_and(seen)).then_some(key)
@@ -399,6 +403,29 @@ mod tests {
             let work = json!({ "metadata": { "namespace": "karmada-es-m1", "name": "sum", "labels": label } });
             let work: CachedWork = serde_json::from_value(work).unwrap();
             assert_eq!(is_made_for(&work, Some("id")), expected, "{label}");
+        }
+    }
+
+    #[test]
+    fn a_binding_is_judged_anew_when_it_is_scheduled_for_the_first_time() {
+        let binding = |status: serde_json::Value| -> Arc<AnyBinding> {
+            let metadata = json!({"namespace": "shop", "name": "web", "generation": 1});
+            let binding = json!({"metadata": metadata, "spec": {}, "status": status});
+            Arc::new(serde_json::from_value(binding).unwrap())
+        };
+        let at =
+            |minute: u8| json!({"lastScheduledTime": format!("2026-01-01T00:{minute:02}:00Z")});
+        for (old, new, expected) in [
+            (json!({}), at(1), true),
+            (at(1), at(2), false),
+            (json!({}), json!({}), false),
+        ] {
+            let change = Change::Applied {
+                old: Some(binding(old.clone())),
+                new: binding(new.clone()),
+            };
+            let anew = judged_anew(&Expectations::default(), &change).is_some();
+            assert_eq!(anew, expected, "{old} {new}");
         }
     }
 }
