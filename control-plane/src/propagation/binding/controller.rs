@@ -1,6 +1,8 @@
 //! Reconciles a binding: creates, updates and removes its Works.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::try_join_all;
 use kube::api::Patch;
@@ -40,6 +42,9 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
+
+/// Time after which a binding is looked at again whose policy says more than it does.
+const AHEAD: Duration = Duration::from_secs(10);
 
 /// The conditions that this controller writes.
 const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
@@ -100,9 +105,18 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         memory,
         |fleet, (memory, settled), key| async move {
             settled.get_or_init(|| overriding::settle(&fleet)).await;
-            sync(&fleet, &memory, &key).await
+            let next = sync(&fleet, &memory, &key).await?;
+            let is_ahead = next == Next::Done && is_ahead(&fleet, &key);
+            Ok::<_, Error>(if is_ahead { Next::After(AHEAD) } else { next })
         },
     );
+}
+
+/// Returns whether a policy protects copies by a setting that its binding does not have yet. The
+/// Works have it: if it is withdrawn before the binding was written, no change of the binding tells.
+fn is_ahead(fleet: &Fleet, key: &BindingKey) -> bool {
+    let binding = fleet.bindings.get(key);
+    binding.is_some_and(|it| matches!(protected(fleet, &it), Cow::Owned(_)))
 }
 
 /// What the controller remembers. May be lost.
