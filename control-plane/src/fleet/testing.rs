@@ -300,6 +300,17 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
+    /// Ends what [`hide`](Self::hide) began.
+    pub fn reveal(&self, plural: &str, namespace: &str, name: &str) {
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        let mut state = self.0.state.lock();
+        state.hidden.remove(&place);
+        let version = *self.0.version.borrow() + 1;
+        state.oldest = version;
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
     /// Hides an object from lists from now on, as a broken cache does; single reads still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());

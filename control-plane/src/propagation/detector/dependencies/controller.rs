@@ -109,7 +109,11 @@ impl Distributor {
         if same && !leaving {
             return;
         }
-        let did = old.is_some_and(|old| old.spec.propagate_deps);
+        // One that the cache had lost may have changed meanwhile.
+        let did = match old {
+            Some(old) => old.spec.propagate_deps,
+            None => self.index.lock().knows(&BindingKey::of(new.as_ref())),
+        };
         if (gone || leaving) && new.spec.propagate_deps {
             self.leaving
                 .lock()
@@ -461,5 +465,56 @@ mod tests {
         assert_eq!(conf().map(named), Some(0));
         let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
         assert_eq!(preserves, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needed_is_given_up_although_the_cache_lacked_the_workload_meanwhile() {
+        use crate::fleet::testing::{Stand, binding, pass};
+
+        let mut referrer = binding();
+        referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
+        referrer["metadata"]["finalizers"] = json!(["example.com/kept"]);
+        referrer["spec"]["propagateDeps"] = json!(true);
+        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
+        let template = json!({
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"spec": {"volumes": [volume]}}},
+        });
+        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
+        let mut stand = Stand::new([
+            ("resourcebindings", referrer.clone()),
+            ("deployments", template),
+            ("configmaps", conf),
+        ]);
+        stand.api.serve_deployments();
+        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        let scope = Scope::new("", &[]).unwrap();
+        start(&stand.fleet, scope, &mut stand.tasks);
+        stand.fleet.follow_templates();
+        stand.follow().await;
+        pass(10).await;
+        let needed_by = || {
+            stand
+                .binding("conf-configmap")
+                .unwrap()
+                .spec
+                .required_by
+                .len()
+        };
+        assert_eq!(needed_by(), 1);
+        stand.api.hide("resourcebindings", "shop", "web-deployment");
+        pass(60).await;
+        assert!(
+            stand.binding("web-deployment").is_none(),
+            "the list is short"
+        );
+        assert_eq!(needed_by(), 1);
+        referrer["spec"]["propagateDeps"] = json!(false);
+        stand.api.put("resourcebindings", referrer);
+        stand
+            .api
+            .reveal("resourcebindings", "shop", "web-deployment");
+        pass(60).await;
+        assert_eq!(needed_by(), 0);
     }
 }
