@@ -114,6 +114,8 @@ pub struct Deletion {
     pub objects: HashMap<ObjectKey, bool>,
     /// Time at which a container was first kept for the objects of other Works.
     pub kept: Option<Instant>,
+    /// Time at which the member's API first did not answer, while the cluster leaves the fleet.
+    pub silent: Option<Instant>,
 }
 
 /// Turn of a Work, which lasts until it is dropped. Then those that wait for one are due again.

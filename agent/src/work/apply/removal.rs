@@ -22,6 +22,9 @@ use crate::work::object::{self, Removal};
 use crate::work::waits::Deletion;
 use crate::work::works::Whole;
 
+/// Time for which a silent API of a member is asked again, while the cluster leaves the fleet, before
+/// what it has is left behind: an agent that restarts or an outage must not leave copies there.
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
 const TOGETHER: Duration = Duration::from_secs(30);
 
@@ -204,7 +207,7 @@ impl Applier {
                     let since = self.clock.now().checked_sub(kept.unwrap_or_default());
                     failures.add_waiting(&error, since.unwrap_or_default());
                 }
-                Err(error) if error.is_silence() && self.cluster_is_leaving() => {
+                Err(error) if error.is_silence() && self.gives_up(work) => {
                     tracing::warn!(object = %key, %error, "left behind: the cluster leaves the fleet and its API is silent");
                 }
                 Err(error) => {
@@ -280,6 +283,13 @@ impl Applier {
             .iter()
             .filter(|work| work.metadata.deletion_timestamp.is_none() && work.may_be_in(container));
         others.map(|work| work.name_any()).find(|name| name != own)
+    }
+
+    /// Returns whether the objects of a Work are left behind that cannot be reached: the cluster
+    /// leaves the fleet, and has not answered for long. An API that comes and goes is waited for.
+    fn gives_up(&self, work: &Work) -> bool {
+        let silent = |it: &mut Deletion| it.silent.get_or_insert_with(Instant::now).elapsed();
+        self.cluster_is_leaving() && self.store.waits.deletion(work, silent) >= PATIENCE
     }
 
     fn cluster_is_leaving(&self) -> bool {
