@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
-use muster_shared::k8s::ResourceExt;
+use muster_shared::k8s::{GroupVersionKind, ResourceExt};
 use muster_shared::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -141,6 +141,23 @@ impl ObjectStatuses {
     /// Returns what was seen last of an object of a Work.
     pub fn seen(&self, work: &str, key: &ObjectKey) -> Option<ObjectStatus> {
         self.works.lock().get(work)?.get(key)?.status.clone()
+    }
+
+    /// Returns the objects of a kind, with their Works, that were there when they were seen or
+    /// applied last and that a watch does not show.
+    pub fn unshown(
+        &self,
+        kind: &GroupVersionKind,
+        is_shown: impl Fn(&ObjectKey) -> bool,
+    ) -> Vec<(String, ObjectKey)> {
+        let is_there = |known: &Known| known.status.as_ref().is_some_and(|it| !it.lost);
+        let mut unshown = Vec::new();
+        for (work, objects) in &*self.works.lock() {
+            let of_kind = objects.0.iter().filter(|(key, _)| key.kind == *kind);
+            let missing = of_kind.filter(|(key, known)| is_there(known) && !is_shown(key));
+            unshown.extend(missing.map(|(key, _)| (work.clone(), key.clone())));
+        }
+        unshown
     }
 
     /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it

@@ -87,6 +87,16 @@ impl Index {
         self.0.get(place)?.wanted_by()
     }
 
+    /// Returns whether an object is there that a Work wants by this key.
+    pub(super) fn shows(&self, key: &ObjectKey) -> bool {
+        let is_bare = key.namespace.is_empty();
+        self.work(key).is_some()
+            || is_bare
+                && self
+                    .wanted()
+                    .any(|(place, _)| place.spellings().contains(key))
+    }
+
     /// Returns the objects that their Works want.
     pub(super) fn wanted(&self) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let all = self.0.iter();

@@ -128,6 +128,7 @@ impl Stream {
                         self.lose(&place, &work, true).await;
                     }
                 }
+                self.apply_unshown();
                 // The watch before it may have known of objects that are gone.
                 if std::mem::take(&mut self.is_behind) {
                     self.on.apply_all(&self.watched.kind);
@@ -166,6 +167,17 @@ impl Stream {
                     }
                 }
             }
+        }
+    }
+
+    /// Has Works applied whose objects were applied after the list before and went before this one:
+    /// no watch has ever shown them.
+    fn apply_unshown(&self) {
+        let store = &self.on.store;
+        let is_shown = |key: &ObjectKey| self.index.shows(key);
+        for (work, key) in store.statuses.unshown(&self.watched.kind, is_shown) {
+            store.drift.doubt(&key);
+            store.waits.to_apply.add(work);
         }
     }
 

@@ -220,3 +220,25 @@ async fn a_watch_that_replaces_another_one_has_the_works_of_its_kind_applied_aft
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    let queue = &watches.store.waits.to_apply;
+    let raw = || serde_json::from_value(object(&fleet, "b")).unwrap();
+    for name in ["a", "b"] {
+        let object = object(&fleet, name);
+        let look = Look::of(&object, &object, &watches.store.interpreters);
+        let statuses = &watches.store.statuses;
+        statuses.see_first(name, &place(name), look);
+    }
+    stream.follow(Event::Init).await;
+    stream.follow(Event::InitApply(raw())).await;
+    stream.follow(Event::InitDone).await;
+    assert_eq!(queue.len(), 1, "a is not there");
+    // It is lost by now, and its repair has pauses of its own.
+    let statuses = &watches.store.statuses;
+    statuses.see("a", &place("a"), Look::lost());
+    assert_eq!(statuses.unshown(&watched().kind, |_| false).len(), 1);
+}
