@@ -8,7 +8,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use muster_simulation::child::Child;
 use muster_simulation::generate::Scale;
 use muster_simulation::search::{Search, plan_of};
-use muster_simulation::{run, scenarios, story};
+use muster_simulation::{clock, run, scenarios, story};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 /// A simulation is one thread that makes and drops small objects.
 #[global_allocator]
@@ -71,6 +73,10 @@ enum Task {
         /// Tell on standard error who did what.
         #[arg(long)]
         story: bool,
+        /// Show on standard error what the processes log, as far as this filter lets it through
+        /// (`muster_control_plane=debug`, for example).
+        #[arg(long, value_name = "FILTER")]
+        log: Option<String>,
     },
     /// Runs one seed, and prints the digest of its history: the same on every machine.
     Run {
@@ -115,6 +121,15 @@ impl Named {
             Self::Holds => Scale::HOLDS,
             Self::Large => Scale::LARGE,
         }
+    }
+}
+
+/// Writes the time of the simulated world into lines of the log.
+struct VirtualTime;
+
+impl FormatTime for VirtualTime {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        write!(line, "{:.3}", clock::now())
     }
 }
 
@@ -172,7 +187,19 @@ fn main() -> anyhow::Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Task::Plan { history, story } => {
+        Task::Plan {
+            history,
+            story,
+            log,
+        } => {
+            if let Some(filter) = log {
+                tracing_subscriber::fmt()
+                    .with_env_filter(filter)
+                    .with_ansi(false)
+                    .with_timer(VirtualTime)
+                    .with_writer(std::io::stderr)
+                    .init();
+            }
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text)?;
             let (report, entries) = run::run(serde_json::from_str(&text)?)?;

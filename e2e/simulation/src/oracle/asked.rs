@@ -62,6 +62,7 @@ impl Oracle for Asked {
                     "PlacementChanged" => {
                         let asked = is_led(before, after)
                             || is_requested(before)
+                            || !is_reported(before)
                             || scene.are_clusters_changed_by_person();
                         (!asked).then(|| {
                             "placed anew without a request, and no other cluster is left in the write".to_owned()
@@ -97,6 +98,13 @@ fn is_led(before: Binding<'_>, after: Binding<'_>) -> bool {
             What::Purged => true,
             What::Dropped | What::Ended(_) => false,
         })
+}
+
+/// Returns whether the scheduler has said which of a placement's groups of clusters it uses. Where
+/// the answer to its first write was lost, it begins with the first group again.
+fn is_reported(binding: Binding<'_>) -> bool {
+    let groups = &binding.0["spec"]["placement"]["clusterAffinities"];
+    groups.is_null() || !binding.0["status"]["lastScheduledTime"].is_null()
 }
 
 /// Returns whether a new placement was requested since the last one.

@@ -34,6 +34,8 @@ use crate::history::{Actor, Api, Entry, Key, Request};
 
 const NAME: &str = "living";
 
+/// Annotation of an object in a member with the uid of its template.
+const TEMPLATE_UID: &str = "resourcetemplate.karmada.io/uid";
 /// Annotation of an object that its agent stopped.
 const STOPPED: &str = "failover.muster.io/stopped";
 
@@ -47,8 +49,18 @@ pub struct Living {
     died: BTreeMap<Key, Timestamp>,
     /// Words for copies that go, by their binding and cluster: why each may go, or why it may not.
     words: BTreeMap<(Key, String), Result<&'static str, String>>,
-    /// Templates that people deleted, when, and the policy that preserved their objects.
-    deleted: BTreeMap<Key, (Timestamp, Option<Key>)>,
+    /// Templates that people deleted.
+    deleted: BTreeMap<Key, Deletion>,
+}
+
+/// The last deletion of a template.
+#[derive(Debug)]
+struct Deletion {
+    at: Timestamp,
+    /// The template's uid: one that is made anew is another.
+    uid: String,
+    /// The policy that preserved its objects.
+    preserved_by: Option<Key>,
 }
 
 impl Oracle for Living {
@@ -84,8 +96,12 @@ impl Living {
         };
         let ends = request.after.as_deref().is_none_or(objects::is_deleting);
         if ends && !objects::is_deleting(before) {
-            let policy = objects::policy_of(before).filter(|key| preserves(scene, key));
-            self.deleted.insert(request.key(), (scene.now, policy));
+            let deletion = Deletion {
+                at: scene.now,
+                uid: objects::text(before, "/metadata/uid").to_owned(),
+                preserved_by: objects::policy_of(before).filter(|key| preserves(scene, key)),
+            };
+            self.deleted.insert(request.key(), deletion);
         }
     }
 
@@ -143,7 +159,7 @@ impl Living {
         {
             return None;
         }
-        let why = self.unwanted(scene, &key, &binding, cluster)?;
+        let why = self.unwanted(scene, (&key, before), &binding, cluster)?;
         Some(format!("the last living copy went: {why}"))
     }
 
@@ -169,31 +185,33 @@ impl Living {
 
     /// Returns why nothing that a person or the policy said lets the last living copy of a workload
     /// go; `None` if something does.
-    fn unwanted(&self, scene: &Scene, key: &Key, binding: &Key, cluster: &str) -> Option<String> {
+    fn unwanted(
+        &self,
+        scene: &Scene,
+        (key, copy): (&Key, &Value),
+        binding: &Key,
+        cluster: &str,
+    ) -> Option<String> {
         let template = Key {
             api: Api::Fleet,
             ..key.clone()
         };
-        let is_answered = |at: Timestamp| scene.now.duration_since(at) <= scene.rules.answered;
         if has_left(scene, cluster) || scene.is_wished_of(binding) {
             return None;
         }
-        // One that was made anew since is another workload, once everybody knows of it.
-        let is_anew = scene
-            .objects
-            .get(&template)
-            .and_then(|it| objects::time(it, "/metadata/creationTimestamp"))
-            .is_some_and(|made| !is_answered(made));
-        if let Some((at, policy)) = self.deleted.get(&template).filter(|_| !is_anew) {
-            match policy.as_ref().filter(|policy| preserves(scene, policy)) {
-                Some(policy) => {
-                    return Some(format!(
-                        "{policy} preserves it, and did when the template was deleted at {at}"
-                    ));
-                }
-                None if is_answered(*at) || !scene.objects.contains_key(&template) => return None,
-                None => {}
-            }
+        // One that was made anew since is another workload, whose copy names it.
+        let made_of = objects::annotation(copy, TEMPLATE_UID);
+        let deletion = self.deleted.get(&template);
+        let is_deleted = !scene.objects.contains_key(&template);
+        let deletion = deletion.filter(|it| made_of.map_or(is_deleted, |uid| uid == it.uid));
+        if let Some(Deletion {
+            at, preserved_by, ..
+        }) = deletion
+        {
+            let policy = preserved_by.as_ref().filter(|it| preserves(scene, it))?;
+            return Some(format!(
+                "{policy} preserves it, and did when the template was deleted at {at}"
+            ));
         }
         let wanted = scene.recently(&template);
         let mut wanted = wanted.filter_map(|it| objects::number(it?, "/spec/replicas"));
@@ -447,6 +465,23 @@ mod tests {
                 .write(agent("m1"), &member_key("m1"), Value::Null);
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{before} {after}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_goes_with_the_template_that_it_was_made_of_and_not_with_one_before_it() {
+        for (made_of, is_kept) in [("old", true), ("new", false)] {
+            let mut story = story(0);
+            let key = deployment_key(&Api::Fleet);
+            story.patch(person(), &key, &json!({"metadata": {"uid": "old"}}));
+            let made_of = json!({"metadata": {"annotations": {TEMPLATE_UID: made_of}}});
+            story.patch(agent("m1"), &member_key("m1"), &made_of);
+            story.write(person(), &key, Value::Null);
+            let anew = json!({"metadata": {"uid": "new"}, "spec": {"replicas": 2}});
+            story.write(person(), &key, anew).wait(3_600);
+            story.write(agent("m1"), &member_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{made_of}: {told:?}");
         }
     }
 

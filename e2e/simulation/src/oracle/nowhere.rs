@@ -134,6 +134,9 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
         Some(false) => return None,
         None => {}
     }
+    if asks_for_none(scene, key, binding) {
+        return None;
+    }
     // A clock that is wrong is so for times in whole seconds.
     let error = match scene.clock_error() {
         SignedDuration::ZERO => SignedDuration::ZERO,
@@ -158,6 +161,16 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
     };
     not_replaced(scene, key, binding)
         .map(|why| format!("the task that keeps the copy ended: {grace}, and {why}"))
+}
+
+/// Returns whether a person wants no copies of a workload: its template asks for 0 replicas, or did
+/// when the binding was written.
+fn asks_for_none(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+    let template = binding.template();
+    let template = template.and_then(|template| scene.objects.get(&template));
+    let asked = template.and_then(|it| objects::number(it, "/spec/replicas"));
+    let known = objects::number(binding.0, "/spec/replicas").unwrap_or_default();
+    known == 0 && asked.is_some_and(|asked| asked == 0 || scene.is_wished(key, binding))
 }
 
 /// Returns the reason why the targets do not replace an old copy, if they do not.
@@ -455,6 +468,31 @@ mod tests {
             );
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_copy_may_go_when_a_person_asks_for_no_replicas() {
+        for (known, asked, is_kept) in [
+            (json!(0), json!(0), true),
+            (json!(null), json!(0), true),
+            (json!(2), json!(0), false),
+            // Nobody asked for what the binding says.
+            (json!(0), json!(2), false),
+            (json!(0), json!(null), false),
+        ] {
+            let mut story = story();
+            let key = binding_key("web");
+            let mut evicted = binding(&[]);
+            evicted["spec"]["replicas"] = known.clone();
+            evicted["spec"]["gracefulEvictionTasks"] = json!([task(&json!({}))]);
+            story.write(person(), &key, evicted);
+            let template = json!({"spec": {"replicas": asked}});
+            story.write(person(), &deployment_key(&Api::Fleet), template);
+            let ended = json!({"spec": {"gracefulEvictionTasks": null}});
+            story.wait(3_600).patch(control_plane(), &key, &ended);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{known} {asked}: {told:?}");
         }
     }
 }

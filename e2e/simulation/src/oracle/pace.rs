@@ -140,7 +140,10 @@ fn evictions(entry: &Entry, scene: &Scene) -> u32 {
         What::Dropped => true,
         What::Purged | What::Ended(_) => false,
     };
-    let is_requested = asked::is_requested(before) && !is_placed_otherwise(before, after);
+    // Nor is it a move that a workload ends which asks for no replicas.
+    let is_none = objects::number(after.0, "/spec/replicas").unwrap_or_default() == 0;
+    let ends = is_none && after.clusters().is_empty();
+    let is_requested = asked::is_requested(before) && !is_placed_otherwise(before, after) && !ends;
     paid.max(u32::from(is_requested && moves.iter().any(follows)))
 }
 

@@ -188,6 +188,15 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
     if !is_plain || by_weight || objects::is_deleting(binding.0) || placement.is_null() {
         return None;
     }
+    // A policy that keeps the old copy, and allows no other one beside it.
+    let modes = [
+        binding.cluster_purge_mode(),
+        binding.application_purge_mode(),
+    ];
+    let preserves = binding.0["spec"]["preserveResourcesOnDeletion"] == true;
+    if scene.is_fenced(binding) && (preserves || modes.contains(&"Never")) {
+        return None;
+    }
     let kind = objects::text(binding.0, "/spec/resource/kind");
     // A copy under a taint is better than none where nobody gains one by its departure.
     let is_emptied = scene.cluster(but).is_some_and(|cluster| {

@@ -60,8 +60,10 @@ impl Rest {
         if scene.clock_error() == SignedDuration::ZERO {
             return false;
         }
-        let is_ahead = |object: &Value| objects::is_dated_after(object, scene.now);
-        if request.before.as_deref().is_some_and(is_ahead) {
+        let is_wrong = |object: &Value| {
+            objects::is_dated_after(object, scene.now) || is_told_before_it_happened(object)
+        };
+        if request.before.as_deref().is_some_and(is_wrong) {
             let after = request.after.as_deref();
             let template = after.and_then(|it| objects::Binding(it).template());
             self.redated.extend(template);
@@ -70,8 +72,28 @@ impl Rest {
         }
         let about = request.after.as_deref().map(|it| &it["involvedObject"]);
         let about = about.and_then(|about| objects::referent(&request.api, about));
-        about.is_some_and(|about| self.redated.contains(&about))
+        // The record of a failover follows what is said of the workloads of its cluster.
+        let cluster = request.after.as_deref();
+        let cluster = cluster.filter(|it| it["kind"] == "Failover").map(|it| {
+            let name = objects::text(it, "/spec/cluster");
+            objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name)
+        });
+        let mut related = about.into_iter().chain(cluster);
+        related.any(|it| self.redated.contains(&it))
     }
+}
+
+/// Returns whether a binding says something of its eviction since a time before that of its last
+/// eviction: the clock was behind when it was said.
+fn is_told_before_it_happened(object: &Value) -> bool {
+    let record = objects::annotation(object, objects::LAST_EVICTION);
+    let record = record.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let evicted = record.and_then(|record| objects::time(&record, "/at"));
+    let told = objects::condition(object, "EvictionPending");
+    let told = told.and_then(|told| objects::time(told, "/lastTransitionTime"));
+    evicted
+        .zip(told)
+        .is_some_and(|(evicted, told)| told < evicted)
 }
 
 impl Oracle for Rest {

@@ -54,11 +54,15 @@ type Former = (Timestamp, Option<Arc<Value>>);
 
 /// Kinds of the fleet API whose former states are remembered; and all of a member but what only
 /// its own controllers write.
-const REMEMBERED: [&str; 4] = [
+const REMEMBERED: [&str; 8] = [
     "clusters",
     "works",
     "resourcebindings",
     "clusterresourcebindings",
+    "deployments",
+    "statefulsets",
+    "daemonsets",
+    "jobs",
 ];
 const FORGOTTEN: [&str; 4] = ["pods", "nodes", "replicasets", "events"];
 

@@ -97,6 +97,10 @@ fn sent(scene: &Scene, key: &Key, binding: Binding<'_>, tell: &mut impl FnMut(&K
 /// Returns whether new copies may still wait for the end of an old one: for the grace period of a
 /// task `Directly`, or ten minutes.
 fn waits_for_removal(scene: &Scene, binding: Binding<'_>) -> bool {
+    let keeps = |task: objects::Task<'_>| task.0["suppressDeletion"] == true;
+    if scene.is_fenced(binding) && binding.tasks().any(keeps) {
+        return true;
+    }
     let mut tasks = binding.tasks().filter(|it| it.purge_mode() == "Directly");
     tasks.any(|task| {
         let seconds = objects::number(task.0, "/gracePeriodSeconds").unwrap_or(600);

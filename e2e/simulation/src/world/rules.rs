@@ -36,7 +36,8 @@ pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
 /// meanwhile is heard of.
 const GIVEN_UP: u64 = 75_000;
 
-/// Milliseconds after which everything is listed where every watch breaks.
+/// Milliseconds after which everything is listed where every watch breaks, or that pass between two
+/// lists of which the first was short, or so old that no watch could follow it.
 const LISTED: u64 = 45_000;
 
 /// Milliseconds for which a fault may keep the control plane from what others committed. An agent
@@ -52,6 +53,17 @@ fn delay(fault: &Fault) -> i64 {
         FaultKind::Break {
             actor: Actor::Process(Process::ControlPlane(_)),
             api: Api::Fleet,
+            ..
+        }
+        | FaultKind::Stale {
+            actor: Actor::Process(Process::ControlPlane(_)),
+            api: Api::Fleet,
+            ..
+        }
+        | FaultKind::Short {
+            actor: Actor::Process(Process::ControlPlane(_)),
+            api: Api::Fleet,
+            ..
         } => lasts.min(LISTED),
         FaultKind::Slow { delay, .. } => *delay,
         FaultKind::Lag { lag, .. } => *lag,
