@@ -20,6 +20,7 @@ pub mod parked;
 pub mod pause;
 pub mod policy;
 pub mod protection;
+pub mod remade;
 pub mod scope;
 pub mod selection;
 pub mod served;

@@ -31,6 +31,7 @@ use crate::fleet::binding::Bindings;
 use crate::fleet::claim::Claim;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
+use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
@@ -62,6 +63,8 @@ pub(super) struct Detector {
     /// Places new bindings, where this process is the scheduler, too.
     pub(super) first: Option<InitialPlacement>,
     memory: Mutex<Memory>,
+    /// Templates whose bindings went.
+    remade: Remade<TemplateKey>,
     /// When the first template was looked at.
     began: OnceLock<Instant>,
 }
@@ -131,6 +134,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         scope: scope.clone(),
         first: InitialPlacement::follow(fleet),
         memory: Mutex::default(),
+        remade: Remade::default(),
         began: OnceLock::new(),
     });
     listen(&detector);
@@ -214,7 +218,8 @@ fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
                 memory.arriving.end(&key);
                 memory.changed.insert(key.clone(), Instant::now());
                 drop(memory);
-                to.templates.add(key);
+                let pause = to.remade.pause(key.clone());
+                to.templates.add_after(key, pause);
             }
             (None, Some(_)) => {
                 let key = key();

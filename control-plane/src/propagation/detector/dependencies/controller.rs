@@ -21,6 +21,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
+use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
@@ -39,6 +40,8 @@ struct Distributor {
     parked: Parked<BindingKey>,
     /// What was told of a template last, so that it is told once. May be lost.
     told: Mutex<HashMap<TemplateKey, String>>,
+    /// Templates whose bindings went.
+    remade: Remade<TemplateKey>,
     scope: Scope,
 }
 
@@ -56,6 +59,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         index: Mutex::default(),
         leaving: Mutex::default(),
         told: Mutex::default(),
+        remade: Remade::default(),
         scope,
     });
     let to = Arc::clone(&distributor);
@@ -65,11 +69,16 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     fleet.templates.on_change(move |news| {
         match news.event {
             TemplateEvent::Gone => _ = to.told.lock().remove(&news.key),
-            // The binding of a template may have moved while a list had left the template out.
+            // The binding of a template may have moved while a list had left the template out, and
+            // referrers may have given it up.
             TemplateEvent::Appeared => {
                 let key = BindingKey::for_template(&news.key);
                 let binding = bindings.get(&key);
-                if binding.is_some_and(|it| it.spec.propagate_deps) {
+                let spec = binding.as_ref().map(|it| &it.spec);
+                if spec.is_some_and(|it| !it.required_by.is_empty()) {
+                    to.templates.add(news.key.clone());
+                }
+                if spec.is_some_and(|it| it.propagate_deps) {
                     to.referrers.add(key);
                 }
             }
@@ -128,7 +137,13 @@ impl Distributor {
         let none = Vec::new();
         let held = old.map_or(&none, |old| &old.spec.required_by);
         if gone || *held != new.spec.required_by {
-            self.templates.add(TemplateKey::of(&new.spec.resource));
+            let template = TemplateKey::of(&new.spec.resource);
+            let pause = if gone {
+                self.remade.pause(template.clone())
+            } else {
+                Duration::ZERO
+            };
+            self.templates.add_after(template, pause);
         }
     }
 
@@ -502,19 +517,26 @@ mod tests {
                 .len()
         };
         assert_eq!(needed_by(), 1);
-        stand.api.hide("resourcebindings", "shop", "web-deployment");
-        pass(60).await;
-        assert!(
-            stand.binding("web-deployment").is_none(),
-            "the list is short"
-        );
-        assert_eq!(needed_by(), 1);
-        referrer["spec"]["propagateDeps"] = json!(false);
-        stand.api.put("resourcebindings", referrer);
-        stand
-            .api
-            .reveal("resourcebindings", "shop", "web-deployment");
-        pass(60).await;
-        assert_eq!(needed_by(), 0);
+        for lacks_template in [false, true] {
+            referrer["spec"]["propagateDeps"] = json!(true);
+            stand.api.put("resourcebindings", referrer.clone());
+            pass(60).await;
+            assert_eq!(needed_by(), 1);
+            let (plural, name) = if lacks_template {
+                ("configmaps", "conf")
+            } else {
+                ("resourcebindings", "web-deployment")
+            };
+            stand.api.hide(plural, "shop", name);
+            pass(60).await;
+            assert_eq!(needed_by(), 1, "the list is short");
+            referrer["spec"]["propagateDeps"] = json!(false);
+            stand.api.put("resourcebindings", referrer.clone());
+            pass(60).await;
+            assert_eq!(needed_by(), 1);
+            stand.api.reveal(plural, "shop", name);
+            pass(60).await;
+            assert_eq!(needed_by(), 0, "{plural}");
+        }
     }
 }
