@@ -108,6 +108,17 @@ impl Departed {
         self.get(namespace.unwrap_or_default(), name) == Some(Departure::Deleted)
     }
 
+    /// Returns the names in a namespace of objects that a list lacked although nobody saw them
+    /// leave.
+    pub fn vanished_in(&self, namespace: &str) -> Vec<String> {
+        let vanished = self.by_name.iter().filter_map(|(joined, (_, departure))| {
+            let (found, name) = joined.split_once('/')?;
+            let is_here = found == namespace && *departure == Departure::Vanished;
+            is_here.then(|| name.to_owned())
+        });
+        vanished.collect()
+    }
+
     /// Notes that the object was seen leaving.
     pub fn insert(&mut self, namespace: Option<&str>, name: &str) {
         self.put(namespace.unwrap_or_default(), name, Departure::Deleted);
@@ -191,6 +202,17 @@ impl Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_vanished_from_a_namespace_is_known_until_it_is_seen_again() {
+        let mut departed = Departed::default();
+        departed.put("a", "gone", Departure::Deleted);
+        departed.put("a", "lost", Departure::Vanished);
+        departed.put("b", "lost", Departure::Vanished);
+        assert_eq!(departed.vanished_in("a"), ["lost"]);
+        departed.take("a", "lost");
+        assert_eq!(departed.vanished_in("a"), [""; 0]);
+    }
 
     #[test]
     fn the_memory_of_departures_is_bounded_and_forgets_the_oldest_first() {

@@ -66,6 +66,10 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
             told_of(fleet, cluster, deleted)?;
             Ok(Next::After(DELETION_RETRY))
         }
+        // With the namespace its agent's right goes to read Works, and to remove what they placed.
+        DeletionStep::DeleteNamespace if has_unlisted_works(fleet, cluster).await? => {
+            Ok(Next::After(DELETION_RETRY))
+        }
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
             match tolerate(
@@ -151,6 +155,21 @@ async fn is_deleting(
             Ok(found.map(|it| is_deleting(&it.metadata)))
         }
     }
+}
+
+/// Returns whether the API has Works of a cluster that a list lacked although nobody saw them leave.
+async fn has_unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<bool, Error> {
+    let namespace = execution_namespace(&cluster.name_any());
+    for name in fleet.works.departed().vanished_in(&namespace) {
+        let found = works_of(fleet, cluster).get_opt(&name).await;
+        if found
+            .map_err(failed("look for the Works", cluster))?
+            .is_some()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Returns whether an agent has still to remove what a Work placed.
