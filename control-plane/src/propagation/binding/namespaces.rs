@@ -338,8 +338,12 @@ async fn ensure(
     };
     match outcome {
         Ok(()) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+        // One that is there already is compared when the cache shows it.
+        Err(kube::Error::Api(status))
+            if status.is_already_exists() || status.is_not_found() || status.is_conflict() =>
+        {
+            Ok(false)
+        }
         Err(error) => {
             let work = format!("work {}/{}", rendered.namespace, rendered.name);
             Err(ApiError::of("write", &work)(error).into())
@@ -424,8 +428,14 @@ mod tests {
         };
         testing::pass(1).await;
         assert_eq!(stays(&stand.api), [true, false]);
+        // A list lacks the Work when the setting comes.
+        let work = names::work("Namespace", "shop", "");
+        stand.api.hide("works", "karmada-es-m2", &work);
+        testing::pass(60).await;
         stand.api.put("resourcebindings", put(&["m1", "m2"], true));
         testing::pass(1).await;
+        stand.api.reveal("works", "karmada-es-m2", &work);
+        testing::pass(60).await;
         assert_eq!(stays(&stand.api), [true, true]);
         stand.api.put("resourcebindings", put(&["m2"], false));
         testing::pass(1).await;
