@@ -105,6 +105,11 @@ impl Network {
         lock(&self.distorted).remove(watch)
     }
 
+    /// Notes that what a client knows of a kind may be other than it is.
+    fn distort(&self, watch: Watch) {
+        lock(&self.distorted).insert(watch);
+    }
+
     /// Lets all that wait for a change of the network look again.
     pub fn changed(&self) {
         self.changes.send_modify(|count| *count += 1);
@@ -227,7 +232,7 @@ impl Network {
         let is_list = head.status == StatusCode::OK && !kind.is_empty();
         let body = if is_list && self.faults.distorts(line.actor(), api, kind) {
             let list = (line.actor().clone(), api.clone(), kind.to_owned());
-            lock(&self.distorted).insert(list);
+            self.distort(list);
             let effects = self.faults.piece(line.actor(), api, kind, &mut seen);
             let whole = body.collect().await.unwrap_or_else(|never| match never {});
             let whole = stream::shortened(&whole.to_bytes(), || {

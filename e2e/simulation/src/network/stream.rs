@@ -42,6 +42,20 @@ struct Carried {
     is_over: bool,
 }
 
+impl Drop for Carried {
+    fn drop(&mut self) {
+        // The next watch goes on from what this one has shown.
+        if self.is_distorted && !self.is_over {
+            let watch = (
+                self.line.actor().clone(),
+                self.api.clone(),
+                self.kind.clone(),
+            );
+            self.network.distort(watch);
+        }
+    }
+}
+
 /// Returns the body of a watch as the client gets it.
 pub(super) fn carried(
     network: Arc<Network>,

@@ -49,11 +49,11 @@ pub struct Living {
     died: BTreeMap<Key, Timestamp>,
     /// Words for copies that go, by their binding and cluster: why each may go, or why it may not.
     words: BTreeMap<(Key, String), Result<&'static str, String>>,
-    /// Templates that people deleted.
-    deleted: BTreeMap<Key, Deletion>,
+    /// Templates that people deleted: those of one name one after the other.
+    deleted: BTreeMap<Key, Vec<Deletion>>,
 }
 
-/// The last deletion of a template.
+/// A deletion of a template.
 #[derive(Debug)]
 struct Deletion {
     at: Timestamp,
@@ -101,7 +101,8 @@ impl Living {
                 uid: objects::text(before, "/metadata/uid").to_owned(),
                 preserved_by: objects::policy_of(before).filter(|key| preserves(scene, key)),
             };
-            self.deleted.insert(request.key(), deletion);
+            let all = self.deleted.entry(request.key()).or_default();
+            all.push(deletion);
         }
     }
 
@@ -201,9 +202,9 @@ impl Living {
         }
         // One that was made anew since is another workload, whose copy names it.
         let made_of = objects::annotation(copy, TEMPLATE_UID);
-        let deletion = self.deleted.get(&template);
         let is_deleted = !scene.objects.contains_key(&template);
-        let deletion = deletion.filter(|it| made_of.map_or(is_deleted, |uid| uid == it.uid));
+        let mut deletions = self.deleted.get(&template).into_iter().flatten().rev();
+        let deletion = deletions.find(|it| made_of.map_or(is_deleted, |uid| uid == it.uid));
         if let Some(Deletion {
             at, preserved_by, ..
         }) = deletion

@@ -97,6 +97,12 @@ fn evicted(
 
 /// Returns whether an eviction by a taint removes the old copy at once, by the policy or the flag.
 fn asks_for_purge(scene: &Scene, binding: Binding<'_>) -> bool {
+    // What the policy says counts at once, whatever travels slower.
+    let policy = objects::policy_of(binding.0).and_then(|key| scene.objects.get(&key));
+    let said = policy.and_then(|it| it.pointer("/spec/failover/cluster/purgeMode"));
+    if said.is_some_and(|mode| ["Directly", "Immediately"].contains(&mode.as_str().unwrap_or(""))) {
+        return true;
+    }
     let behavior = binding.0.pointer("/spec/failover/cluster");
     // With fencing at most one copy runs, so that `Gracefully` acts as `Directly`.
     if behavior.is_some_and(|it| !it["fencing"].is_null()) {
