@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use self::fruitless::{Fruitless, is_in_the_way};
 pub(super) use self::paging::{FIRST_LIMIT, next_limit};
@@ -81,6 +81,10 @@ pub(super) struct Follower<K> {
     reminder: Reminder,
     trouble: Arc<Trouble>,
     touch: Option<Arc<Freshness>>,
+    /// When everything is to be listed again although the watch goes on.
+    again_at: Option<Instant>,
+    /// The version up to which all is known, while such a list is asked for.
+    known: Option<String>,
 }
 
 impl<K: Followed> Follower<K> {
@@ -112,6 +116,8 @@ impl<K: Followed> Follower<K> {
             reminder: Reminder::after(REFUSED_PATIENCE),
             trouble: Arc::default(),
             touch: None,
+            again_at: None,
+            known: None,
         }
     }
 
@@ -127,9 +133,10 @@ impl<K: Followed> Follower<K> {
         self
     }
 
-    /// Gives up what is being read, and lists everything next.
-    pub(super) fn list_anew(&mut self) {
-        self.state = State::Unlisted;
+    /// Has everything listed again at an instant, or as soon after it as a watch has nothing to
+    /// tell; for `None` only where it must be.
+    pub(super) fn list_again_at(&mut self, at: Option<Instant>) {
+        self.again_at = at;
     }
 
     /// Waits for the next piece of news, as long as it takes, and returns it.
@@ -142,12 +149,19 @@ impl<K: Followed> Follower<K> {
             match self.step(state).await {
                 Ok(next) => {
                     if matches!(next, State::Listed { .. } | State::Watching { .. }) {
+                        self.known = None;
                         self.is_current();
                     }
                     self.state = next;
                 }
                 Err((next, stumble)) => {
-                    self.state = next;
+                    // Where a list is refused that was not needed, the watch goes on.
+                    self.state = match (next, self.known.take()) {
+                        (State::Unlisted, Some(resource_version)) => {
+                            State::Listed { resource_version }
+                        }
+                        (next, _) => next,
+                    };
                     self.stumbled(&stumble).await;
                 }
             }
@@ -195,7 +209,22 @@ impl<K: Followed> Follower<K> {
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, WatchError)> {
         let silence = self.lasts + IDLE_GRACE;
-        let line = lines.next(silence).await;
+        let again_at = self.again_at;
+        let is_due = async {
+            match again_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let line = tokio::select! {
+            biased;
+            line = lines.next(silence) => line,
+            () = is_due => {
+                self.again_at = None;
+                self.known = Some(resource_version);
+                return Ok(State::Unlisted);
+            }
+        };
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {
             self.silent_since = None;

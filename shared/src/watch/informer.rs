@@ -7,7 +7,7 @@ use kube::api::Api;
 use kube::runtime::watcher::Event;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{Follower, News};
@@ -24,6 +24,9 @@ use crate::watch::store::{Store, address};
 /// Most were deleted while nothing was heard. If the list was short, the cache would be wrong about
 /// them until the next change of each.
 const CONFIRMATION: Duration = Duration::from_secs(30);
+/// How often that time is doubled while each list lacks something: in a fleet in which very much is
+/// deleted, lists lack what went while they were made.
+const MOST_DOUBLED: u32 = 5;
 
 /// Change of one object.
 #[derive(Debug)]
@@ -150,41 +153,37 @@ impl<K: Followed> Informer<K> {
             .telling(Arc::clone(&self.inner.touch))
             .explaining(Arc::clone(&self.inner.trouble));
         let mut list = None;
-        let mut confirmed_at = None;
+        // Lists one after the other that lacked something.
+        let mut lacking = 0;
         loop {
-            let is_due = async {
-                match confirmed_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             let news = tokio::select! {
                 () = shutdown.cancelled() => return,
-                () = is_due => {
-                    confirmed_at = None;
-                    follower.list_anew();
-                    continue;
-                }
                 news = follower.next() => news,
             };
-            let lacks_objects = self.hear(news, &mut list);
-            if lacks_objects {
-                confirmed_at = Some(Instant::now() + jittered(CONFIRMATION));
-            } else if list.is_some() {
+            match self.hear(news, &mut list) {
+                Some(true) => {
+                    let pause = jittered(CONFIRMATION * 2_u32.pow(lacking));
+                    follower.list_again_at(Some(Instant::now() + pause));
+                    lacking = (lacking + 1).min(MOST_DOUBLED);
+                }
                 // That one confirms the list before it.
-                confirmed_at = None;
+                Some(false) => {
+                    lacking = 0;
+                    follower.list_again_at(None);
+                }
+                None => {}
             }
         }
     }
 
-    /// Takes in one piece of news; `list` is the list that is arriving. Returns whether that list
-    /// is complete and lacks an object that was cached and that nobody saw leave.
-    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) -> bool {
+    /// Takes in one piece of news; `list` is the list that is arriving. Returns of a complete list
+    /// whether it lacks an object that was cached and that nobody saw leave.
+    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
         let event = match news {
             News::Event(event) => event,
             News::Unreadable(rejected) => {
                 self.hear_unreadable(&rejected, list);
-                return false;
+                return None;
             }
         };
         match event {
@@ -200,7 +199,7 @@ impl<K: Followed> Informer<K> {
             Event::InitDone => {
                 let lacks_objects = self.replace(list.take().unwrap_or_default());
                 self.inner.synced.send_replace(true);
-                return lacks_objects;
+                return Some(lacks_objects);
             }
             Event::Apply(object) => {
                 let (namespace, name) = address(&object);
@@ -217,7 +216,7 @@ impl<K: Followed> Informer<K> {
                 self.depart(namespace, name, self.departure_when_deleted(deleting));
             }
         }
-        false
+        None
     }
 
     /// Takes note of an object that does not decode. Its last known good state is kept: that it
@@ -310,7 +309,7 @@ impl<K: Followed> Informer<K> {
             return Presence::Unknown(Doubt::Unreadable { deleting });
         }
         match self.departed().get(namespace, name) {
-            Some(Departure::Deleted) => Presence::Gone,
+            Some(Departure::Deleted | Departure::Left) => Presence::Gone,
             Some(Departure::Vanished) => Presence::Unknown(Doubt::Vanished),
             None if self.is_synced() => Presence::Unknown(Doubt::Unseen),
             None => Presence::Unknown(Doubt::Unlisted),
@@ -388,7 +387,7 @@ impl<K: Followed> Informer<K> {
         let old = self.write().remove(namespace, name);
         if let Some(old) = old {
             self.tell(&Change::Deleted { old });
-        } else if departure == Departure::Deleted {
+        } else if departure != Departure::Vanished {
             let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
             for handler in &*self.inner.departure_handlers.read() {
                 handler(namespace, name);
@@ -452,7 +451,7 @@ impl<K: Followed> Informer<K> {
                     namespace,
                     name,
                     if leaves {
-                        Departure::Deleted
+                        Departure::Left
                     } else {
                         Departure::Vanished
                     },
@@ -462,7 +461,7 @@ impl<K: Followed> Informer<K> {
         for (namespace, name, deleting) in missing {
             if self.departed().get(&namespace, &name).is_none() {
                 let departure = if deleting {
-                    Departure::Deleted
+                    Departure::Left
                 } else {
                     Departure::Vanished
                 };

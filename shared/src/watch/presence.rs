@@ -98,25 +98,30 @@ pub struct Departed {
 /// How a name left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Departure {
+    /// The API told of its deletion.
     Deleted,
+    /// A list lacked it, and nothing kept it from leaving.
+    Left,
+    /// A list lacked it, and nobody saw it leave.
     Vanished,
 }
 
 impl Departed {
     /// Returns whether the object was seen leaving; `namespace` is `None` for cluster-scoped kinds.
     pub fn is_gone(&self, namespace: Option<&str>, name: &str) -> bool {
-        self.get(namespace.unwrap_or_default(), name) == Some(Departure::Deleted)
+        let departure = self.get(namespace.unwrap_or_default(), name);
+        matches!(departure, Some(Departure::Deleted | Departure::Left))
     }
 
-    /// Returns the names in a namespace of objects that a list lacked although nobody saw them
-    /// leave.
-    pub fn vanished_in(&self, namespace: &str) -> Vec<String> {
-        let vanished = self.by_name.iter().filter_map(|(joined, (_, departure))| {
+    /// Returns the names in a namespace of objects that a list lacked, whose deletion nothing told
+    /// of.
+    pub fn missing_in(&self, namespace: &str) -> Vec<String> {
+        let missing = self.by_name.iter().filter_map(|(joined, (_, departure))| {
             let (found, name) = joined.split_once('/')?;
-            let is_here = found == namespace && *departure == Departure::Vanished;
-            is_here.then(|| name.to_owned())
+            let is_missing = found == namespace && *departure != Departure::Deleted;
+            is_missing.then(|| name.to_owned())
         });
-        vanished.collect()
+        missing.collect()
     }
 
     /// Notes that the object was seen leaving.
@@ -204,14 +209,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_vanished_from_a_namespace_is_known_until_it_is_seen_again() {
+    fn what_a_list_of_a_namespace_lacked_is_known_until_it_is_seen_again() {
         let mut departed = Departed::default();
         departed.put("a", "gone", Departure::Deleted);
+        departed.put("a", "left", Departure::Left);
         departed.put("a", "lost", Departure::Vanished);
         departed.put("b", "lost", Departure::Vanished);
-        assert_eq!(departed.vanished_in("a"), ["lost"]);
+        let mut missing = departed.missing_in("a");
+        missing.sort_unstable();
+        assert_eq!(missing, ["left", "lost"]);
+        let is_gone = ["gone", "left", "lost"].map(|it| departed.is_gone(Some("a"), it));
+        assert_eq!(is_gone, [true, true, false]);
         departed.take("a", "lost");
-        assert_eq!(departed.vanished_in("a"), [""; 0]);
+        departed.take("a", "left");
+        assert_eq!(departed.missing_in("a"), [""; 0]);
     }
 
     #[test]
