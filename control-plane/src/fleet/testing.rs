@@ -311,7 +311,8 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// Hides an object from lists from now on, as a broken cache does; single reads still find it.
+    /// Hides an object from lists and watches from now on, as a broken cache does; single reads still
+    /// find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         let mut state = self.0.state.lock();
@@ -567,6 +568,7 @@ impl FakeApi {
             Some(from) => {
                 let news = state.log.iter();
                 let news = news.filter(|it| it.0 > from && it.1 == plural && is_in(&it.3));
+                let news = news.filter(|it| !state.hidden.contains(&place(&it.1, &it.3)));
                 text.extend(news.map(|(_, _, kind, object)| line(kind, object)));
             }
             None => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
@@ -18,7 +18,9 @@ use tokio::time::Instant;
 
 use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
-use super::waiting::{Told, waits_for_bindings, waits_for_namespace, waits_for_works};
+use super::waiting::{
+    Told, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
+};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::works::{CachedWork, is_of_namespace};
@@ -49,6 +51,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
     tell_of_waiting(fleet, cluster, told, next, || match next {
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
+        DeletionStep::DeleteNamespace => Some(waits_for_list(&namespace)),
         DeletionStep::AwaitBindings => {
             let holders: Vec<_> = named.iter().filter_map(|key| holds(key)).collect();
             waits_for_bindings(&holders)
@@ -157,10 +160,17 @@ async fn is_deleting(
     }
 }
 
-/// Returns whether the API has Works of a cluster that a list lacked although nobody saw them leave.
+/// Returns whether the API has Works of a cluster that the cache does not show: a list may have
+/// lacked them, this one too.
 async fn has_unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<bool, Error> {
+    let one = ListParams::default().limit(1);
+    let listed = works_of(fleet, cluster).list(&one).await;
+    let listed = listed.map_err(failed("list the Works", cluster))?;
+    if !listed.items.is_empty() {
+        return Ok(true);
+    }
     let namespace = execution_namespace(&cluster.name_any());
-    for name in fleet.works.departed().vanished_in(&namespace) {
+    for name in fleet.works.departed().missing_in(&namespace) {
         let found = works_of(fleet, cluster).get_opt(&name).await;
         if found
             .map_err(failed("look for the Works", cluster))?

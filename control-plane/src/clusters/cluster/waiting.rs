@@ -63,6 +63,13 @@ pub(super) fn waits_for_works<'a>(
     ))
 }
 
+pub(super) fn waits_for_list(namespace: &str) -> String {
+    format!(
+        "The cluster waits to be removed until its execution namespace {namespace} has no Works: some may be there that the \
+         control plane was not shown. kubectl get works -n {namespace} says which."
+    )
+}
+
 pub(super) fn waits_for_namespace(namespace: &str) -> String {
     format!(
         "The cluster waits to be removed until its execution namespace {namespace} is gone: kubectl describe namespace \

@@ -79,17 +79,21 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
 
 #[tokio::test(start_paused = true)]
 async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks() {
-    let stand = stand("True").await;
-    stand.api.hide("works", "karmada-es-m1", "a");
-    pass(5).await;
-    assert_eq!(stand.fleet.works.len(), 0, "the list is short");
-    for (is_there, deleted) in [(true, 0), (false, 1)] {
-        if !is_there {
-            stand.api.delete("works", "karmada-es-m1", "a");
+    for deletion in [None, Some("2024-01-01T00:00:00Z")] {
+        let stand = stand("True").await;
+        stand.api.put("works", work("a", deletion));
+        pass(1).await;
+        stand.api.hide("works", "karmada-es-m1", "a");
+        pass(5).await;
+        assert_eq!(stand.fleet.works.len(), 0, "the list is short");
+        for (is_there, deleted) in [(true, 0), (false, 1)] {
+            if !is_there {
+                stand.api.delete("works", "karmada-es-m1", "a");
+            }
+            step(&stand, &Told::default()).await.unwrap();
+            let writes = stand.api.writes();
+            assert_eq!(writes.len(), deleted, "{deletion:?}: {writes:?}");
         }
-        step(&stand, &Told::default()).await.unwrap();
-        let writes = stand.api.writes();
-        assert_eq!(writes.len(), deleted, "{writes:?}");
     }
 }
 

@@ -519,6 +519,7 @@ mod tests {
         assert_eq!(needed_by(), 1);
         for lacks_template in [false, true] {
             referrer["spec"]["propagateDeps"] = json!(true);
+            referrer["metadata"]["generation"] = json!(1 + 2 * u32::from(lacks_template));
             stand.api.put("resourcebindings", referrer.clone());
             pass(60).await;
             assert_eq!(needed_by(), 1);
@@ -531,6 +532,7 @@ mod tests {
             pass(60).await;
             assert_eq!(needed_by(), 1, "the list is short");
             referrer["spec"]["propagateDeps"] = json!(false);
+            referrer["metadata"]["generation"] = json!(2 + 2 * u32::from(lacks_template));
             stand.api.put("resourcebindings", referrer.clone());
             pass(60).await;
             assert_eq!(needed_by(), 1);
