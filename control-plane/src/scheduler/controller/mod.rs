@@ -11,6 +11,7 @@ pub mod live;
 pub mod measure;
 mod movement;
 mod obstructed;
+mod reports;
 mod turns;
 pub mod waiting;
 pub mod waits_for;
@@ -18,22 +19,20 @@ pub mod write;
 
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
+use self::movement::has_copies;
 pub(crate) use self::movement::waits_for_others;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::controller::Controller;
-use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations};
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
@@ -64,8 +63,6 @@ const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
-/// So often a report is tried again when others write the status at the same time.
-const REPORT_ATTEMPTS: usize = 5;
 
 /// Why a binding could not be handled; it is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -88,18 +85,7 @@ enum Error {
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     // Whether a Job has completed is known by its template where no cluster tells.
     fleet.follow_templates();
-    let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
-    let scheduler = Arc::new(Scheduler {
-        snapshot: LiveSnapshot::follow(&fleet.clusters),
-        queue: queue(fleet),
-        reports: Queue::new("scheduling reports"),
-        waiting: Waiting::ranked(is_ranked),
-        changes: Changes::default(),
-        unread: Waits::default(),
-        expectations: Expectations::default(),
-        options: Options::of(&fleet.settings),
-        movement: Movement::new(pace, is_ranked),
-    });
+    let scheduler = Arc::new(Scheduler::new(fleet, pace));
     fleet.pauses.on_change({
         let scheduler = Arc::clone(&scheduler);
         move || scheduler.pauses_changed()
@@ -182,6 +168,21 @@ struct Scheduler {
 }
 
 impl Scheduler {
+    fn new(fleet: &Fleet, pace: Pace) -> Self {
+        let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
+        Self {
+            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            queue: queue(fleet),
+            reports: Queue::new("scheduling reports"),
+            waiting: Waiting::ranked(is_ranked),
+            changes: Changes::default(),
+            unread: Waits::default(),
+            expectations: Expectations::default(),
+            options: Options::of(&fleet.settings),
+            movement: Movement::new(pace, is_ranked),
+        }
+    }
+
     fn listen(self: &Arc<Self>, bindings: &Bindings) {
         let scheduler = Arc::clone(self);
         bindings.on_change(move |change| match change {
@@ -372,7 +373,7 @@ impl Scheduler {
         };
         // What was held back and is not written remains so: its next attempt is no fresh edit.
         self.movement.ends(key);
-        if outcome.failure.is_some() && !binding.spec.clusters.is_empty() {
+        if outcome.failure.is_some() && has_copies(&subject) {
             self.movement.found_none(key, subject.generation);
         }
         ended(outcome.failure.is_none());
@@ -414,11 +415,6 @@ impl Scheduler {
         pass_around(&subject, snapshot, place, obstacle)
     }
 
-    async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        let client = fleet.status_writer.turn().await;
-        self.confirm_kind(fleet, &client, key).await
-    }
-
     /// Returns whether a binding is that of a Job which has completed in each of its clusters, and
     /// tells people when that cannot be read for long.
     fn completion(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Option<bool> {
@@ -429,93 +425,6 @@ impl Scheduler {
             tell_unread(fleet, binding);
         }
         completion
-    }
-
-    /// Reports of a binding that nothing is to be changed of its placement.
-    async fn confirm_kind(
-        &self,
-        fleet: &Fleet,
-        client: &Client,
-        key: BindingKey,
-    ) -> Result<Next, Error> {
-        let binding = match self.current(fleet, &key) {
-            Ok(binding) => binding,
-            Err(next) => return Ok(next),
-        };
-        let now = whole_second(fleet.clock.now());
-        let subject = Subject::of(binding.as_ref());
-        let Some(has_completed) = self.completion(fleet, &key, binding.as_ref()) else {
-            return Ok(Next::After(UNREAD));
-        };
-        let snapshot = self.snapshot.get();
-        let (outcome, _) = self.outcome(fleet, binding.as_ref(), has_completed, &snapshot, now);
-        let mut report = outcome.report;
-        if outcome
-            .placed
-            .is_some_and(|placed| !placed.is_known(&subject))
-        {
-            let Some(waits) = self.movement.told(&key) else {
-                // Something changed meanwhile. It is placed first, and reported with that.
-                self.queue.add(key);
-                return Ok(Next::Done);
-            };
-            report = waits;
-        }
-        let api = key.api(client);
-        self.report(&api, &key, &binding, &report, now).await?;
-        Ok(Next::Done)
-    }
-
-    /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
-    /// asks for something else by now it says nothing: that is decided, and reported, next.
-    async fn report(
-        &self,
-        api: &Api<AnyBinding>,
-        key: &BindingKey,
-        binding: &AnyBinding,
-        report: &Report,
-        now: Timestamp,
-    ) -> Result<(), Error> {
-        let fault = |source| Error::Report {
-            key: key.clone(),
-            source,
-        };
-        let mut fresh: Option<AnyBinding> = None;
-        let decided = &binding.spec;
-        for _ in 0..REPORT_ATTEMPTS {
-            let binding = fresh.as_ref().unwrap_or(binding);
-            if &binding.spec != decided {
-                return Ok(());
-            }
-            let Some(mut patch) = report.patch(binding.status(), now) else {
-                return Ok(());
-            };
-            patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
-            let params = PatchParams::default();
-            match api
-                .patch_status(&key.name, &params, &Patch::Merge(&patch))
-                .await
-            {
-                Ok(written) => {
-                    self.expectations.written(
-                        key.clone(),
-                        &binding.metadata,
-                        &written.metadata,
-                        (),
-                    );
-                    return Ok(());
-                }
-                Err(error) if client::is_not_found(&error) => return Ok(()),
-                Err(error) if client::is_conflict(&error) => {
-                    fresh = api.get_opt(&key.name).await.map_err(fault)?;
-                    if fresh.is_none() {
-                        return Ok(());
-                    }
-                }
-                Err(source) => return Err(fault(source)),
-            }
-        }
-        Err(Error::Contended { key: key.clone() })
     }
 }
 

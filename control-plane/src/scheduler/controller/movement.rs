@@ -14,6 +14,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
+use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -222,7 +223,20 @@ fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
         told.is_some_and(|told| told.status == conditions::FALSE)
     };
     let is_same = unplaced.map(|generation| generation == subject.generation);
-    !subject.spec.clusters.is_empty() && is_same.unwrap_or_else(has_failed)
+    has_copies(subject) && is_same.unwrap_or_else(has_failed)
+}
+
+/// Returns whether a workload has copies, although it may have no cluster any more.
+pub(super) fn has_copies(subject: &Subject<'_>) -> bool {
+    !subject.spec.clusters.is_empty() || withdrawn_from(subject.spec).next().is_some()
+}
+
+/// Returns the clusters that no workload without a cluster is to have any more, and that keep its
+/// copies until another cluster takes it: to place it is a move out of these.
+fn withdrawn_from(spec: &ResourceBindingSpec) -> impl Iterator<Item = &str> {
+    let tasks = spec.graceful_eviction_tasks.iter();
+    let kept = tasks.filter(|it| spec.clusters.is_empty() && it.reason == REASON_NO_CLUSTER_FIT);
+    kept.map(|it| it.from_cluster.as_str())
 }
 
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
@@ -251,7 +265,11 @@ impl Scheduler {
         outcome: &Outcome,
         (snapshot, now): (&Snapshot, Timestamp),
     ) -> Result<Permit, Held> {
-        let losers = losers_of(subject, outcome, snapshot);
+        let mut losers = losers_of(subject, outcome, snapshot);
+        let placed = outcome.placed.as_ref();
+        if placed.is_some_and(|placed| !placed.clusters.is_empty()) {
+            losers.extend(withdrawn_from(subject.spec));
+        }
         let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
@@ -441,12 +459,16 @@ mod tests {
         };
         let there = placed(deployment(2, &json!({})), &[("m1", 1)]);
         let nowhere = deployment(2, &json!({}));
+        let mut withdrawn = nowhere.clone();
+        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
+        withdrawn.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
         for (what, spec, status, unplaced, expected) in [
             ("looked at before", &there, told("False"), Some(7), true),
             ("edited since", &there, told("False"), Some(6), false),
             ("by another process", &there, told("False"), None, true),
             ("never", &there, told("True"), None, false),
             ("it is nowhere", &nowhere, told("False"), Some(7), false),
+            ("kept by a task", &withdrawn, told("False"), Some(7), true),
         ] {
             let subject = Subject {
                 generation: 7,

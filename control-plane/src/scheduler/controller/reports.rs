@@ -1,0 +1,161 @@
+//! Says of bindings how they are scheduled.
+
+use jiff::Timestamp;
+use kube::Client;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::client;
+use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::completed::UNREAD;
+use super::{Error, Scheduler, whole_second};
+use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
+use crate::scheduler::core::outcome::Subject;
+use crate::scheduler::core::report::Report;
+
+/// So often a report is tried again when others write the status at the same time.
+const REPORT_ATTEMPTS: usize = 5;
+
+impl Scheduler {
+    /// Says of a binding that nothing is to be changed of its placement, or what its move waits
+    /// for.
+    pub(super) async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
+        let client = fleet.status_writer.turn().await;
+        self.confirm_kind(fleet, &client, key).await
+    }
+
+    /// Reports of a binding that nothing is to be changed of its placement.
+    async fn confirm_kind(
+        &self,
+        fleet: &Fleet,
+        client: &Client,
+        key: BindingKey,
+    ) -> Result<Next, Error> {
+        let binding = match self.current(fleet, &key) {
+            Ok(binding) => binding,
+            Err(next) => return Ok(next),
+        };
+        let now = whole_second(fleet.clock.now());
+        let subject = Subject::of(binding.as_ref());
+        let Some(has_completed) = self.completion(fleet, &key, binding.as_ref()) else {
+            return Ok(Next::After(UNREAD));
+        };
+        let snapshot = self.snapshot.get();
+        let (outcome, _) = self.outcome(fleet, binding.as_ref(), has_completed, &snapshot, now);
+        let mut report = outcome.report;
+        if outcome
+            .placed
+            .is_some_and(|placed| !placed.is_known(&subject))
+        {
+            let Some(waits) = self.movement.told(&key) else {
+                // Something changed meanwhile. It is placed first, and reported with that.
+                self.queue.add(key);
+                return Ok(Next::Done);
+            };
+            report = waits;
+        }
+        let api = key.api(client);
+        self.report(&api, &key, &binding, &report, now).await?;
+        Ok(Next::Done)
+    }
+
+    /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
+    /// asks for something else by now it says no more than the group of clusters that it was placed
+    /// by: the rest is decided, and reported, next.
+    pub(super) async fn report(
+        &self,
+        api: &Api<AnyBinding>,
+        key: &BindingKey,
+        binding: &AnyBinding,
+        report: &Report,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let fault = |source| Error::Report {
+            key: key.clone(),
+            source,
+        };
+        let mut fresh: Option<AnyBinding> = None;
+        let decided = &binding.spec;
+        let group = Report {
+            affinity_name: report.affinity_name.clone(),
+            ..Report::default()
+        };
+        for _ in 0..REPORT_ATTEMPTS {
+            let binding = fresh.as_ref().unwrap_or(binding);
+            let is_same = &binding.spec == decided;
+            if !is_same && binding.spec.clusters != decided.clusters {
+                return Ok(());
+            }
+            let report = if is_same { report } else { &group };
+            let Some(mut patch) = report.patch(binding.status(), now) else {
+                return Ok(());
+            };
+            patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
+            let params = PatchParams::default();
+            match api
+                .patch_status(&key.name, &params, &Patch::Merge(&patch))
+                .await
+            {
+                Ok(written) => {
+                    self.expectations.written(
+                        key.clone(),
+                        &binding.metadata,
+                        &written.metadata,
+                        (),
+                    );
+                    return Ok(());
+                }
+                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if client::is_conflict(&error) => {
+                    // The cache is behind until it shows what is written here: whoever decided on
+                    // its state would take the report before this one for the last.
+                    self.expectations.conflicted(key.clone(), &binding.metadata);
+                    fresh = api.get_opt(&key.name).await.map_err(fault)?;
+                    if fresh.is_none() {
+                        return Ok(());
+                    }
+                }
+                Err(source) => return Err(fault(source)),
+            }
+        }
+        Err(Error::Contended { key: key.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::budget::pace::Pace;
+    use crate::fleet::testing::{Stand, binding, cluster};
+    use crate::scheduler::core::report::Verdict;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_that_lacks_what_a_report_was_written_upon_is_behind() {
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
+        let stand = Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+        let cached = stand.binding("web-deployment").unwrap();
+        let key = BindingKey::of(cached.as_ref());
+        let mut labelled = binding();
+        labelled["metadata"]["labels"] = json!({"a": "b"});
+        stand.api.put("resourcebindings", labelled);
+        let report = Report {
+            scheduled: Some(Verdict::success()),
+            ..Report::default()
+        };
+        let pause = || scheduler.expectations.pause(&key, &cached.metadata);
+        assert_eq!(pause(), None);
+        let api = key.api(&fleet.client);
+        let written = scheduler.report(&api, &key, &cached, &report, fleet.clock.now());
+        written.await.unwrap();
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        let condition = &stored.unwrap()["status"]["conditions"][0];
+        assert_eq!(condition["status"], "True");
+        assert!(pause().is_some());
+    }
+}
