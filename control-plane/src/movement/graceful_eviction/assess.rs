@@ -212,9 +212,11 @@ impl Assessment {
 }
 
 impl Scene<'_> {
-    /// Returns whether no cluster was chosen because the template asks for no replicas.
+    /// Returns whether the template asks for no replicas, and no cluster is to have the workload.
+    /// Our scheduler leaves none without a cluster that had one; another one may still choose.
     fn is_unwanted(&self) -> bool {
-        self.clusters.is_empty() && self.asks_for_none && self.scheduled
+        let is_decided = self.scheduled || !self.restores;
+        self.clusters.is_empty() && self.asks_for_none && is_decided
     }
 
     /// Returns the state of the copy in a chosen cluster, as if it had been given so many replicas.

@@ -350,25 +350,34 @@ fn nothing_replaces_what_nobody_wants_any_more() {
         suppress_deletion: Some(true),
         ..task(None)
     };
-    let unwanted = Some(Done::Unwanted);
-    for (what, asks_for_none, scheduled, clusters, task, expected) in [
-        ("scaled to zero", true, true, &[][..], task(None), unwanted),
-        ("not scheduled yet", true, false, &[], task(None), None),
-        ("it wants some", false, true, &[], task(None), None),
-        ("it has a cluster", true, true, &new, task(None), None),
-        ("a person keeps it", true, true, &[], kept, None),
+    let none = &[][..];
+    for (what, asks_for_none, (scheduled, restores), clusters, task, expected) in [
+        ("scaled down", true, (true, true), none, task(None), true),
+        ("not yet", true, (false, true), none, task(None), false),
+        // While no cluster fits, our scheduler observes no generation.
+        ("withdrawn", true, (false, false), none, task(None), true),
+        (
+            "it wants some",
+            false,
+            (true, false),
+            none,
+            task(None),
+            false,
+        ),
+        ("it has one", true, (true, false), &new, task(None), false),
+        ("a person keeps it", true, (true, false), none, kept, false),
     ] {
         let scene = Scene {
             asks_for_none,
             scheduled,
-            restores: false,
+            restores,
             ..scene(clusters, &[])
         };
         let done = assess(&[task], &scene, at(10)).done;
-        let done = done.first().map(|(_, done)| *done);
-        assert_eq!(done, expected, "{what}");
-        assert!(done.is_none_or(Done::removes_the_copy), "{what}");
+        let is_unwanted = matches!(done.as_slice(), [(_, Done::Unwanted)]);
+        assert_eq!(is_unwanted, expected, "{what}");
     }
+    assert!(Done::Unwanted.removes_the_copy());
 }
 
 #[test]
