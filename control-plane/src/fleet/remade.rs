@@ -16,11 +16,22 @@ const QUIET: Duration = Duration::from_mins(1);
 
 /// Objects that went lately, by what they are made for. May be lost.
 #[derive(Debug)]
-pub struct Remade<K>(Mutex<HashMap<K, (Instant, u32)>>);
+pub struct Remade<K>(Mutex<State<K>>);
+
+#[derive(Debug)]
+struct State<K> {
+    /// When each went last, and how often.
+    gone: HashMap<K, (Instant, u32)>,
+    /// When those were forgotten last that went long ago: very many may go at once.
+    pruned: Instant,
+}
 
 impl<K> Default for Remade<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(State {
+            gone: HashMap::new(),
+            pruned: Instant::now(),
+        }))
     }
 }
 
@@ -29,9 +40,18 @@ impl<K: Eq + Hash> Remade<K> {
     /// 6.4 s while it goes more than once a minute.
     pub fn pause(&self, key: K) -> Duration {
         let now = Instant::now();
-        let mut all = self.0.lock();
-        all.retain(|_, (went, _)| now.duration_since(*went) < QUIET);
-        let (went, times) = all.entry(key).or_insert((now, 0));
+        let mut state = self.0.lock();
+        if now.duration_since(state.pruned) >= QUIET {
+            state
+                .gone
+                .retain(|_, (went, _)| now.duration_since(*went) < QUIET);
+            state.gone.shrink_to_fit();
+            state.pruned = now;
+        }
+        let (went, times) = state.gone.entry(key).or_insert((now, 0));
+        if now.duration_since(*went) >= QUIET {
+            *times = 0;
+        }
         let pause = again(*times);
         (*went, *times) = (now, times.saturating_add(1));
         pause
@@ -50,6 +70,6 @@ mod tests {
         assert_eq!(remade.pause("b").as_millis(), 50);
         tokio::time::sleep(QUIET).await;
         assert_eq!(remade.pause("a").as_millis(), 50);
-        assert_eq!(remade.0.lock().len(), 1, "what is old is forgotten");
+        assert_eq!(remade.0.lock().gone.len(), 1, "what is old is forgotten");
     }
 }

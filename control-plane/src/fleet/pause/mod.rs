@@ -59,6 +59,10 @@ struct Inner {
 #[derive(Default)]
 struct State {
     fleet: Option<Arc<Pause>>,
+    /// How often the record of the fleet was heard of: an answer from before that is out of date.
+    heard: u64,
+    /// Whether people were told that it cannot be read.
+    is_unread: bool,
     clusters: HashMap<String, Arc<Pause>>,
     /// Pauses whose records are missing from the caches and may exist: clusters by name, and `None`
     /// for the fleet.
@@ -104,6 +108,7 @@ impl Pauses {
     pub fn set_fleet(&self, pause: Option<Pause>) {
         let pause = pause.map(Arc::new);
         let mut state = self.write();
+        state.heard += 1;
         state.doubted.remove(&None);
         if state.fleet == pause {
             return;
@@ -141,6 +146,7 @@ impl Pauses {
     /// whether it exists.
     fn doubt(&self, cluster: Option<String>) {
         let mut state = self.write();
+        state.heard += u64::from(cluster.is_none());
         let is_paused = match &cluster {
             None => state.fleet.is_some(),
             Some(name) => state.clusters.contains_key(name),
@@ -174,6 +180,7 @@ impl Pauses {
 
     /// Reads the record of a pause.
     async fn look_for(&self, client: &Client, cluster: Option<String>) {
+        let heard = self.read().heard;
         let (name, read) = match &cluster {
             None => {
                 let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
@@ -190,13 +197,19 @@ impl Pauses {
             Ok(found) => found,
             Err(error) if says_absent(&error, name) => None,
             Err(error) => {
-                tracing::debug!(name, %error, "cannot read the record of a pause: it is as it was");
+                let is_known = std::mem::replace(&mut self.write().is_unread, true);
+                if !is_known {
+                    tracing::warn!(name, %error, "cannot read the record of a pause: it is as it was");
+                }
                 return;
             }
         };
-        // The record may have come back meanwhile.
+        self.write().is_unread = false;
+        // What was heard meanwhile is newer.
+        let is_old = cluster.is_none() && self.read().heard != heard;
         let is_doubted = self.read().doubted.contains(&cluster);
         match (found, cluster) {
+            _ if is_old => {}
             (Some(pause), None) => self.show_fleet(pause),
             (Some(_), Some(cluster)) => {
                 let note = "a list lacks a cluster that exists: its pause goes on";
@@ -204,7 +217,9 @@ impl Pauses {
             }
             (None, None) if is_doubted => self.set_fleet(None),
             (None, Some(name)) if is_doubted => self.set_cluster(&name, None),
-            (None, _) => {}
+            // The watch may have missed its end: the next read ends it.
+            (None, None) => self.doubt(None),
+            (None, Some(_)) => {}
         }
     }
 

@@ -43,8 +43,9 @@ use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
 
-/// Time after which a binding is looked at again whose policy says more than it does.
-const AHEAD: Duration = Duration::from_secs(10);
+/// First and longest time after which a binding is looked at again whose policy says more than it
+/// does.
+const AHEAD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
 
 /// The conditions that this controller writes.
 const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
@@ -62,6 +63,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
         companions: Companions::default(),
+        ahead: Waits::between(AHEAD.0, AHEAD.1),
     });
     overriding::follow(fleet, &queue);
     let keeping = Arc::clone(&memory.keeping);
@@ -106,17 +108,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         |fleet, (memory, settled), key| async move {
             settled.get_or_init(|| overriding::settle(&fleet)).await;
             let next = sync(&fleet, &memory, &key).await?;
-            let is_ahead = next == Next::Done && is_ahead(&fleet, &key);
-            Ok::<_, Error>(if is_ahead { Next::After(AHEAD) } else { next })
+            Ok::<_, Error>(memory.sooner(&fleet, &key, next))
         },
     );
-}
-
-/// Returns whether a policy protects copies by a setting that its binding does not have yet. The
-/// Works have it: if it is withdrawn before the binding was written, no change of the binding tells.
-fn is_ahead(fleet: &Fleet, key: &BindingKey) -> bool {
-    let binding = fleet.bindings.get(key);
-    binding.is_some_and(|it| matches!(protected(fleet, &it), Cow::Owned(_)))
 }
 
 /// What the controller remembers. May be lost.
@@ -134,6 +128,28 @@ pub(super) struct Memory {
     pub(super) keeping: Arc<Keeping>,
     /// Bindings some of whose Works stay because a workload of their policy may be there.
     companions: Companions,
+    /// Bindings whose policy says more than they do.
+    ahead: Waits<BindingKey>,
+}
+
+impl Memory {
+    /// Returns when a binding is looked at next. A policy may protect copies by a setting that its
+    /// binding does not have yet, and the Works have: if it is withdrawn before the binding was
+    /// written, no change of the binding tells.
+    fn sooner(&self, fleet: &Fleet, key: &BindingKey, next: Next) -> Next {
+        let binding = fleet.bindings.get(key);
+        let is_ahead = binding.is_some_and(|it| matches!(protected(fleet, &it), Cow::Owned(_)));
+        if !is_ahead {
+            self.ahead.over(key);
+            return next;
+        }
+        let pause = self.ahead.next(key).time;
+        match next {
+            Next::Done => Next::After(pause),
+            Next::After(other) => Next::After(other.min(pause)),
+            next => next,
+        }
+    }
 }
 
 /// Returns whether a Work is where its binding wants one. False too where the binding is not known:

@@ -187,6 +187,10 @@ impl Evictor {
             return;
         };
         let targets = &binding.spec.clusters;
+        // A cluster that a list lacks may drive it out: it is looked at again with that.
+        if targets.iter().any(|it| self.fleet.get(&it.name).is_none()) {
+            return;
+        }
         let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
