@@ -147,6 +147,15 @@ impl ObjectKey {
         };
         [self.clone(), bare]
     }
+
+    /// Returns the key of the object that a manifest without a namespace makes if its kind has
+    /// namespaces; `None` for a key with a namespace.
+    pub fn in_default_namespace(&self) -> Option<Self> {
+        self.namespace.is_empty().then(|| Self {
+            namespace: "default".to_owned(),
+            ..self.clone()
+        })
+    }
 }
 
 /// Returns whether a text can be one part of the path of a URL without escapes: the client escapes

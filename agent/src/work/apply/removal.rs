@@ -22,8 +22,8 @@ use crate::work::object::{self, Removal};
 use crate::work::waits::Deletion;
 use crate::work::works::Whole;
 
-/// Time for which a silent API of a member is asked again, while the cluster leaves the fleet, before
-/// what it has is left behind: an agent that restarts or an outage must not leave copies there.
+/// Time for which a silent API of a member is asked again, while the cluster leaves the fleet and
+/// is ready, before what it has is left behind.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Time within which Works that go together are all being deleted, such as those of a namespace.
 const TOGETHER: Duration = Duration::from_secs(30);
@@ -192,7 +192,15 @@ impl Applier {
             if known == Some(true) || silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
-            match self.remove_or_release(work, &key, &[]).await {
+            let removed = self.remove_or_release(work, &key, &[]).await;
+            if removed
+                .as_ref()
+                .err()
+                .is_none_or(|error| !error.is_silence())
+            {
+                waits.deletion(work, |it| it.silent = None);
+            }
+            match removed {
                 Ok(done) => {
                     if done || known.is_some() {
                         count(&key, "removed");

@@ -38,11 +38,14 @@ struct Known {
     trouble: Option<Trouble>,
     /// Whether that was reported.
     is_told: bool,
+    /// Whether its task had succeeded when it went, so that it is not missed.
+    has_run: bool,
 }
 
 impl Known {
     /// Takes over the interpretation of the object; returns whether it is new.
     fn learn(&mut self, look: Look) -> bool {
+        self.has_run = false;
         let mut news = self.trouble != look.trouble;
         if news {
             (self.trouble, self.is_told) = (look.trouble, false);
@@ -150,7 +153,8 @@ impl ObjectStatuses {
         kind: &GroupVersionKind,
         is_shown: impl Fn(&ObjectKey) -> bool,
     ) -> Vec<(String, ObjectKey)> {
-        let is_there = |known: &Known| known.status.as_ref().is_some_and(|it| !it.lost);
+        let is_there =
+            |known: &Known| !known.has_run && known.status.as_ref().is_some_and(|it| !it.lost);
         let mut unshown = Vec::new();
         for (work, objects) in &*self.works.lock() {
             let of_kind = objects.0.iter().filter(|(key, _)| key.kind == *kind);
@@ -158,6 +162,16 @@ impl ObjectStatuses {
             unshown.extend(missing.map(|(key, _)| (work.clone(), key.clone())));
         }
         unshown
+    }
+
+    /// Notes that an object went whose task has succeeded: its last status stays.
+    pub fn ended(&self, work: &str, key: &ObjectKey) {
+        let mut works = self.works.lock();
+        if let Some(objects) = works.get_mut(work)
+            && let Ok(place) = objects.place(key)
+        {
+            objects.0[place].1.has_run = true;
+        }
     }
 
     /// Returns whether the task of a manifest has succeeded, by what was seen or reported of it

@@ -89,12 +89,10 @@ impl Index {
 
     /// Returns whether an object is there that a Work wants by this key.
     pub(super) fn shows(&self, key: &ObjectKey) -> bool {
-        let is_bare = key.namespace.is_empty();
         self.work(key).is_some()
-            || is_bare
-                && self
-                    .wanted()
-                    .any(|(place, _)| place.spellings().contains(key))
+            || key
+                .in_default_namespace()
+                .is_some_and(|place| self.work(&place).is_some())
     }
 
     /// Returns the objects that their Works want.

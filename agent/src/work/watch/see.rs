@@ -169,7 +169,9 @@ impl Stream {
         };
         store.drift.gone(&key);
         let has_run = store.statuses.has_run(&open.work, &key, manifest);
-        if !has_run {
+        if has_run {
+            store.statuses.ended(name, &key);
+        } else {
             store.statuses.see(name, &key, Look::lost());
         }
         tracing::info!(object = %key, work = name, is_gone, has_run, "lost in the member");
