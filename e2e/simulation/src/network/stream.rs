@@ -45,7 +45,7 @@ struct Carried {
 impl Drop for Carried {
     fn drop(&mut self) {
         // The next watch goes on from what this one has shown.
-        if self.is_distorted && !self.is_over {
+        if self.is_distorted {
             let watch = (
                 self.line.actor().clone(),
                 self.api.clone(),
@@ -104,7 +104,7 @@ impl Carried {
                 .distorts(self.line.actor(), &self.api, &self.kind);
             if self.is_distorted && !distorts {
                 // What can be read again is no event, so that everything has to be read anew.
-                self.is_over = true;
+                (self.is_over, self.is_distorted) = (true, false);
                 return Some(Ok(Bytes::from_static(EXPIRED)));
             }
             self.is_distorted |= distorts;

@@ -171,7 +171,7 @@ fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Opti
 
 /// Returns whether a person wants no copies of a workload: its template asks for 0 replicas, or did
 /// when the binding was written.
-fn asks_for_none(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+pub fn asks_for_none(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
     let template = binding.template();
     let template = template.and_then(|template| scene.objects.get(&template));
     let asked = template.and_then(|it| objects::number(it, "/spec/replicas"));

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::moves::{self, What};
+use super::nowhere::asks_for_none;
 use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::troubles::Troubles;
@@ -45,16 +46,21 @@ impl Oracle for Paused {
         if !matches!(request.actor, Actor::Process(_)) || self.troubles.began_blindly(scene.now) {
             return Vec::new();
         }
+        let key = request.key();
         let moved = moves::between(before, after).into_iter().filter_map(|it| {
             let pause = self.pause_of(scene, it.cluster)?;
             let what = match it.what {
+                // A workload that a person scales to zero goes, and moves nowhere.
+                What::Evicted(_) if !gains(before, after) && asks_for_none(scene, &key, after) => {
+                    return None;
+                }
                 What::Evicted(_) | What::Purged => "the workload leaves it",
                 What::Ended(task) if removes(task) => "the old copy goes",
                 What::Dropped if gains(before, after) => "the workload is placed elsewhere",
                 What::Ended(_) | What::Dropped => return None,
             };
             let message = format!("{}: {what}, and movement {pause}", it.cluster);
-            Some(scene.violation(NAME, &request.key(), &message))
+            Some(scene.violation(NAME, &key, &message))
         });
         moved.collect()
     }
@@ -201,6 +207,24 @@ mod tests {
                 .write(control_plane(), &binding_key("web"), binding(&["m2"]));
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{mode}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_is_scaled_to_zero_may_leave_a_cluster_that_its_policy_gives_up() {
+        for (replicas, is_kept) in [(0, true), (2, false)] {
+            let mut story = story();
+            let key = binding_key("web");
+            story.write(control_plane(), &key, binding(&["m1", "m2"]));
+            let template = json!({"spec": {"replicas": replicas}});
+            story.write(person(), &deployment_key(&Api::Fleet), template);
+            pause(&mut story, "");
+            let mut after = binding(&["m2"]);
+            after["spec"]["replicas"] = json!(replicas);
+            after["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+            story.wait(60).write(control_plane(), &key, after);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{replicas}: {told:?}");
         }
     }
 
