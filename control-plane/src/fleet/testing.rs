@@ -311,8 +311,8 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
-    /// Hides an object from lists and watches from now on, as a broken cache does; single reads still
-    /// find it.
+    /// Hides an object from lists and watches from now on, as a broken cache does; single reads
+    /// still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         let mut state = self.0.state.lock();

@@ -139,9 +139,9 @@ fn silent(clusters: &Informer<Cluster>, items: &[AggregatedStatusItem]) -> Silen
         .collect()
 }
 
-/// Returns a binding that has to be judged anew: its clusters have changed, it was scheduled for the
-/// first time, somebody else wrote what the clusters report, or the cache showed nothing new of it
-/// for long.
+/// Returns a binding that has to be judged anew: its clusters have changed, it was scheduled for
+/// the first time, somebody else wrote what the clusters report, or the cache showed nothing new of
+/// it for long.
 fn judged_anew(
     written: &Expectations<BindingKey>,
     change: &Change<AnyBinding>,

@@ -242,8 +242,8 @@ fn withdrawn_from(spec: &ResourceBindingSpec) -> impl Iterator<Item = &str> {
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
 /// nobody asked for by an edit. Whoever edits a policy, or the number of replicas, means this one
 /// workload or those of this policy, and means them at once: edits that a pause has `held` back, or
-/// that no cluster could take, do not all take effect in the moment in which that ends. A cluster that is being removed takes its
-/// copies with it.
+/// that no cluster could take, do not all take effect in the moment in which that ends. A cluster
+/// that is being removed takes its copies with it.
 fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
     let is_edit = match outcome.need {
         Some(Need::PlacementChanged) => true,
