@@ -182,39 +182,46 @@ impl Evictor {
             self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
         }
         self.settle_band(now);
-        if !effect.taints {
-            return;
-        }
         let Some((name, _)) = self.fleet.get(&cluster.name_any()) else {
             return;
         };
         let name = Arc::clone(name);
+        if effect.taints {
+            self.taints_changed(&name, cluster, now);
+        }
+        if !was_known {
+            for key in self.keys_on(&name) {
+                if let Some(binding) = self.bindings.get(&key).cloned() {
+                    self.tell_what_was_not(&binding);
+                }
+            }
+        }
+    }
+
+    fn taints_changed(&mut self, name: &Arc<str>, cluster: &Cluster, now: Now) {
         if !cluster.spec.taints.iter().any(evicts) {
-            self.tallies.remove(&name);
-            let dropped = self.backlog.drop_cluster(&name);
+            self.tallies.remove(name);
+            let dropped = self.backlog.drop_cluster(name);
             if !dropped.is_empty() {
                 let message = format!(
                     "recovered: {} workloads that waited to leave it stay",
                     dropped.len()
                 );
-                self.tell_of(&name, "EvictionAbandoned", message);
+                self.tell_of(name, "EvictionAbandoned", message);
             }
             for key in dropped {
-                self.note(key, &name, Turn::Recovered);
+                self.note(key, name, Turn::Recovered);
             }
-            for key in self.keys_on(&name) {
+            for key in self.keys_on(name) {
                 self.note_stays(&key, now);
-                if !was_known && let Some(binding) = self.bindings.get(&key).cloned() {
-                    self.tell_what_was_not(&binding);
-                }
             }
             return;
         }
-        let keys = self.keys_on(&name);
+        let keys = self.keys_on(name);
         for key in keys {
-            self.review(&name, &key, now);
+            self.review(name, &key, now);
         }
-        self.tell_of_queue(&name);
+        self.tell_of_queue(name);
     }
 
     fn keys_on(&self, cluster: &str) -> Vec<Key> {

@@ -340,8 +340,9 @@ impl Scheduler {
         }
         // The pause may have ended meanwhile. By a later time than that of the decision, it would
         // be decided anew with the same result until the second is over.
-        let mut clusters = binding.spec.clusters.iter();
-        if is_paused && clusters.all(|it| fleet.pauses.of(&it.name, now).is_none()) {
+        let named = binding.spec.clusters.iter().map(|it| it.name.as_str());
+        let mut clusters = named.chain(withdrawn_from(&binding.spec));
+        if is_paused && clusters.all(|it| fleet.pauses.of(it, now).is_none()) {
             self.pauses_changed();
         }
     }
@@ -391,10 +392,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing as stand;
     use crate::scheduler::core::Options;
     use crate::scheduler::core::outcome::{pass, stay};
     use crate::scheduler::core::record::record;
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_for_a_pause_of_the_cluster_that_keeps_its_copy_is_not_looked_at_meanwhile()
+    {
+        let mut paused = stand::cluster("m1");
+        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        let mut kept = stand::binding();
+        kept["spec"]["clusters"] = json!([]);
+        kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+        kept["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p",
+        }]);
+        let clusters = [paused, stand::cluster("m2")].map(|it| ("clusters", it));
+        let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
+        let stand = stand::Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        scheduler.handle(fleet, key.clone()).await.unwrap();
+        assert!(scheduler.movement.state.lock().paused.contains(&key));
+        assert_eq!(scheduler.queue.len(), 0);
+    }
 
     #[test]
     fn a_copy_that_no_edit_gives_up_is_paid_for_although_no_cluster_gains() {

@@ -225,3 +225,18 @@ fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_i
         assert_eq!(world.told(), [recovered], "{lacks_binding}");
     }
 }
+
+#[test]
+fn a_move_while_the_cache_lacks_both_is_told_when_the_new_cluster_is_back() {
+    let moved = with_condition(
+        &binding("w", &["c1"], &json!({})),
+        &pending("c0 has taint down:NoExecute", 1),
+    );
+    let mut world = World::of(vec![cluster("c1", &json!([]))], Vec::new(), true);
+    world.evictor.cluster_gone("c1", false, world.now());
+    world.put(&moved);
+    assert_eq!(world.told(), []);
+    world.set(&cluster("c1", &json!([])));
+    let abandoned = ("w".to_owned(), "AbandonedOnMove");
+    assert_eq!(world.told(), [abandoned]);
+}
