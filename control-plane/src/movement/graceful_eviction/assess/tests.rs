@@ -368,9 +368,9 @@ fn nothing_replaces_what_nobody_wants_any_more() {
         ("a person keeps it", true, (true, false), none, kept, false),
     ] {
         let scene = Scene {
-            asks_for_none,
             scheduled,
             restores,
+            asks_for_none,
             ..scene(clusters, &[])
         };
         let done = assess(&[task], &scene, at(10)).done;
