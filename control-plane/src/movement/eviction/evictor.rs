@@ -266,10 +266,17 @@ impl Evictor {
         {
             return;
         }
+        let mut may_be_untold = old.is_none();
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
-            if binding.spec.target(&target.name).is_none() && self.take_off(&target.name, &key) {
+            if binding.spec.target(&target.name).is_some() {
+                continue;
+            }
+            if self.take_off(&target.name, &key) {
                 let turn = self.turn_of_moved(old.as_deref(), binding, &target.name);
                 self.note(key.clone(), &target.name, turn);
+            } else {
+                // Nothing waits in the queue of a cluster that a list lacks.
+                may_be_untold |= self.fleet.get(&target.name).is_none();
             }
         }
         if binding.metadata.deletion_timestamp.is_some() {
@@ -281,7 +288,7 @@ impl Evictor {
         }
         if self.open {
             self.review_all(binding, now);
-            if old.is_none() {
+            if may_be_untold {
                 self.tell_what_was_not(binding);
             }
         }

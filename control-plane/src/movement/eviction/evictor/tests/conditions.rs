@@ -227,6 +227,20 @@ fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_i
 }
 
 #[test]
+fn a_move_out_of_a_cluster_that_the_cache_lacks_is_told() {
+    let named = |cluster: &str| {
+        let binding = binding("w", &[cluster], &json!({}));
+        with_condition(&binding, &pending("c0 has taint down:NoExecute", 1))
+    };
+    let mut world = World::of(vec![cluster("c1", &json!([]))], Vec::new(), true);
+    world.put(&named("c0"));
+    assert_eq!(world.told(), []);
+    world.put(&named("c1"));
+    let abandoned = ("w".to_owned(), "AbandonedOnMove");
+    assert_eq!(world.told(), [abandoned]);
+}
+
+#[test]
 fn a_move_while_the_cache_lacks_both_is_told_when_the_new_cluster_is_back() {
     let moved = with_condition(
         &binding("w", &["c1"], &json!({})),
