@@ -1,8 +1,9 @@
 //! Removes Works whose binding does not exist.
 //!
 //! A binding that is missing in the cache may exist: the list may have been short, or the object
-//! may not decode. A Work is removed only if the binding was seen being deleted, or if the API
-//! reports twice, with a pause, that it does not exist.
+//! may not decode. A Work is removed only if the API reports that the binding does not exist: once
+//! if it was seen being deleted, and twice, with a pause, if it was not. One that was seen being
+//! deleted may have been made again, and a short list may lack the new one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -67,14 +68,13 @@ pub async fn sweep(
         missing.forget(key);
         return Ok(Next::Done);
     }
-    if !was_seen_leaving(fleet, key) {
-        if existence(fleet, key).await? == Existence::There {
-            missing.forget(key);
-            return Ok(Next::Done);
-        }
-        if let Some(rest) = missing.wait(key, Instant::now()) {
-            return Ok(Next::After(rest));
-        }
+    let was_seen_leaving = matches!(fleet.bindings.presence(key), Presence::Gone);
+    if by_api(fleet, key).await? == Existence::There {
+        missing.forget(key);
+        return Ok(Next::Done);
+    }
+    if !was_seen_leaving && let Some(rest) = missing.wait(key, Instant::now()) {
+        return Ok(Next::After(rest));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
     let stays = |work: &CachedWork| {
@@ -89,10 +89,6 @@ pub async fn sweep(
     Ok(Next::Done)
 }
 
-fn was_seen_leaving(fleet: &Fleet, key: &BindingKey) -> bool {
-    matches!(fleet.bindings.presence(key), Presence::Gone)
-}
-
 /// Tells whether a binding exists, by the cache if it knows and by the API if it does not.
 pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
     match fleet.bindings.presence(key) {
@@ -102,6 +98,11 @@ pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Err
         Presence::Gone => return Ok(Existence::Absent),
         Presence::Unknown(_) => {}
     }
+    by_api(fleet, key).await
+}
+
+/// Tells whether the API has a binding that the cache does not show.
+async fn by_api(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
     let answer = key.api(&fleet.client).get_metadata(&key.name).await;
     read(answer.map(drop), key)
 }
@@ -119,11 +120,43 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing;
 
     fn key() -> BindingKey {
         BindingKey {
             namespace: Some("default".to_owned()),
             name: "web-deployment".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_stay_where_a_binding_that_left_was_made_again_unseen() {
+        for is_there in [true, false] {
+            let mut leaving = testing::binding();
+            leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            leaving["metadata"]["finalizers"] = json!(["example.com/kept"]);
+            let stand = testing::Stand::followed([
+                ("clusters", testing::cluster("m1")),
+                ("resourcebindings", leaving),
+                ("works", testing::work("m1", "Healthy")),
+            ])
+            .await;
+            let cached = stand.binding("web-deployment").unwrap();
+            let key = BindingKey::of(cached.as_ref());
+            let (plural, namespace) = ("resourcebindings", "shop");
+            if is_there {
+                stand.api.hide(plural, namespace, &key.name);
+                stand.api.put(plural, testing::binding());
+            } else {
+                stand.api.lose(plural, namespace, &key.name);
+            }
+            testing::pass(60).await;
+            assert_eq!(stand.fleet.bindings.presence(&key), Presence::Gone);
+            stand.api.forget();
+            let fleet = &stand.fleet;
+            let swept = sweep(fleet, &fleet.client, &Missing::default(), &key).await;
+            assert_eq!(swept.unwrap(), Next::Done);
+            assert_eq!(stand.api.writes().is_empty(), is_there);
         }
     }
 
