@@ -181,6 +181,11 @@ impl<K: Followed> Follower<K> {
                 objects,
             } => self.list(extent, listing, objects).await,
             State::Streaming { lines } => self.stream(lines).await,
+            State::Listed { resource_version }
+                if self.again_at.is_some_and(|at| at <= Instant::now()) =>
+            {
+                Ok(self.list_again(resource_version))
+            }
             State::Listed { resource_version } => {
                 self.lasts = self.fruitless.next();
                 let watch = self.source.watch(Some(&resource_version), self.lasts);
@@ -203,6 +208,12 @@ impl<K: Followed> Follower<K> {
         }
     }
 
+    fn list_again(&mut self, known: String) -> State<K> {
+        self.again_at = None;
+        self.known = Some(known);
+        State::Unlisted
+    }
+
     async fn watch(
         &mut self,
         resource_version: String,
@@ -219,11 +230,7 @@ impl<K: Followed> Follower<K> {
         let line = tokio::select! {
             biased;
             line = lines.next(silence) => line,
-            () = is_due => {
-                self.again_at = None;
-                self.known = Some(resource_version);
-                return Ok(State::Unlisted);
-            }
+            () = is_due => return Ok(self.list_again(resource_version)),
         };
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {
