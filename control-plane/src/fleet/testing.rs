@@ -291,9 +291,14 @@ impl FakeApi {
 
     /// Removes an object so that no watch tells of it: the next lists lack it.
     pub fn lose(&self, plural: &str, namespace: &str, name: &str) {
-        let mut state = self.0.state.lock();
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        state.objects.remove(&place);
+        self.expire(|state| _ = state.objects.remove(&place));
+    }
+
+    /// Changes what there is and forgets the history: watches end, and everything is listed anew.
+    fn expire(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.0.state.lock();
+        change(&mut state);
         let version = *self.0.version.borrow() + 1;
         state.oldest = version;
         drop(state);
@@ -303,24 +308,14 @@ impl FakeApi {
     /// Ends what [`hide`](Self::hide) began.
     pub fn reveal(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        let mut state = self.0.state.lock();
-        state.hidden.remove(&place);
-        let version = *self.0.version.borrow() + 1;
-        state.oldest = version;
-        drop(state);
-        self.0.version.send_replace(version);
+        self.expire(|state| _ = state.hidden.remove(&place));
     }
 
     /// Hides an object from lists and watches from now on, as a broken cache does; single reads
     /// still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
-        let mut state = self.0.state.lock();
-        state.hidden.insert(place);
-        let version = *self.0.version.borrow() + 1;
-        state.oldest = version;
-        drop(state);
-        self.0.version.send_replace(version);
+        self.expire(|state| _ = state.hidden.insert(place));
     }
 
     /// Answers requests of a method whose path ends like this with this code and body from now on.

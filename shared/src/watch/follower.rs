@@ -155,7 +155,7 @@ impl<K: Followed> Follower<K> {
                     self.state = next;
                 }
                 Err((next, stumble)) => {
-                    // Where a list is refused that was not needed, the watch goes on.
+                    // The watch goes on where the API refuses a list that only confirms another.
                     self.state = match (next, self.known.take()) {
                         (State::Unlisted, Some(resource_version)) => {
                             State::Listed { resource_version }

@@ -237,7 +237,7 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     stream.follow(Event::InitApply(raw())).await;
     stream.follow(Event::InitDone).await;
     assert_eq!(queue.len(), 1, "a is not there");
-    // It is lost by now, and its repair has pauses of its own.
+    // An object that was reported as lost is repaired after pauses of its own.
     let statuses = &watches.store.statuses;
     statuses.see("a", &place("a"), Look::lost());
     assert_eq!(statuses.unshown(&watched().kind, |_| false).len(), 1);

@@ -205,7 +205,7 @@ impl Pauses {
             }
         };
         self.write().is_unread = false;
-        // What was heard meanwhile is newer.
+        // News that the watch told while the record was read are newer than the answer.
         let is_old = cluster.is_none() && self.read().heard != heard;
         let is_doubted = self.read().doubted.contains(&cluster);
         match (found, cluster) {

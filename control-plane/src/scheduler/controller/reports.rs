@@ -1,7 +1,6 @@
 //! Says of bindings how they are scheduled.
 
 use jiff::Timestamp;
-use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
@@ -23,16 +22,6 @@ impl Scheduler {
     /// for.
     pub(super) async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let client = fleet.status_writer.turn().await;
-        self.confirm_kind(fleet, &client, key).await
-    }
-
-    /// Reports of a binding that nothing is to be changed of its placement.
-    async fn confirm_kind(
-        &self,
-        fleet: &Fleet,
-        client: &Client,
-        key: BindingKey,
-    ) -> Result<Next, Error> {
         let binding = match self.current(fleet, &key) {
             Ok(binding) => binding,
             Err(next) => return Ok(next),
@@ -56,7 +45,7 @@ impl Scheduler {
             };
             report = waits;
         }
-        let api = key.api(client);
+        let api = key.api(&client);
         self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
     }

@@ -97,7 +97,7 @@ fn evicted(
 
 /// Returns whether an eviction by a taint removes the old copy at once, by the policy or the flag.
 fn asks_for_purge(scene: &Scene, binding: Binding<'_>) -> bool {
-    // What the policy says counts at once, whatever travels slower.
+    // The purge mode of a policy counts before its binding says the same.
     let policy = objects::policy_of(binding.0).and_then(|key| scene.objects.get(&key));
     let said = policy.and_then(|it| it.pointer("/spec/failover/cluster/purgeMode"));
     if said.is_some_and(|mode| ["Directly", "Immediately"].contains(&mode.as_str().unwrap_or(""))) {
@@ -483,7 +483,7 @@ mod tests {
             (json!(0), json!(0), true),
             (json!(null), json!(0), true),
             (json!(2), json!(0), false),
-            // Nobody asked for what the binding says.
+            // The template does not ask for the 0 replicas that its binding says.
             (json!(0), json!(2), false),
             (json!(0), json!(null), false),
         ] {

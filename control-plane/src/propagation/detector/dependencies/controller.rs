@@ -385,9 +385,31 @@ async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, E
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::{Stand, binding, pass};
+
+    /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
+    /// `shop/conf`, whose dependencies have been distributed.
+    async fn stand<const N: usize>(objects: [(&str, Value); N]) -> Stand {
+        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
+        let template = json!({
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"template": {"spec": {"volumes": [volume]}}},
+        });
+        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
+        let templates = [("deployments", template), ("configmaps", conf)];
+        let mut stand = Stand::new(objects.into_iter().chain(templates));
+        stand.api.serve_deployments();
+        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        let scope = Scope::new("", &[]).unwrap();
+        start(&stand.fleet, scope, &mut stand.tasks);
+        stand.fleet.follow_templates();
+        stand.follow().await;
+        pass(10).await;
+        stand
+    }
 
     #[test]
     fn a_binding_without_a_namespace_takes_nothing_along() {
@@ -426,8 +448,6 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needs_stays_as_the_policy_said_last_when_the_workload_is_deleted() {
-        use crate::fleet::testing::{Stand, binding, pass};
-
         let policy = |preserves: bool| {
             json!({
                 "metadata": {
@@ -450,25 +470,11 @@ mod tests {
             "propagationpolicy.karmada.io/name": "web",
         });
         referrer["spec"]["propagateDeps"] = json!(true);
-        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
-        let template = json!({
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"template": {"spec": {"volumes": [volume]}}},
-        });
-        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
-        let mut stand = Stand::new([
+        let stand = stand([
             ("propagationpolicies", policy(false)),
             ("resourcebindings", referrer.clone()),
-            ("deployments", template),
-            ("configmaps", conf),
-        ]);
-        stand.api.serve_deployments();
-        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-        let scope = Scope::new("", &[]).unwrap();
-        start(&stand.fleet, scope, &mut stand.tasks);
-        stand.fleet.follow_templates();
-        stand.follow().await;
-        pass(10).await;
+        ])
+        .await;
         let conf = || stand.binding("conf-configmap");
         let named = |it: Arc<AnyBinding>| it.spec.required_by.len();
         assert_eq!(conf().map(named), Some(1));
@@ -484,30 +490,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_the_cache_lacked_the_workload_meanwhile() {
-        use crate::fleet::testing::{Stand, binding, pass};
-
         let mut referrer = binding();
         referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
         referrer["metadata"]["finalizers"] = json!(["example.com/kept"]);
         referrer["spec"]["propagateDeps"] = json!(true);
-        let volume = json!({"name": "c", "configMap": {"name": "conf"}});
-        let template = json!({
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"template": {"spec": {"volumes": [volume]}}},
-        });
-        let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
-        let mut stand = Stand::new([
-            ("resourcebindings", referrer.clone()),
-            ("deployments", template),
-            ("configmaps", conf),
-        ]);
-        stand.api.serve_deployments();
-        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-        let scope = Scope::new("", &[]).unwrap();
-        start(&stand.fleet, scope, &mut stand.tasks);
-        stand.fleet.follow_templates();
-        stand.follow().await;
-        pass(10).await;
+        let stand = stand([("resourcebindings", referrer.clone())]).await;
         let needed_by = || {
             stand
                 .binding("conf-configmap")

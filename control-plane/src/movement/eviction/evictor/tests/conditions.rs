@@ -215,7 +215,7 @@ fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_i
         } else {
             world.evictor.cluster_gone("c0", false, world.now());
         }
-        // What is noted meanwhile is written to no binding, and may be lost.
+        // Notes about a binding or a cluster that the cache lacks are written nowhere.
         world.told();
         world.set(&cluster("c0", &json!([])));
         if lacks_binding {
