@@ -7,10 +7,13 @@ use kube::Client;
 use kube::api::{Api, PatchParams};
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
+use muster_shared::client::says_absent;
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
-use muster_shared::watch::{Change, Informer, Presence, Selection};
+use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 
+use super::Fleet;
+use super::api_error::ApiError;
 use super::bindings_by_cluster::BindingsByCluster;
 use super::intern::BindingInterner;
 use super::template::TemplateKey;
@@ -70,6 +73,28 @@ impl BindingKey {
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.kind()),
             None => Api::all_with(client.clone(), &self.kind()),
+        }
+    }
+
+    /// Returns whether the binding exists. The API is asked for one that is not in the cache: a
+    /// list may have lacked it, and one that was seen being deleted may have been made again.
+    ///
+    /// # Errors
+    /// Where the API answers neither that it exists nor that it does not.
+    pub async fn exists(&self, fleet: &Fleet) -> Result<bool, ApiError> {
+        let known = fleet.bindings.presence(self);
+        if let Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) = known {
+            return Ok(true);
+        }
+        let answer = self.api(&fleet.client).get_metadata(&self.name).await;
+        self.is_found(answer.map(drop))
+    }
+
+    fn is_found(&self, answer: Result<(), kube::Error>) -> Result<bool, ApiError> {
+        match answer {
+            Ok(()) => Ok(true),
+            Err(error) if says_absent(&error, &self.name) => Ok(false),
+            Err(error) => Err(ApiError::of("look for", self)(error)),
         }
     }
 }
@@ -202,4 +227,46 @@ pub fn event_reference(resource: &ObjectReference) -> CoreObjectReference {
 pub fn controller_of(held: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = held.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_an_answer_about_the_binding_itself_says_that_it_is_absent() {
+        let key = BindingKey {
+            namespace: Some("default".to_owned()),
+            name: "web-deployment".to_owned(),
+        };
+        let refusal = |reason: &str, code: u16, name: &str| {
+            let status = json!({
+                "status": "Failure", "message": "", "reason": reason, "code": code,
+                "details": { "name": name, "kind": "resourcebindings" },
+            });
+            Err(kube::Error::Api(Box::new(
+                serde_json::from_value(status).unwrap(),
+            )))
+        };
+        for (what, answer, expected) in [
+            ("there", Ok(()), Some(true)),
+            (
+                "no such binding",
+                refusal("NotFound", 404, "web-deployment"),
+                Some(false),
+            ),
+            ("no such kind", refusal("NotFound", 404, ""), None),
+            ("another object", refusal("NotFound", 404, "default"), None),
+            (
+                "not allowed",
+                refusal("Forbidden", 403, "web-deployment"),
+                None,
+            ),
+            ("in trouble", refusal("InternalError", 500, ""), None),
+        ] {
+            assert_eq!(key.is_found(answer).ok(), expected, "{what}");
+        }
+    }
 }

@@ -12,7 +12,6 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
-use muster_shared::watch::Presence;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -139,25 +138,21 @@ fn tell_of_waiting(
     }
 }
 
-/// Returns whether the namespace of a cluster is being deleted; `None` if it is gone. If the
-/// namespace was not seen leaving, it may have been left out by a list, or made a moment ago: the
-/// API itself is asked.
+/// Returns whether the namespace of a cluster is being deleted; `None` if it is gone. The API is
+/// asked for one that the cache lacks: a list may have left it out, or it was made a moment ago.
 async fn is_deleting(
     fleet: &Fleet,
     cluster: &Cluster,
     namespace: &str,
 ) -> Result<Option<bool>, Error> {
     let is_deleting = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
-    match fleet.namespaces.presence(None, namespace) {
-        Presence::There(it) => Ok(Some(is_deleting(&it.metadata))),
-        Presence::Gone => Ok(None),
-        Presence::Unknown(_) => {
-            let api = Api::all(fleet.client.clone());
-            let found = Head::<Namespace>::get_opt(&api, namespace).await;
-            let found = found.map_err(failed("look for the namespace", cluster))?;
-            Ok(found.map(|it| is_deleting(&it.metadata)))
-        }
+    if let Some(cached) = fleet.namespaces.get(None, namespace) {
+        return Ok(Some(is_deleting(&cached.metadata)));
     }
+    let api = Api::all(fleet.client.clone());
+    let found = Head::<Namespace>::get_opt(&api, namespace).await;
+    let found = found.map_err(failed("look for the namespace", cluster))?;
+    Ok(found.map(|it| is_deleting(&it.metadata)))
 }
 
 /// Returns whether the API has Works of a cluster that the cache does not show: a list may have

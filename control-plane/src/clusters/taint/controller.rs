@@ -194,18 +194,15 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
         .map_or(Next::Done, |due| Next::After(until(due, now))))
 }
 
-/// Returns the policies that a record speaks of and that do not exist any more. One that the cache
-/// does not have may be unreadable, or the list was short: unless it was seen leaving, the API
-/// itself is asked.
+/// Returns the policies that a record speaks of and that do not exist any more. The API is asked
+/// for one that the cache does not have: it may be unreadable, a list may have lacked it, or it was
+/// made again after it was deleted.
 async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>, kube::Error> {
     let mut gone = HashSet::new();
     for name in record.into_iter().flat_map(Record::policies) {
         match fleet.taint_policies.presence(None, name) {
             Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
-            Presence::Gone => {
-                gone.insert(name.to_owned());
-            }
-            Presence::Unknown(_) => {
+            Presence::Gone | Presence::Unknown(_) => {
                 let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
                 if api.get_metadata_opt(name).await?.is_none() {
                     gone.insert(name.to_owned());

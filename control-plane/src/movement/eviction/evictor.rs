@@ -22,7 +22,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use super::backlog::{Backlog, Rank, Slot};
 use super::explain::Turn;
 use super::fence::{Fence, Gate};
-use super::fleet_view::{FleetView, evicts};
+use super::fleet_view::{FleetView, evicts, has_failed, is_counted};
 use super::jobs::Jobs;
 use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::record::bounded;
@@ -376,7 +376,7 @@ impl Evictor {
         rank: Rank,
         now: Now,
     ) -> Option<Eviction> {
-        if self.in_hand.contains_key(&key) {
+        if self.in_hand.contains_key(&key) || self.is_behind(cluster) {
             self.backlog.put(
                 cluster,
                 key,
@@ -411,6 +411,14 @@ impl Evictor {
                 None
             }
         }
+    }
+
+    /// Returns whether the budget knows already that a cluster is well which is still known as
+    /// failed here. A rate that rises because the cluster is back must not evict from it.
+    fn is_behind(&self, cluster: &str) -> bool {
+        let known = self.fleet.get(cluster);
+        known.is_some_and(|(_, known)| is_counted(known) && has_failed(known))
+            && !self.pace.has_failed(cluster)
     }
 
     /// Returns what people are to be told since this was last called.

@@ -9,9 +9,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use kube::Client;
-use muster_shared::client::says_absent;
 use muster_shared::queue::Next;
-use muster_shared::watch::{Doubt, Presence};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -20,7 +18,6 @@ use super::namespaces;
 use super::removal::{self, Reason};
 use super::write::remove;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::works::CachedWork;
 
@@ -28,13 +25,6 @@ use crate::fleet::works::CachedWork;
 /// A template whose binding was lost gets a new one within milliseconds, and that one takes the
 /// Works over.
 const CONFIRMED: Duration = Duration::from_secs(10);
-
-/// Whether a binding exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Existence {
-    There,
-    Absent,
-}
 
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
 #[derive(Default)]
@@ -68,8 +58,8 @@ pub async fn sweep(
         missing.forget(key);
         return Ok(Next::Done);
     }
-    let was_seen_leaving = matches!(fleet.bindings.presence(key), Presence::Gone);
-    if by_api(fleet, key).await? == Existence::There {
+    let was_seen_leaving = fleet.bindings.presence(key).is_gone();
+    if key.exists(fleet).await? {
         missing.forget(key);
         return Ok(Next::Done);
     }
@@ -89,34 +79,9 @@ pub async fn sweep(
     Ok(Next::Done)
 }
 
-/// Tells whether a binding exists, by the cache if it knows and by the API if it does not.
-pub async fn existence(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
-    match fleet.bindings.presence(key) {
-        Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {
-            return Ok(Existence::There);
-        }
-        Presence::Gone => return Ok(Existence::Absent),
-        Presence::Unknown(_) => {}
-    }
-    by_api(fleet, key).await
-}
-
-/// Tells whether the API has a binding that the cache does not show.
-async fn by_api(fleet: &Fleet, key: &BindingKey) -> Result<Existence, Error> {
-    let answer = key.api(&fleet.client).get_metadata(&key.name).await;
-    read(answer.map(drop), key)
-}
-
-fn read(answer: Result<(), kube::Error>, key: &BindingKey) -> Result<Existence, Error> {
-    match answer {
-        Ok(()) => Ok(Existence::There),
-        Err(error) if says_absent(&error, &key.name) => Ok(Existence::Absent),
-        Err(error) => Err(ApiError::of("look for", key)(error).into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use muster_shared::watch::Presence;
     use serde_json::json;
 
     use super::*;
@@ -170,36 +135,5 @@ mod tests {
         assert_eq!(missing.wait(&key(), Instant::now()), None);
         missing.forget(&key());
         assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED));
-    }
-
-    #[test]
-    fn only_an_answer_about_the_binding_itself_says_that_it_is_absent() {
-        let refusal = |reason: &str, code: u16, name: &str| {
-            let status = json!({
-                "status": "Failure", "message": "", "reason": reason, "code": code,
-                "details": { "name": name, "kind": "resourcebindings" },
-            });
-            Err(kube::Error::Api(Box::new(
-                serde_json::from_value(status).unwrap(),
-            )))
-        };
-        for (what, answer, expected) in [
-            ("there", Ok(()), Some(Existence::There)),
-            (
-                "no such binding",
-                refusal("NotFound", 404, "web-deployment"),
-                Some(Existence::Absent),
-            ),
-            ("no such kind", refusal("NotFound", 404, ""), None),
-            ("another object", refusal("NotFound", 404, "default"), None),
-            (
-                "not allowed",
-                refusal("Forbidden", 403, "web-deployment"),
-                None,
-            ),
-            ("in trouble", refusal("InternalError", 500, ""), None),
-        ] {
-            assert_eq!(read(answer, &key()).ok(), expected, "{what}");
-        }
     }
 }

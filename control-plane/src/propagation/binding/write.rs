@@ -12,7 +12,6 @@ use muster_shared::names;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
 
-use super::absence::{self, Existence};
 use super::compare;
 use super::error::Error;
 use super::owner::{Owner, owner};
@@ -76,11 +75,11 @@ pub async fn ensure(
     match owner(&work, origin, resource) {
         Owner::Own => {}
         Owner::Nobody => return Err(foreign("names no binding".to_owned())),
-        Owner::Other(other) => match absence::existence(fleet, &other).await? {
-            // It was left behind: nobody answers for it any more.
-            Existence::Absent => {}
-            Existence::There => return Err(foreign(format!("belongs to {other}"))),
-        },
+        Owner::Other(other) if other.exists(fleet).await? => {
+            return Err(foreign(format!("belongs to {other}")));
+        }
+        // It was left behind: nobody answers for it any more.
+        Owner::Other(_) => {}
     }
     if !stays(fleet, client, &work).await? {
         return Ok(Ensured::Leaving);

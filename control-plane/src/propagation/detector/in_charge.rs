@@ -49,15 +49,15 @@ impl Detector {
         key.presence(&self.fleet)
     }
 
-    /// Returns whether a policy does not exist any more. The API is asked for a policy that merely
-    /// is not in the cache, and a policy that cannot be read keeps what it has.
+    /// Returns whether a policy does not exist any more. The API is asked for a policy that is not
+    /// in the cache, because one that was seen being deleted may have been made again, and a policy
+    /// that cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
         Ok(match self.presence(key) {
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
                 false
             }
-            Presence::Gone => true,
-            Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {
+            Presence::Gone | Presence::Unknown(Doubt::Unseen | Doubt::Vanished) => {
                 key.read(&self.fleet).await?.is_none()
             }
         })

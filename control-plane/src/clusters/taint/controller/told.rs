@@ -66,16 +66,19 @@ async fn that_policies_are_left_out_is_told_of_the_cluster() {
 #[tokio::test(start_paused = true)]
 async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let policy = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
-    let objects = ["listed", "left"].map(|it| ("clustertaintpolicies", policy(it)));
+    let objects = ["listed", "left", "remade"].map(|it| ("clustertaintpolicies", policy(it)));
     let stand = Stand::followed(objects).await;
-    stand.api.delete("clustertaintpolicies", "", "left");
+    for name in ["left", "remade"] {
+        stand.api.delete("clustertaintpolicies", "", name);
+    }
     pass(1).await;
-    // The cache does not hear of it.
-    let path = "/clustertaintpolicies/unlisted";
-    stand
-        .api
-        .answer(http::Method::GET, path, 200, policy("unlisted"));
-    let held = json!(["listed", "unlisted", "left", "absent"]);
+    // The cache does not hear of these.
+    for name in ["unlisted", "remade"] {
+        let path = format!("/clustertaintpolicies/{name}");
+        let answer = policy(name);
+        stand.api.answer(http::Method::GET, &path, 200, answer);
+    }
+    let held = json!(["listed", "unlisted", "left", "remade", "absent"]);
     let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": held}]);
     let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
     let found = gone(&stand.fleet, Some(&record)).await.unwrap();

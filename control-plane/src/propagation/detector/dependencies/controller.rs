@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::client::says_absent;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
@@ -17,7 +16,6 @@ use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, release, send};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
@@ -149,12 +147,11 @@ impl Distributor {
 
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
-        let binding = match fleet.bindings.presence(&key) {
-            Presence::There(binding) => Some(binding),
+        let binding = fleet.bindings.get(&key);
+        if binding.is_none() && key.exists(fleet).await? {
             // One that merely cannot be seen needs what it needed.
-            Presence::Unknown(doubt) if exists(fleet, &key, doubt).await? => return Ok(Next::Done),
-            Presence::Gone | Presence::Unknown(_) => None,
-        };
+            return Ok(Next::Done);
+        }
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
             let left = self.leaving.lock().get(&key).cloned();
             if let Some(left) = left
@@ -331,11 +328,9 @@ impl Distributor {
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
     /// referrer needs, or the referrer merely cannot be seen.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
-        let found = fleet.bindings.presence(referrer);
-        match found {
-            Presence::There(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
-            Presence::Gone => Ok(false),
-            Presence::Unknown(doubt) => exists(fleet, referrer, doubt).await,
+        match fleet.bindings.get(referrer) {
+            Some(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
+            None => Ok(referrer.exists(fleet).await?),
         }
     }
 
@@ -368,19 +363,6 @@ fn refers(binding: &AnyBinding) -> bool {
         && binding.metadata.deletion_timestamp.is_none()
         && binding.metadata.namespace.is_some()
         && binding.spec.resource.namespace == binding.metadata.namespace
-}
-
-/// Returns whether a binding exists that for this reason is not in the cache.
-async fn exists(fleet: &Fleet, key: &BindingKey, doubt: Doubt) -> Result<bool, Error> {
-    if matches!(doubt, Doubt::Unlisted | Doubt::Unreadable { .. }) {
-        return Ok(true);
-    }
-    let found = key.api(&fleet.client).get_metadata(&key.name).await;
-    match found {
-        Ok(_) => Ok(true),
-        Err(error) if says_absent(&error, &key.name) => Ok(false),
-        Err(error) => Err(ApiError::of("look for", key)(error).into()),
-    }
 }
 
 #[cfg(test)]
@@ -492,7 +474,6 @@ mod tests {
     async fn what_a_workload_needed_is_given_up_although_the_cache_lacked_the_workload_meanwhile() {
         let mut referrer = binding();
         referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
-        referrer["metadata"]["finalizers"] = json!(["example.com/kept"]);
         referrer["spec"]["propagateDeps"] = json!(true);
         let stand = stand([("resourcebindings", referrer.clone())]).await;
         let needed_by = || {

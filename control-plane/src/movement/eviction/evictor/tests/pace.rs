@@ -101,6 +101,9 @@ fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
     let start = Instant::now();
     let pace = Pace::new(Rates::default(), start);
     let mut world = World::new(10, 1, 100);
+    for cluster in &world.clusters {
+        pace.hear(cluster, start);
+    }
     world.evictor.pace = pace.clone();
     world.start = start;
     pace.begin(start);
@@ -168,6 +171,19 @@ fn a_failed_cluster_that_nobody_saw_leave_does_not_let_the_others_go() {
     assert_eq!(world.evict(100.0).len(), 0, "it may be there");
     world.evictor.cluster_gone("c0", true, world.now());
     assert_eq!(world.evict(100.0).len(), 4, "four of eight are not");
+}
+
+#[test]
+fn a_rate_that_rises_because_a_cluster_is_back_evicts_nothing_from_it() {
+    let mut world = World::new(8, 5, 1);
+    assert_eq!(world.evict(10.0).len(), 0, "five of eight are too many");
+    // The budget hears of a cluster before the evictor does.
+    world.evictor.pace.put("c0", false, world.now().tick);
+    let mut left = world.evict(100.0);
+    left.sort();
+    assert_eq!(left, ["w1-0", "w2-0", "w3-0", "w4-0"]);
+    world.set(&cluster("c0", &json!([])));
+    assert_eq!(world.evict(100.0).len(), 0, "it is back");
 }
 
 #[test]
