@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::{Request, Response};
 use muster_agent::work::CachedWork;
 use muster_agent::work::desired::ObjectKey;
-use muster_agent::work::observed::{Look, ObjectStatuses};
+use muster_agent::work::observed::{Interpretation, ObjectStatuses};
 use muster_agent::work::texts::Texts;
 use muster_interpreter::Interpreters;
 use muster_shared::interner::Interner;
@@ -108,13 +108,17 @@ fn reflected() -> usize {
     runtime.enable_time().build().unwrap().block_on(async {
         // The built-in scripts are read with the first question, once for the whole process.
         let interpreters = Interpreters::default();
-        drop(Look::at(&observed(0), &interpreters));
+        drop(Interpretation::at(&observed(0), &interpreters));
         let region = Region::new(ALLOCATOR);
         let statuses = ObjectStatuses::new(Queue::new("test"));
         for number in 0..WORKS {
             let object = observed(number);
             let key = ObjectKey::of(&object, 0).unwrap();
-            statuses.see(&name(number), &key, Look::at(&object, &interpreters));
+            statuses.see(
+                &name(number),
+                &key,
+                Interpretation::at(&object, &interpreters),
+            );
         }
         let change = region.change();
         (change.bytes_allocated - change.bytes_deallocated) / WORKS

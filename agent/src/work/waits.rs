@@ -118,10 +118,10 @@ pub struct Deletion {
     pub silent: Option<Instant>,
 }
 
-/// Turn of a Work, which lasts until it is dropped. Then those that wait for one are due again.
-pub struct Turn(Option<(Waits, Event)>);
+/// Permit of a Work, which lasts until it is dropped. Then those that wait for one are due again.
+pub struct Permit(Option<(Waits, Event)>);
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some((waits, event)) = self.0.take() {
             if let Some(taken) = waits.state.lock().turns.get_mut(&event) {
@@ -196,9 +196,9 @@ impl Waits {
 
     /// Returns the turn of a Work; `None` if it is large and has to wait until there is one: a
     /// worker that waited for it would keep small Works waiting.
-    pub fn turn(&self, cached: &CachedWork, event: Event) -> Option<Turn> {
+    pub fn turn(&self, cached: &CachedWork, event: Event) -> Option<Permit> {
         if !cached.is_large() {
-            return Some(Turn(None));
+            return Some(Permit(None));
         }
         let mut state = self.state.lock();
         let taken = state.turns.entry(event).or_default();
@@ -208,7 +208,7 @@ impl Waits {
             return None;
         }
         *taken += 1;
-        Some(Turn(Some((self.clone(), event))))
+        Some(Permit(Some((self.clone(), event))))
     }
 
     /// Has an object repaired that differs from its desired state. Returns the pause before that.

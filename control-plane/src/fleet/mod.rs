@@ -69,7 +69,7 @@ use crate::fleet::orders::Orders;
 use crate::fleet::pause::Pauses;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
-use crate::fleet::template_event::News as TemplateChange;
+use crate::fleet::template_event::TemplateChange;
 use crate::fleet::templates::Templates;
 use crate::fleet::unseen_works::UnseenWorks;
 use crate::fleet::works::{CachedWork, WorkIndex};

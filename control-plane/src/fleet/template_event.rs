@@ -8,7 +8,7 @@ use super::template::{Template, TemplateKey};
 
 /// What happened to a template.
 #[derive(Debug)]
-pub struct News {
+pub struct TemplateChange {
     /// The template.
     pub key: TemplateKey,
     /// What happened.

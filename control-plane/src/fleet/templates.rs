@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey};
-use super::template_event::{Lookup, News, Standing, event};
+use super::template_event::{Lookup, Standing, TemplateChange, event};
 
 /// First and longest time after which a kind that the API server does not have is looked for again.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_mins(1);
 /// Objects a page where lists are not streamed: templates of unknown kinds may be big.
 const PAGE: u32 = 100;
 
-type Listener = Box<dyn Fn(&News) + Send + Sync>;
+type Listener = Box<dyn Fn(&TemplateChange) + Send + Sync>;
 type KindListener = Box<dyn Fn(&Kind) + Send + Sync>;
 
 /// All watched templates. Cheap to clone.
@@ -92,7 +92,7 @@ impl Templates {
 
     /// Adds a listener, called on a watch's own task: it must be quick. Add it before any kind is
     /// named.
-    pub fn on_change(&self, listener: impl Fn(&News) + Send + Sync + 'static) {
+    pub fn on_change(&self, listener: impl Fn(&TemplateChange) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.write();
         listeners.push(Box::new(listener));
     }
@@ -365,7 +365,7 @@ impl Templates {
         let (templates, of) = (self.clone(), Arc::clone(&kind));
         informer.on_change(move |change| {
             if let Some(event) = event(change) {
-                templates.tell(&News {
+                templates.tell(&TemplateChange {
                     key: key_of(&of, change.object()),
                     event,
                 });
@@ -419,7 +419,7 @@ impl Templates {
         entry.map(|entry| entry.watched = watched).is_some()
     }
 
-    fn tell(&self, news: &News) {
+    fn tell(&self, news: &TemplateChange) {
         let listeners = self.inner.listeners.read();
         for listener in &*listeners {
             listener(news);

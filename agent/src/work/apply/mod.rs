@@ -38,7 +38,7 @@ use crate::work::manifests::{
 };
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
-use crate::work::observed::Look;
+use crate::work::observed::Interpretation;
 use crate::work::store::Store;
 use crate::work::waits::Event;
 use crate::work::works::Whole;
@@ -291,7 +291,9 @@ impl Applier {
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;
         let is_lost = |error: &object::Error| error.is_absence() && !has_run;
         if outcome.as_ref().is_err_and(is_lost) {
-            self.store.statuses.see(&work.name_any(), key, Look::lost());
+            self.store
+                .statuses
+                .see(&work.name_any(), key, Interpretation::lost());
         }
         self.note_applied(&work.name_any(), key, manifest, &outcome);
         outcome.map(|(change, _)| change)
@@ -307,11 +309,13 @@ impl Applier {
     ) {
         match outcome {
             Ok((_, object)) => {
-                let look = Look::of(object, manifest, &self.store.interpreters);
+                let look = Interpretation::of(object, manifest, &self.store.interpreters);
                 self.store.statuses.see_first(work, key, look);
             }
             Err(error) if error.is_hidden() => {
-                self.store.statuses.see_first(work, key, Look::unknown());
+                self.store
+                    .statuses
+                    .see_first(work, key, Interpretation::unknown());
             }
             Err(_) => {}
         }

@@ -23,7 +23,7 @@ use crate::work::fencing::orders::Fenced;
 use crate::work::manifests::{conditions_of, key_of, keys, named, origin};
 use crate::work::member;
 use crate::work::object;
-use crate::work::observed::{Look, ObjectStatus};
+use crate::work::observed::{Interpretation, ObjectStatus};
 use crate::work::ownership;
 
 impl Applier {
@@ -118,10 +118,10 @@ impl Applier {
     ) -> Result<(), member::Error> {
         let look = match self.objects.member.get(key).await {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin(work)) => {
-                Look::of(&object, manifest, &self.store.interpreters)
+                Interpretation::of(&object, manifest, &self.store.interpreters)
             }
-            Ok(_) | Err(member::Error::UnknownKind { .. }) => Look::lost(),
-            Err(error) if error.is_refused_read() => Look::unknown(),
+            Ok(_) | Err(member::Error::UnknownKind { .. }) => Interpretation::lost(),
+            Err(error) if error.is_refused_read() => Interpretation::unknown(),
             Err(error) => return Err(error),
         };
         self.store.statuses.see_first(&work.name_any(), key, look);

@@ -9,7 +9,7 @@ use muster_shared::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::look::{Look, ObjectStatus, Trouble};
+use super::interpretation::{Interpretation, ObjectStatus, Trouble};
 use crate::work::completed;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::{key_of, named};
@@ -44,7 +44,7 @@ struct Known {
 
 impl Known {
     /// Takes over the interpretation of the object; returns whether it is new.
-    fn learn(&mut self, look: Look) -> bool {
+    fn learn(&mut self, look: Interpretation) -> bool {
         self.has_run = false;
         let mut news = self.trouble != look.trouble;
         if news {
@@ -93,7 +93,7 @@ impl ObjectStatuses {
     }
 
     /// Records an object of a Work that was seen.
-    pub fn see(&self, work: &str, key: &ObjectKey, look: Look) {
+    pub fn see(&self, work: &str, key: &ObjectKey, look: Interpretation) {
         // What was seen before stays until the webhook has answered.
         if look.pending.is_some() && look.status.is_none() {
             return;
@@ -113,7 +113,7 @@ impl ObjectStatuses {
 
     /// Records an object of a Work that was read while it was applied. Counts only until the
     /// watches have seen the object: their version is never older.
-    pub fn see_first(&self, work: &str, key: &ObjectKey, look: Look) {
+    pub fn see_first(&self, work: &str, key: &ObjectKey, look: Interpretation) {
         let is_seen = |known: &Known| {
             let status = known.status.as_ref();
             known.trouble.is_some() || status.is_some_and(|status| !status.lost)
@@ -244,7 +244,7 @@ mod tests {
             statuses.see(
                 "w",
                 &key(name),
-                Look::at(&object(value), &Interpreters::default()),
+                Interpretation::at(&object(value), &Interpreters::default()),
             );
         }
         statuses.forget_object("w", &key("c"));
@@ -261,12 +261,12 @@ mod tests {
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
-            let look = Look {
+            let look = Interpretation {
                 status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
                 )),
-                ..Look::default()
+                ..Interpretation::default()
             };
             statuses.see("w", &key, look);
             queue.len()
@@ -288,7 +288,7 @@ mod tests {
             statuses.see(
                 "w",
                 &key,
-                Look::at(&deployment(replicas), &Interpreters::default()),
+                Interpretation::at(&deployment(replicas), &Interpreters::default()),
             );
             statuses.new_troubles("w").len()
         };
@@ -321,11 +321,11 @@ mod tests {
         for number in 0..100_000 {
             // Each is seen once more after its Work has gone, and says nothing new.
             let (work, key) = (format!("w{number}"), key(number));
-            statuses.see(&work, &key, Look::lost());
+            statuses.see(&work, &key, Interpretation::lost());
             statuses.forget(&work);
-            statuses.see(&work, &key, Look::default());
+            statuses.see(&work, &key, Interpretation::default());
             // The objects of one Work take turns.
-            statuses.see("one", &key, Look::lost());
+            statuses.see("one", &key, Interpretation::lost());
             statuses.retain("one", 1, || HashSet::from([key.clone()]));
         }
         let works = statuses.works.lock();

@@ -92,7 +92,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::work::observed::Look;
+    use crate::work::observed::Interpretation;
 
     fn work(manifests: &[&str], reported: &[&str]) -> Work {
         let manifests: Vec<Value> = manifests
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_object_whose_status_cannot_be_reflected_keeps_it_and_not_its_health() {
-        let seen = ["a", "b"].map(|name| (key(name), Look::unknown().status.unwrap()));
+        let seen = ["a", "b"].map(|name| (key(name), Interpretation::unknown().status.unwrap()));
         let work = work(&["a", "b"], &["a"]);
         let statuses = compose(&work, &HashMap::from(seen)).statuses;
         let expected = [(0, "a", Some(&json!({"from": "before"}))), (1, "b", None)];

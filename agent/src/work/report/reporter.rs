@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
     use crate::work::desired::ObjectKey;
-    use crate::work::observed::Look;
+    use crate::work::observed::Interpretation;
     use crate::work::works::tests::{Fleet, store, work};
 
     /// Returns a reporter of a Work of which an object was seen.
@@ -147,9 +147,11 @@ mod tests {
         let store = store(&api, has_room).await;
         let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": "a" }, "status": { "replicas": 1 } });
-        store
-            .statuses
-            .see("w", &key, Look::at(&object, &Interpreters::default()));
+        store.statuses.see(
+            "w",
+            &key,
+            Interpretation::at(&object, &Interpreters::default()),
+        );
         let reporter = Reporter::new(store, api, Events::nowhere());
         (reporter, fleet)
     }

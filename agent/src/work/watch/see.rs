@@ -14,7 +14,7 @@ use crate::digest::digest;
 use crate::work::desired::ObjectKey;
 use crate::work::drift::rival;
 use crate::work::manifests::desired_for;
-use crate::work::observed::Look;
+use crate::work::observed::Interpretation;
 use crate::work::works::Unread;
 use crate::work::{object, ownership};
 
@@ -97,11 +97,13 @@ impl Stream {
         seen.wanted = true;
         seen.key = Some(key.clone());
         if let Some(reason) = unreadable {
-            store.statuses.see(name, &key, Look::unreadable(reason));
+            store
+                .statuses
+                .see(name, &key, Interpretation::unreadable(reason));
             store.drift.doubt(&key);
             return seen;
         }
-        let look = Look::of(object, manifest, &store.interpreters);
+        let look = Interpretation::of(object, manifest, &store.interpreters);
         seen.again = look.again;
         seen.pending.clone_from(&look.pending);
         let is_stopped = fencing::stopped(object).is_some();
@@ -172,7 +174,7 @@ impl Stream {
         if has_run {
             store.statuses.ended(name, &key);
         } else {
-            store.statuses.see(name, &key, Look::lost());
+            store.statuses.see(name, &key, Interpretation::lost());
         }
         tracing::info!(object = %key, work = name, is_gone, has_run, "lost in the member");
         let wish = || digest(&desired_for(&open.work, manifest, store.fleet.now().mark()));
@@ -195,7 +197,7 @@ impl Stream {
                 && let Some((key, _)) = open.find(place)
             {
                 let statuses = &self.on.store.statuses;
-                statuses.see(name, &key, Look::unknown());
+                statuses.see(name, &key, Interpretation::unknown());
             }
         }
     }

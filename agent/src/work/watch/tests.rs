@@ -14,7 +14,7 @@ use super::*;
 use crate::discovery::Discovery;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::desired_for;
-use crate::work::observed::Look;
+use crate::work::observed::Interpretation;
 use crate::work::works::tests::{Fleet, store, work};
 
 /// Watches of a member with Works `a` and `b`, whose texts are not kept.
@@ -167,7 +167,7 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         let key = ObjectKey::of(&pod, 0).unwrap();
         let mut object = pod.clone();
         object["status"] = json!({ "phase": "Succeeded" });
-        let look = Look::of(&object, &pod, &watches.store.interpreters);
+        let look = Interpretation::of(&object, &pod, &watches.store.interpreters);
         watches.store.statuses.see("a", &key, look);
         stream(&watches, kind).lose(&key, "a", false).await;
         let seen = watches.store.statuses.seen("a", &key).unwrap();
@@ -229,7 +229,7 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     let raw = || serde_json::from_value(object(&fleet, "b")).unwrap();
     for name in ["a", "b"] {
         let object = object(&fleet, name);
-        let look = Look::of(&object, &object, &watches.store.interpreters);
+        let look = Interpretation::of(&object, &object, &watches.store.interpreters);
         let statuses = &watches.store.statuses;
         statuses.see_first(name, &place(name), look);
     }
@@ -239,7 +239,7 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     assert_eq!(queue.len(), 1, "a is not there");
     // An object that was reported as lost is repaired after pauses of its own.
     let statuses = &watches.store.statuses;
-    statuses.see("a", &place("a"), Look::lost());
+    statuses.see("a", &place("a"), Interpretation::lost());
     assert_eq!(statuses.unshown(&watched().kind, |_| false).len(), 1);
     // A task that has succeeded may go, and is not missed until it is seen again.
     statuses.ended("b", &place("b"));

@@ -20,7 +20,7 @@ use super::departure::see_off;
 use super::lifecycle::{Changes, missing_changes};
 use super::monitored::{self, Monitoring};
 use super::paused;
-use super::waiting::Told;
+use super::waiting::DeletionWaits;
 use super::{fleet_id, measure, rollcall};
 use crate::clusters::cluster::duplicates;
 use crate::clusters::taint::condition_taints;
@@ -32,7 +32,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     // Listens first: whoever looks at a cluster knows what it claims.
     let identities = duplicates::listen(&fleet.clusters, &fleet.namespaces, &queue);
     let workers = fleet.settings.concurrent_cluster_syncs;
-    let memory = (identities, Arc::<Told>::default());
+    let memory = (identities, Arc::<DeletionWaits>::default());
     Controller::with(fleet, "cluster", &queue)
         .watches(&fleet.clusters, |_, change| [change.object().name_any()])
         .watches(&fleet.pauses, |fleet, ()| fleet.cluster_names())

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::api_call::{Error, failed, tolerate, write};
 use super::lifecycle::{DeletionState, DeletionStep};
 use super::waiting::{
-    Told, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
+    DeletionWaits, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
 };
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
@@ -27,7 +27,11 @@ use crate::fleet::works::{CachedWork, is_of_namespace};
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
 /// Takes the next step.
-pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Result<Next, Error> {
+pub(super) async fn see_off(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    told: &DeletionWaits,
+) -> Result<Next, Error> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
     let works = fleet.works.list_in(&namespace);
@@ -122,7 +126,7 @@ pub(super) async fn see_off(fleet: &Fleet, cluster: &Cluster, told: &Told) -> Re
 fn tell_of_waiting(
     fleet: &Fleet,
     cluster: &Cluster,
-    told: &Told,
+    told: &DeletionWaits,
     step: DeletionStep,
     note: impl FnOnce() -> Option<String>,
 ) {

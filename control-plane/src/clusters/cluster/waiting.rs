@@ -92,7 +92,7 @@ fn listed(names: &[String]) -> Option<String> {
 /// Step that each leaving cluster waits in, since when, and when that was told. A restart loses it:
 /// the wait is then told again.
 #[derive(Debug, Default)]
-pub(super) struct Told(Mutex<HashMap<String, Wait>>);
+pub(super) struct DeletionWaits(Mutex<HashMap<String, Wait>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Wait {
@@ -101,7 +101,7 @@ struct Wait {
     told: Option<Instant>,
 }
 
-impl Told {
+impl DeletionWaits {
     /// Returns whether a step has taken so long that it is to be told now, if there is something to
     /// tell.
     pub(super) fn is_due(&self, cluster: &str, step: DeletionStep, now: Instant) -> bool {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn each_long_wait_is_told_once_in_half_an_hour_whatever_is_left_meanwhile() {
         use DeletionStep::{AwaitBindings, AwaitNamespace, DeleteWorks, Release};
-        let (told, begun) = (Told::default(), Instant::now());
+        let (told, begun) = (DeletionWaits::default(), Instant::now());
         let mut tells = Vec::new();
         for seconds in (0..3_600).step_by(2) {
             let step = match seconds {

@@ -20,11 +20,11 @@ use tokio::time::Instant;
 
 use super::decide::{Verdict, decide, toleration};
 use super::duty::{Duty, duty};
-use super::explain::{CONDITION, Obstacle, Turn};
-use super::hearing::Hearing;
+use super::explain::{CONDITION, FailoverState, Obstacle};
 use super::history::{self, History, Move};
 use super::openings::{Openings, SOON};
-use super::turns::{Paid, Turns};
+use super::queue::{FailoverQueue, Paid};
+use super::readiness::ReadinessTracker;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
@@ -45,7 +45,7 @@ const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as
 /// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// How long an application waits for its turn before that is told.
+/// How long an application waits for its state before that is told.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
@@ -54,9 +54,9 @@ type Held = (String, Obstacle, Option<Duration>);
 struct Applications {
     fleet: Arc<Fleet>,
     exit: Exit,
-    hearing: Hearing,
+    readiness_tracker: ReadinessTracker,
     openings: Openings,
-    turns: Arc<Turns>,
+    rate_queue: Arc<FailoverQueue>,
     /// What is known beyond the annotations: what is not worth writing yet, and what the cache does
     /// not show yet. May be lost.
     known: Mutex<HashMap<BindingKey, Known>>,
@@ -73,7 +73,7 @@ struct Case<'a> {
 
 /// What is to be told and when to look again.
 struct Progress {
-    turn: Option<Turn>,
+    state: Option<FailoverState>,
     wait: Option<Duration>,
     held: Vec<Held>,
     /// Whether what was told last is still to be read.
@@ -110,9 +110,9 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     let applications = Arc::new(Applications {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
-        hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
+        readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
         openings: Openings::follow(&fleet.clusters, &fleet.pauses),
-        turns: Arc::new(Turns::new(
+        rate_queue: Arc::new(FailoverQueue::new(
             pace,
             fleet.pauses.clone(),
             Arc::clone(&fleet.clock),
@@ -126,14 +126,14 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         })
         .watches(&*fleet.interpreters, Fleet::interpreted_anew);
     let queue = following.queue().clone();
-    tasks.spawn("application failover turns", {
+    tasks.spawn("application failover queue", {
         let (applications, fleet, queue) =
             (Arc::clone(&applications), Arc::clone(fleet), queue.clone());
         async move {
             if fleet.ready().await {
-                applications.turns.pace().begin(Instant::now());
-                let turns = Arc::clone(&applications.turns);
-                turns.run(queue, fleet.shutdown.clone()).await;
+                applications.rate_queue.pace().begin(Instant::now());
+                let rate_queue = Arc::clone(&applications.rate_queue);
+                rate_queue.run(queue, fleet.shutdown.clone()).await;
             }
         }
     });
@@ -185,7 +185,7 @@ impl Applications {
             }
             Change::Deleted { .. } => {
                 self.known.lock().remove(&key);
-                self.turns.leave(&key);
+                self.rate_queue.leave(&key);
                 // A look that is under way may still note something about the binding.
                 true
             }
@@ -202,9 +202,9 @@ impl Applications {
 
     async fn reconcile(&self, key: BindingKey) -> Result<Next, ApiError> {
         // Unless it is used, the payment for it is taken back.
-        let paid = self.turns.take(&key);
+        let paid = self.rate_queue.take(&key);
         let Some(binding) = self.fleet.bindings.get(&key) else {
-            self.turns.leave(&key);
+            self.rate_queue.leave(&key);
             self.known.lock().remove(&key);
             return Ok(Next::Done);
         };
@@ -218,11 +218,11 @@ impl Applications {
         match duty(binding.as_ref(), &self.fleet.interpreters, propagates_deps) {
             Duty::Follow(behavior) => self.follow(&case, behavior, paid).await,
             Duty::Wait => {
-                self.turns.leave(&key);
+                self.rate_queue.leave(&key);
                 Ok(Next::Done)
             }
             Duty::Forget(why) => {
-                self.turns.leave(&key);
+                self.rate_queue.leave(&key);
                 self.known.lock().remove(&key);
                 self.forget(&case, why).await
             }
@@ -242,7 +242,7 @@ impl Applications {
             told_at: None,
         });
         known.history = known.history.with_moves_of(&case.written);
-        let heard = |cluster: &str| self.hearing.of(cluster);
+        let heard = |cluster: &str| self.readiness_tracker.of(cluster);
         let counted = known.history.heard_since(heard, case.now);
         let verdict = decide(
             toleration(behavior),
@@ -267,9 +267,9 @@ impl Applications {
     ) -> Result<Next, ApiError> {
         let (known, verdict) = self.learn(case, behavior);
         let (history, now) = (known.history.clone(), case.now);
-        let turn = verdict
+        let state = verdict
             .next
-            .and_then(|until| tolerated_turn(&history, until, now));
+            .and_then(|until| tolerated_state(&history, until, now));
         let wait = verdict.next.map(|next| after(next, now));
         let (ready, held) = self.ready(
             (&case.binding.spec, behavior),
@@ -278,13 +278,13 @@ impl Applications {
             now,
         );
         let mut progress = Progress {
-            turn,
+            state,
             wait,
             held,
             is_said: false,
         };
         match (ready, paid) {
-            (None, _) => self.turns.leave(case.key),
+            (None, _) => self.rate_queue.leave(case.key),
             (Some(cluster), Some(paid)) => {
                 let left = self.leave(case, known, cluster, paid, &mut progress);
                 if let Some(next) = left.await? {
@@ -297,7 +297,7 @@ impl Applications {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application whose turn it is; where the binding is another one now, says when to
+    /// Moves an application whose state it is; where the binding is another one now, says when to
     /// look at that.
     async fn leave(
         &self,
@@ -336,7 +336,7 @@ impl Applications {
             Outcome::Overtaken => {
                 known.overtaken = overtaken.saturating_add(1);
                 self.known.lock().insert(key.clone(), known);
-                // It may have to wait for its turn before it is overtaken again.
+                // It may have to wait for its state before it is overtaken again.
                 Ok(Some(Next::After(again(overtaken))))
             }
             Outcome::Held { why, pause } => {
@@ -356,9 +356,9 @@ impl Applications {
         let priority = priority.map_or(0, |priority| priority.priority);
         let since = known.history.since.get(&cluster).copied();
         let rank = backlog::Rank::new(priority, since.unwrap_or(case.now));
-        let stood_there = self.turns.wait(case.key, &cluster, rank);
+        let stood_there = self.rate_queue.wait(case.key, &cluster, rank);
         let pause = self.fleet.pauses.of(&cluster, case.now);
-        let why = match (pause, self.turns.pace().band()) {
+        let why = match (pause, self.rate_queue.pace().band()) {
             (Some(pause), _) => Obstacle::Paused(pause.to_string()),
             (None, Band::Stopped) => Obstacle::Stopped,
             (None, Band::Primary | Band::Secondary) => Obstacle::Rate,
@@ -371,7 +371,7 @@ impl Applications {
         } else if stood_there {
             progress.held.push((cluster, why, None));
         } else {
-            // It may be its turn at once.
+            // It may be its state at once.
             progress.is_said = true;
             progress.wait = progress.wait.into_iter().chain([WORTH_TELLING]).min();
         }
@@ -389,7 +389,7 @@ impl Applications {
         let mode = purge_mode_of(spec, behavior);
         let switches = Switches::of(&self.fleet.settings);
         first_free(leave, |cluster| {
-            let heard = self.hearing.of(cluster);
+            let heard = self.readiness_tracker.of(cluster);
             obstacle(&mode, history, heard, cluster, switches, now)
         })
     }
@@ -421,10 +421,10 @@ fn sooner(wait: Option<Duration>, other: Next) -> Next {
 
 /// Returns the report about the cluster in which the application has been unhealthy for the longest
 /// time, tolerated until a moment; `None` while that has not lasted long enough.
-fn tolerated_turn(history: &History, until: Timestamp, now: Timestamp) -> Option<Turn> {
+fn tolerated_state(history: &History, until: Timestamp, now: Timestamp) -> Option<FailoverState> {
     let settled = |since: &Timestamp| since.checked_add(SETTLING).is_ok_and(|then| then <= now);
     let (cluster, since) = history.since.iter().min_by_key(|(_, since)| **since)?;
-    settled(since).then(|| Turn::Tolerated {
+    settled(since).then(|| FailoverState::Tolerated {
         cluster: cluster.clone(),
         since: *since,
         until,

@@ -12,9 +12,9 @@ use muster_shared::queue::until;
 use serde_json::json;
 
 use super::explain::Obstacle;
-use super::hearing::Heard;
 use super::history::{self, History, Move};
-use super::turns::Paid;
+use super::queue::Paid;
+use super::readiness::Readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
 use crate::fleet::protection::protected;
@@ -59,12 +59,12 @@ impl Switches {
 pub fn obstacle(
     mode: &PurgeMode,
     history: &History,
-    heard: Heard,
+    heard: Readiness,
     cluster: &str,
     switches: Switches,
     now: Timestamp,
 ) -> Option<(Obstacle, Duration)> {
-    let Heard::Since(heard) = heard else {
+    let Readiness::ReadySince(heard) = heard else {
         return Some((Obstacle::Unheard(cluster.to_owned()), OBSTRUCTED.0));
     };
     let refreshed = heard.min(now).saturating_add(REFRESH);

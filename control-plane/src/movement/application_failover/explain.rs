@@ -27,7 +27,7 @@ pub fn is_not_followed(condition: &Condition) -> bool {
 
 /// State of a failing application, to be reported.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turn {
+pub enum FailoverState {
     /// The application is unhealthy, and tolerated until a time.
     Tolerated {
         /// Cluster in which it is unhealthy.
@@ -143,7 +143,7 @@ impl From<Nowhere> for Obstacle {
 /// again.
 const STALE: SignedDuration = SignedDuration::from_mins(5);
 
-impl From<Move> for Turn {
+impl From<Move> for FailoverState {
     fn from(moved: Move) -> Self {
         Self::Left {
             cluster: moved.from,
@@ -155,7 +155,7 @@ impl From<Move> for Turn {
     }
 }
 
-impl Turn {
+impl FailoverState {
     /// Returns whether the report says the same as the condition that was written at a moment,
     /// except for the numbers in the reason why there is no place.
     pub fn repeats(&self, told: Option<&Condition>, at: Timestamp, now: Timestamp) -> bool {
@@ -275,14 +275,14 @@ mod tests {
     fn every_turn_names_the_cluster_and_the_reason() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let (cluster, since) = ("m1".to_owned(), at(0));
-        let held = |why: Obstacle| Turn::Held {
+        let held = |why: Obstacle| FailoverState::Held {
             cluster: cluster.clone(),
             since,
             why,
         };
-        for (turn, reason, message) in [
+        for (state, reason, message) in [
             (
-                Turn::Tolerated {
+                FailoverState::Tolerated {
                     cluster: cluster.clone(),
                     since,
                     until: at(300),
@@ -304,7 +304,7 @@ mod tests {
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: it was moved 2 times lately; it may leave again from 1970-01-01T00:01:00Z on",
             ),
             (
-                Turn::Left {
+                FailoverState::Left {
                     cluster: cluster.clone(),
                     since,
                     to: "m2".to_owned(),
@@ -315,7 +315,7 @@ mod tests {
                 "left m1 for m2 (Gracefully): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z",
             ),
             (
-                Turn::Left {
+                FailoverState::Left {
                     cluster: cluster.clone(),
                     since,
                     to: "m2".to_owned(),
@@ -326,31 +326,34 @@ mod tests {
                 "left m1 for m2 (Directly): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off",
             ),
         ] {
-            assert_eq!((turn.reason(), turn.message().as_str()), (reason, message));
+            assert_eq!(
+                (state.reason(), state.message().as_str()),
+                (reason, message)
+            );
         }
     }
 
     #[test]
     fn that_there_is_no_place_is_not_written_again_for_other_numbers() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let held = |cluster: &str, room: &str| Turn::Held {
+        let held = |cluster: &str, room: &str| FailoverState::Held {
             cluster: cluster.to_owned(),
             since: at(0),
             why: Obstacle::Nowhere(Nowhere::NotAvailable(room.to_owned())),
         };
         let told = held("m1", "3 free").condition(at(10));
-        for (turn, told, now, repeats) in [
+        for (state, told, now, repeats) in [
             (held("m1", "4 free"), Some(&told), 20, true),
             (held("m1", "4 free"), Some(&told), 309, true),
             (held("m1", "4 free"), Some(&told), 310, false),
             (held("m2", "4 free"), Some(&told), 20, false),
             (held("m1", "4 free"), None, 20, false),
-            (Turn::Recovered, Some(&told), 20, false),
+            (FailoverState::Recovered, Some(&told), 20, false),
         ] {
             assert_eq!(
-                turn.repeats(told, at(10), at(now)),
+                state.repeats(told, at(10), at(now)),
                 repeats,
-                "{turn:?} {now}"
+                "{state:?} {now}"
             );
         }
     }
@@ -358,26 +361,26 @@ mod tests {
     #[test]
     fn what_somebody_may_have_to_do_something_about_is_a_warning() {
         let since = Timestamp::UNIX_EPOCH;
-        let held = |why| Turn::Held {
+        let held = |why| FailoverState::Held {
             cluster: "m1".to_owned(),
             since,
             why,
         };
-        let left = |without_state| Turn::Left {
+        let left = |without_state| FailoverState::Left {
             cluster: "m1".to_owned(),
             since,
             to: "m2".to_owned(),
             mode: "Directly".to_owned(),
             without_state,
         };
-        for (turn, severity) in [
+        for (state, severity) in [
             (held(Obstacle::Rate), EventType::Normal),
             (held(Obstacle::Nowhere(Nowhere::Empty)), EventType::Warning),
             (left(false), EventType::Normal),
             (left(true), EventType::Warning),
-            (Turn::Withdrawn, EventType::Normal),
+            (FailoverState::Withdrawn, EventType::Normal),
         ] {
-            assert_eq!(turn.severity(), severity, "{turn:?}");
+            assert_eq!(state.severity(), severity, "{state:?}");
         }
         for (reason, expected) in [(DEPENDENCIES, true), (HEALTH, true), ("Other", false)] {
             let condition = conditions::new(CONDITION, "False", reason, "", since);
@@ -388,18 +391,18 @@ mod tests {
     #[test]
     fn a_condition_that_is_over_is_told_again() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let turn = Turn::Held {
+        let state = FailoverState::Held {
             cluster: "m1".to_owned(),
             since: at(0),
             why: Obstacle::Nowhere(Nowhere::Empty),
         };
-        let mut told = turn.condition(at(1));
-        assert!(turn.repeats(Some(&told), at(1), at(2)));
+        let mut told = state.condition(at(1));
+        assert!(state.repeats(Some(&told), at(1), at(2)));
         told.status = conditions::FALSE.to_owned();
-        assert!(!turn.repeats(Some(&told), at(1), at(2)));
+        assert!(!state.repeats(Some(&told), at(1), at(2)));
         told.status = conditions::TRUE.to_owned();
         told.reason = "Other".to_owned();
-        assert!(!turn.repeats(Some(&told), at(1), at(2)));
-        assert!(!turn.repeats(None, at(1), at(2)));
+        assert!(!state.repeats(Some(&told), at(1), at(2)));
+        assert!(!state.repeats(None, at(1), at(2)));
     }
 }

@@ -14,8 +14,8 @@ use muster_shared::k8s::Condition;
 use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
-use super::explain::Turn;
-use super::hearing::Heard;
+use super::explain::FailoverState;
+use super::readiness::Readiness;
 
 /// Where the history is kept, as JSON.
 pub const ANNOTATION: &str = "failover.muster.io/record";
@@ -89,9 +89,9 @@ impl History {
     /// Returns the history in which a cluster counts as unhealthy at the earliest since it was
     /// heard again: while it was silent, nothing was known of the health.
     #[must_use]
-    pub fn heard_since(mut self, heard: impl Fn(&str) -> Heard, now: Timestamp) -> Self {
+    pub fn heard_since(mut self, heard: impl Fn(&str) -> Readiness, now: Timestamp) -> Self {
         for (cluster, since) in &mut self.since {
-            if let Heard::Since(heard) = heard(cluster) {
+            if let Readiness::ReadySince(heard) = heard(cluster) {
                 *since = (*since).max(heard.min(now));
             }
         }
@@ -169,7 +169,7 @@ impl History {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {
             told.last_transition_time.0.as_second() < at.as_second()
-                && told.message != Turn::from(last.clone()).message()
+                && told.message != FailoverState::from(last.clone()).message()
         };
         told.is_none_or(is_before).then_some(last)
     }
@@ -222,17 +222,17 @@ mod tests {
             at(0),
         );
         for (heard, expected) in [
-            (Heard::Not, at(0)),
-            (Heard::Since(at(-5)), at(0)),
-            (Heard::Since(at(7)), at(7)),
-            (Heard::Since(at(70)), at(10)), // a clock ahead
+            (Readiness::NotReady, at(0)),
+            (Readiness::ReadySince(at(-5)), at(0)),
+            (Readiness::ReadySince(at(7)), at(7)),
+            (Readiness::ReadySince(at(70)), at(10)), // a clock ahead
         ] {
             let counted = history.clone().heard_since(
                 |cluster| {
                     if cluster == "m1" {
                         heard
                     } else {
-                        Heard::Since(at(0))
+                        Readiness::ReadySince(at(0))
                     }
                 },
                 at(10),
@@ -289,7 +289,10 @@ mod tests {
             (Some(condition("True", 9)), true),
             // The story of a former move, whose status was the same.
             (Some(condition("False", 9)), true),
-            (Some(Turn::from(last.clone()).condition(at(9))), false),
+            (
+                Some(FailoverState::from(last.clone()).condition(at(9))),
+                false,
+            ),
             // That is the story of the move, or a later one.
             (Some(condition("False", 10)), false),
             (Some(condition("True", 10)), false),

@@ -3,7 +3,7 @@
 //!
 //! `failover.application` of a policy requests it and says how long an application may be
 //! unhealthy. `decide` finds the clusters in which it has been for too long, `history` stores what
-//! must survive a restart and delays repeated moves, `turns` orders the applications that share the
+//! must survive a restart and delays repeated moves, `queue` orders the applications that share the
 //! eviction rate, `exit` finds reasons not to move and plans the eviction, and `controller` gathers
 //! and writes.
 
@@ -12,9 +12,9 @@ pub(crate) mod decide;
 mod duty;
 pub(crate) mod evict;
 pub mod explain;
-pub(crate) mod hearing;
 pub mod history;
 mod openings;
-mod turns;
+mod queue;
+pub(crate) mod readiness;
 
 pub use controller::start;

@@ -22,10 +22,10 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::book::{Book, LONGEST_START, News, Revision};
 use super::evictor::Key;
-use super::explain::{self, Note, Turn};
+use super::explain::{self, EvictionState, Note};
 use super::fleet_view::evicts;
+use super::pending_notes::{LONGEST_START, PendingNotes, Revision, WriteAt};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, patch_params};
 
@@ -47,7 +47,7 @@ struct Error {
 /// Takes notes. Cheap to clone.
 #[derive(Clone)]
 pub struct ConditionWriter {
-    books: Arc<Mutex<HashMap<Key, Book>>>,
+    books: Arc<Mutex<HashMap<Key, PendingNotes>>>,
     urgent: Queue<Key>,
     patient: Queue<Key>,
     /// When this process began to act.
@@ -98,10 +98,10 @@ impl ConditionWriter {
         for (key, note) in notes {
             let urgent = note.is_urgent();
             match books.entry(key.clone()).or_default().take(note, now) {
-                News::None => {}
-                News::Now if urgent => news.push((key, None)),
-                News::Now => news.push((key, Some(PATIENCE))),
-                News::In(wait) => news.push((key, Some(wait))),
+                WriteAt::None => {}
+                WriteAt::Now if urgent => news.push((key, None)),
+                WriteAt::Now => news.push((key, Some(PATIENCE))),
+                WriteAt::In(wait) => news.push((key, Some(wait))),
             }
         }
         drop(books);
@@ -197,7 +197,7 @@ impl ConditionWriter {
 
     /// Returns the notes about a binding, revised by the present state of the clusters; `None`
     /// where no note is left.
-    fn book(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<Book> {
+    fn book(&self, fleet: &Fleet, key: &Key, binding: &AnyBinding) -> Option<PendingNotes> {
         let known = conditions::get(&binding.status().conditions, explain::CONDITION);
         let mut books = self.books.lock();
         let book = books.get_mut(key)?;
@@ -219,7 +219,7 @@ impl ConditionWriter {
 /// end of the eviction takes the note's place.
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
     let is_tainted = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
-    if !matches!(note.turn, Turn::Stays { .. }) || cluster.is_some_and(is_tainted) {
+    if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Stands;
     }
     let has_to_leave = known.is_some_and(|known| {
@@ -227,8 +227,8 @@ fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -
     });
     match (has_to_leave, cluster) {
         (false, _) => Revision::Forgotten,
-        (true, Some(_)) => Revision::Over(Turn::Recovered),
-        (true, None) => Revision::Over(Turn::ClusterGone),
+        (true, Some(_)) => Revision::Over(EvictionState::Recovered),
+        (true, None) => Revision::Over(EvictionState::ClusterGone),
     }
 }
 
@@ -244,11 +244,11 @@ fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
     }
     let (kind, message) = (note.severity(), note.message());
     if matches!(
-        note.turn,
-        Turn::Evicted { .. }
-            | Turn::Nowhere { .. }
-            | Turn::Unpreserved { .. }
-            | Turn::Failed { .. }
+        note.state,
+        EvictionState::Evicted { .. }
+            | EvictionState::Nowhere { .. }
+            | EvictionState::Unpreserved { .. }
+            | EvictionState::Failed { .. }
     ) {
         fleet.publish(binding, kind, reason, message);
     } else {
@@ -264,8 +264,8 @@ mod written;
 mod tests {
     use muster_shared::clock::calendar;
 
-    use super::super::book::tests::nowhere;
     use super::super::judge::Stay;
+    use super::super::pending_notes::tests::nowhere;
     use super::*;
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         let closed = cluster(json!([{"key": "x", "effect": "NoSchedule"}]));
         let stays = Note {
             cluster: "m1".to_owned(),
-            turn: Turn::Stays {
+            state: EvictionState::Stays {
                 rule: Stay::SwitchedOff,
                 taints: "x".to_owned(),
                 since: None,
@@ -286,11 +286,16 @@ mod tests {
         };
         let said = |note: &Note| explain::condition(std::slice::from_ref(note), calendar());
         let (leaves, stayed) = (said(&nowhere("m1", "full")), said(&stays));
-        let over = |turn| Revision::Over(turn);
+        let over = |state| Revision::Over(state);
         for (note, cluster, known, expected) in [
             (&stays, Some(&tainted), &leaves, Revision::Stands),
-            (&stays, Some(&closed), &leaves, over(Turn::Recovered)),
-            (&stays, None, &leaves, over(Turn::ClusterGone)),
+            (
+                &stays,
+                Some(&closed),
+                &leaves,
+                over(EvictionState::Recovered),
+            ),
+            (&stays, None, &leaves, over(EvictionState::ClusterGone)),
             (&stays, Some(&closed), &stayed, Revision::Forgotten),
             (&stays, None, &None, Revision::Forgotten),
             (&nowhere("m1", "full"), None, &leaves, Revision::Stands),
@@ -322,7 +327,7 @@ mod tests {
         let writer = writer();
         let queued = Note {
             cluster: "m1".to_owned(),
-            turn: Turn::Queued { cause: "x".into() },
+            state: EvictionState::Queued { cause: "x".into() },
         };
         writer.tell(vec![
             (key("many"), queued),

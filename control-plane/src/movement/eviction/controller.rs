@@ -29,7 +29,7 @@ use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
-use crate::movement::eviction::evictor::{Eviction, Evictor, News, Now, Outcome, Step};
+use crate::movement::eviction::evictor::{Eviction, Evictor, Now, Outcome, Reports, Step};
 use crate::movement::eviction::execute::{carry_out, may_be_written};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::Options;
@@ -138,7 +138,7 @@ impl Controller {
     fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
         let mut evictor = self.evictor.lock();
         act(&mut evictor, Now::by(&self.clock));
-        self.tell(evictor.take_news());
+        self.tell(evictor.take_reports());
         drop(evictor);
         self.changed.notify_one();
     }
@@ -146,13 +146,13 @@ impl Controller {
     fn next(&self) -> Step {
         let mut evictor = self.evictor.lock();
         let step = evictor.next(Now::by(&self.clock));
-        self.tell(evictor.take_news());
+        self.tell(evictor.take_reports());
         step
     }
 
     /// Tells the news to the writer of conditions, and publishes events about clusters. It is
     /// called with the evictor locked: of two notes about one binding the later must be told last.
-    fn tell(&self, news: News) {
+    fn tell(&self, news: Reports) {
         self.writer.forget(&news.gone);
         self.writer.tell(news.bindings);
         for note in news.clusters {

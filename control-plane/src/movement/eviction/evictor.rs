@@ -15,12 +15,12 @@ use muster_shared::queue::again;
 use tokio::time::Instant;
 
 pub use crate::movement::eviction::evictor::eviction::{
-    ClusterNote, Eviction, News, Now, Outcome, Step,
+    ClusterNote, Eviction, Now, Outcome, Reports, Step,
 };
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::backlog::{Backlog, Rank, Slot};
-use super::explain::Turn;
+use super::explain::EvictionState;
 use super::fence::{Fence, Gate};
 use super::fleet_view::{FleetView, evicts, has_failed, is_counted};
 use super::jobs::Jobs;
@@ -81,7 +81,7 @@ pub struct Evictor {
     /// Ends the initial sync: from now on all known bindings are judged, which rebuilds the queue
     /// after a restart.
     open: bool,
-    news: News,
+    news: Reports,
     tallies: HashMap<Arc<str>, Tally>,
     limits: Limits,
 }
@@ -123,7 +123,7 @@ impl Evictor {
             retry: None,
             wakes: 0,
             open: false,
-            news: News::default(),
+            news: Reports::default(),
             tallies: HashMap::new(),
             limits: Limits::default(),
         }
@@ -210,7 +210,7 @@ impl Evictor {
                 self.tell_of(name, "EvictionAbandoned", message);
             }
             for key in dropped {
-                self.note(key, name, Turn::Recovered);
+                self.note(key, name, EvictionState::Recovered);
             }
             for key in self.keys_on(name) {
                 self.note_stays(&key, now);
@@ -249,7 +249,7 @@ impl Evictor {
             return;
         }
         for key in dropped {
-            self.note(key.clone(), name, Turn::ClusterGone);
+            self.note(key.clone(), name, EvictionState::ClusterGone);
             self.note_stays(&key, now);
         }
         self.settle_band(now);
@@ -272,8 +272,8 @@ impl Evictor {
                 continue;
             }
             if self.take_off(&target.name, &key) {
-                let turn = self.turn_of_moved(old.as_deref(), binding, &target.name);
-                self.note(key.clone(), &target.name, turn);
+                let state = self.state_of_moved(old.as_deref(), binding, &target.name);
+                self.note(key.clone(), &target.name, state);
             } else {
                 // Nothing waits in the queue of a cluster that a list lacks.
                 may_be_untold |= self.fleet.get(&target.name).is_none();
@@ -422,7 +422,7 @@ impl Evictor {
     }
 
     /// Returns what people are to be told since this was last called.
-    pub fn take_news(&mut self) -> News {
+    pub fn take_reports(&mut self) -> Reports {
         std::mem::take(&mut self.news)
     }
 
@@ -489,7 +489,7 @@ impl Evictor {
         if !self.fleet.taints(cluster).iter().any(evicts) {
             return;
         }
-        let (turn, place) = match self.judge(cluster, binding, now) {
+        let (state, place) = match self.judge(cluster, binding, now) {
             Judgement::Stay(_) => {
                 self.backlog.remove(cluster, key);
                 self.note_stays(key, now);
@@ -500,12 +500,12 @@ impl Evictor {
                 if due <= now.wall {
                     self.turn_of_due(cluster, binding, &cause, rank, now)
                 } else {
-                    let turn = Turn::Tolerated {
+                    let state = EvictionState::Tolerated {
                         cause: bounded(cause.to_string()),
                         until: due,
                     };
                     (
-                        turn,
+                        state,
                         Slot::Waiting {
                             until: now.instant_of(due),
                             rank,
@@ -514,7 +514,7 @@ impl Evictor {
                 }
             }
         };
-        self.note(key.clone(), cluster, turn);
+        self.note(key.clone(), cluster, state);
         self.backlog.put(cluster, key.clone(), place);
     }
 
@@ -527,10 +527,10 @@ impl Evictor {
         cause: &Cause,
         rank: Rank,
         now: Now,
-    ) -> (Turn, Slot) {
-        let waits = |turn: fn(String, String) -> Turn, why: String, until: Instant| {
-            let turn = turn(bounded(cause.to_string()), bounded(why));
-            (turn, Slot::Waiting { until, rank })
+    ) -> (EvictionState, Slot) {
+        let waits = |state: fn(String, String) -> EvictionState, why: String, until: Instant| {
+            let state = state(bounded(cause.to_string()), bounded(why));
+            (state, Slot::Waiting { until, rank })
         };
         match self.gate(cluster, binding, now) {
             Gate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
@@ -538,16 +538,24 @@ impl Evictor {
                     has completed and would run again";
                 let until = now.tick + UNREAD;
                 waits(
-                    |cause, why| Turn::Unread { cause, why },
+                    |cause, why| EvictionState::Unread { cause, why },
                     why.to_owned(),
                     until,
                 )
             }
-            Gate::Open => (self.turn_of_ready(cluster, cause, now), Slot::Ready(rank)),
-            Gate::Until(until, why) => waits(|cause, why| Turn::Fencing { cause, why }, why, until),
+            Gate::Open => (self.state_of_ready(cluster, cause, now), Slot::Ready(rank)),
+            Gate::Until(until, why) => waits(
+                |cause, why| EvictionState::Fencing { cause, why },
+                why,
+                until,
+            ),
             Gate::Shut(why) => {
                 let until = now.tick + UNFENCED;
-                waits(|cause, why| Turn::Unfenced { cause, why }, why, until)
+                waits(
+                    |cause, why| EvictionState::Unfenced { cause, why },
+                    why,
+                    until,
+                )
             }
         }
     }

@@ -22,18 +22,18 @@ pub const STRANDED: [&str; 3] = ["NowhereToGo", "StateNotPreserved", "NotFenced"
 /// Reason of that condition where a Job stays because it has completed.
 const COMPLETED: &str = "JobCompleted";
 
-/// A turn that an eviction took, about one binding and one cluster.
+/// A state that an eviction took, about one binding and one cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// The cluster.
     pub cluster: String,
-    /// What happened.
-    pub turn: Turn,
+    /// State of the eviction.
+    pub state: EvictionState,
 }
 
 /// State of an eviction, to be reported.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Turn {
+pub enum EvictionState {
     /// The taint is tolerated until a time.
     Tolerated {
         /// Taint and rule.
@@ -130,40 +130,40 @@ pub enum Turn {
 impl Note {
     /// Returns whether the note tells of an eviction that took place.
     pub fn is_eviction(&self) -> bool {
-        matches!(self.turn, Turn::Evicted { .. })
+        matches!(self.state, EvictionState::Evicted { .. })
     }
 
     /// Returns whether the note has to be written before others. That a workload waits for the rate
     /// is nothing new and may concern very many.
     pub fn is_urgent(&self) -> bool {
         !matches!(
-            self.turn,
-            Turn::Queued { .. }
-                | Turn::Stopped { .. }
-                | Turn::Paused { .. }
-                | Turn::Unread { .. }
-                | Turn::Stays { .. }
+            self.state,
+            EvictionState::Queued { .. }
+                | EvictionState::Stopped { .. }
+                | EvictionState::Paused { .. }
+                | EvictionState::Unread { .. }
+                | EvictionState::Stays { .. }
         )
     }
 
     /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
-        match self.turn {
-            Turn::Tolerated { .. } => "WaitingForToleration",
-            Turn::Queued { .. } => "WaitingForRate",
-            Turn::Stopped { .. } => "StoppedByThreshold",
-            Turn::Paused { .. } => "Paused",
-            Turn::Unread { .. } => "WaitingForTemplate",
-            Turn::Fencing { .. } => "WaitingForFence",
-            Turn::Unfenced { .. } => "NotFenced",
-            Turn::Nowhere { .. } => "NowhereToGo",
-            Turn::Unpreserved { .. } => "StateNotPreserved",
-            Turn::Failed { .. } => "EvictWorkloadFromClusterFailed",
-            Turn::Evicted { .. } => "Evicted",
-            Turn::Recovered => "AbandonedOnRecovery",
-            Turn::Moved => "AbandonedOnMove",
-            Turn::ClusterGone => "AbandonedClusterGone",
-            Turn::Stays { rule, .. } => match rule {
+        match self.state {
+            EvictionState::Tolerated { .. } => "WaitingForToleration",
+            EvictionState::Queued { .. } => "WaitingForRate",
+            EvictionState::Stopped { .. } => "StoppedByThreshold",
+            EvictionState::Paused { .. } => "Paused",
+            EvictionState::Unread { .. } => "WaitingForTemplate",
+            EvictionState::Fencing { .. } => "WaitingForFence",
+            EvictionState::Unfenced { .. } => "NotFenced",
+            EvictionState::Nowhere { .. } => "NowhereToGo",
+            EvictionState::Unpreserved { .. } => "StateNotPreserved",
+            EvictionState::Failed { .. } => "EvictWorkloadFromClusterFailed",
+            EvictionState::Evicted { .. } => "Evicted",
+            EvictionState::Recovered => "AbandonedOnRecovery",
+            EvictionState::Moved => "AbandonedOnMove",
+            EvictionState::ClusterGone => "AbandonedClusterGone",
+            EvictionState::Stays { rule, .. } => match rule {
                 Stay::SwitchedOff => "FailoverOff",
                 Stay::NoExecuteOff => "NoExecuteEvictionOff",
                 Stay::NotAsked => "FailoverNotRequested",
@@ -177,47 +177,49 @@ impl Note {
     /// Returns the message of the condition and the event, in a sentence.
     pub fn message(&self) -> String {
         let cluster = &self.cluster;
-        match &self.turn {
-            Turn::Tolerated { cause, until } => {
+        match &self.state {
+            EvictionState::Tolerated { cause, until } => {
                 format!("{cluster} has {cause}: it stays until {until:.0}")
             }
-            Turn::Queued { cause } => {
+            EvictionState::Queued { cause } => {
                 format!("{cluster} has {cause}: it leaves when the eviction rate allows")
             }
-            Turn::Stopped { cause } => format!(
+            EvictionState::Stopped { cause } => format!(
                 "{cluster} has {cause}: it stays until enough clusters return, since more have failed than --unhealthy-cluster-threshold allows"
             ),
-            Turn::Paused { cause, why } => {
+            EvictionState::Paused { cause, why } => {
                 format!("{cluster} has {cause}: it stays, because {why}")
             }
-            Turn::Unread { cause, why } => {
+            EvictionState::Unread { cause, why } => {
                 format!("{cluster} has {cause}: it stays for the moment, because {why}")
             }
-            Turn::Fencing { cause, why } => format!(
+            EvictionState::Fencing { cause, why } => format!(
                 "{cluster} has {cause}: it leaves when its copy there is stopped (failover.cluster.fencing): {why}"
             ),
-            Turn::Unfenced { cause, why } => format!(
+            EvictionState::Unfenced { cause, why } => format!(
                 "has to leave {cluster} and stays until that is ready and can remove its copy, because nothing stops that \
                  (failover.cluster.fencing): {why}; {cluster} has {cause}"
             ),
-            Turn::Nowhere { cause, why } => {
+            EvictionState::Nowhere { cause, why } => {
                 format!("has to leave {cluster} and stays: {why}; {cluster} has {cause}")
             }
-            Turn::Unpreserved { cause, why } => format!(
+            EvictionState::Unpreserved { cause, why } => format!(
                 "has to leave {cluster} and stays: its state cannot be preserved: {why}; {cluster} has {cause}"
             ),
-            Turn::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
-            Turn::Evicted {
+            EvictionState::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
+            EvictionState::Evicted {
                 cause, to, mode, ..
             } => {
                 format!("{}{to} ({mode}): {cluster} has {cause}", left(cluster))
             }
-            Turn::Recovered => format!("{cluster} recovered before the workload had to leave it"),
-            Turn::Moved => {
+            EvictionState::Recovered => {
+                format!("{cluster} recovered before the workload had to leave it")
+            }
+            EvictionState::Moved => {
                 format!("{cluster} is none of its clusters any more, so it need not leave it")
             }
-            Turn::ClusterGone => format!("{cluster} is not known in the fleet any more"),
-            Turn::Stays { rule, taints, .. } => {
+            EvictionState::ClusterGone => format!("{cluster} is not known in the fleet any more"),
+            EvictionState::Stays { rule, taints, .. } => {
                 format!("stays on {cluster}, which has {taints}: {rule}")
             }
         }
@@ -225,35 +227,35 @@ impl Note {
 
     /// Returns whether the workload is still to leave the cluster.
     pub fn is_pending(&self) -> bool {
-        match self.turn {
-            Turn::Tolerated { .. }
-            | Turn::Queued { .. }
-            | Turn::Stopped { .. }
-            | Turn::Paused { .. }
-            | Turn::Unread { .. }
-            | Turn::Fencing { .. }
-            | Turn::Unfenced { .. }
-            | Turn::Nowhere { .. }
-            | Turn::Unpreserved { .. }
-            | Turn::Failed { .. } => true,
-            Turn::Evicted { .. }
-            | Turn::Recovered
-            | Turn::Moved
-            | Turn::ClusterGone
-            | Turn::Stays { .. } => false,
+        match self.state {
+            EvictionState::Tolerated { .. }
+            | EvictionState::Queued { .. }
+            | EvictionState::Stopped { .. }
+            | EvictionState::Paused { .. }
+            | EvictionState::Unread { .. }
+            | EvictionState::Fencing { .. }
+            | EvictionState::Unfenced { .. }
+            | EvictionState::Nowhere { .. }
+            | EvictionState::Unpreserved { .. }
+            | EvictionState::Failed { .. } => true,
+            EvictionState::Evicted { .. }
+            | EvictionState::Recovered
+            | EvictionState::Moved
+            | EvictionState::ClusterGone
+            | EvictionState::Stays { .. } => false,
         }
     }
 
     /// Returns the type of the event: a warning or a normal one.
     pub fn severity(&self) -> EventType {
-        match self.turn {
-            Turn::Stopped { .. }
-            | Turn::Paused { .. }
-            | Turn::Unfenced { .. }
-            | Turn::Nowhere { .. }
-            | Turn::Unpreserved { .. }
-            | Turn::Failed { .. }
-            | Turn::Stays {
+        match self.state {
+            EvictionState::Stopped { .. }
+            | EvictionState::Paused { .. }
+            | EvictionState::Unfenced { .. }
+            | EvictionState::Nowhere { .. }
+            | EvictionState::Unpreserved { .. }
+            | EvictionState::Failed { .. }
+            | EvictionState::Stays {
                 rule: Stay::NoPlacement,
                 ..
             } => EventType::Warning,
@@ -289,7 +291,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
     inputs::has_completed(binding, cluster) || (!inputs::has_report_of(binding, cluster) && told())
 }
 
-impl Turn {
+impl EvictionState {
     /// Returns how important the news is for people: of several clusters, the one with the greatest
     /// weight gives the condition its reason.
     fn weight(&self) -> u8 {

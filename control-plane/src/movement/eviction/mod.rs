@@ -1,7 +1,6 @@
 //! Evicts workloads from tainted clusters: which, in which order, at which rate, and where to.
 
 pub mod backlog;
-mod book;
 pub mod condition_writer;
 mod controller;
 pub mod drain;
@@ -15,6 +14,7 @@ pub mod inputs;
 pub mod jobs;
 pub mod judge;
 pub mod measure;
+mod pending_notes;
 pub mod plan;
 pub mod preserve;
 pub mod reason;

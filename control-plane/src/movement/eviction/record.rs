@@ -13,7 +13,7 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::annotation::LAST_EVICTION;
 use serde::{Deserialize, Serialize};
 
-use super::explain::{CONDITION, Note, Turn, left};
+use super::explain::{CONDITION, EvictionState, Note, left};
 
 /// The longest text of one field, in bytes. Taints are written by people.
 const LONGEST: usize = 512;
@@ -69,7 +69,7 @@ impl Record {
     pub fn note(self) -> Note {
         Note {
             cluster: self.from,
-            turn: Turn::Evicted {
+            state: EvictionState::Evicted {
                 cause: self.cause,
                 to: self.to,
                 mode: self.mode,

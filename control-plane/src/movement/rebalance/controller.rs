@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::decide::{News, Pending};
+use super::decide::{Pending, Progress};
 use super::request::{Made, Requested, request};
 use super::{decide, failback};
 use crate::fleet::Fleet;
@@ -129,8 +129,8 @@ fn follow(controller: &Arc<Rebalancers>, bindings: &Bindings) {
 
 /// Result of a look at the workloads of a rebalancer.
 #[derive(Default)]
-struct Look {
-    news: BTreeMap<WorkloadReference, News>,
+struct Pass {
+    news: BTreeMap<WorkloadReference, Progress>,
     /// Workloads that are asked for and not answered.
     asked: usize,
     /// Whether something could not be written now.
@@ -188,9 +188,9 @@ impl Rebalancers {
         rebalancer: &WorkloadRebalancer,
         memory: &mut Memory,
         now: Timestamp,
-    ) -> Look {
+    ) -> Pass {
         let since = decide::trigger(rebalancer, now);
-        let mut look = Look::default();
+        let mut look = Pass::default();
         let asked_at = |it: &Pending, memory: &Memory| {
             let written = memory.asked.get(&it.workload).copied();
             // Whatever another process wrote, the cache shows.
@@ -256,7 +256,7 @@ impl Rebalancers {
     }
 }
 
-impl Look {
+impl Pass {
     fn take(
         &mut self,
         it: Pending,
@@ -270,14 +270,14 @@ impl Look {
                 if !it.is_asked {
                     let made = (time, now);
                     memory.asked.entry(it.workload.clone()).or_insert(made);
-                    self.news.insert(it.workload, News::Asked);
+                    self.news.insert(it.workload, Progress::Asked);
                 }
             }
             Ok(Requested::Answered) => {
-                self.news.insert(it.workload, News::Answered);
+                self.news.insert(it.workload, Progress::Answered);
             }
             Ok(Requested::NoBinding) => {
-                self.news.insert(it.workload, News::NoBinding);
+                self.news.insert(it.workload, Progress::NoBinding);
             }
             Ok(Requested::Held) => {}
             Ok(Requested::Later) => self.is_overtaken = true,
@@ -294,14 +294,14 @@ impl Look {
 async fn write(
     fleet: &Fleet,
     rebalancer: &WorkloadRebalancer,
-    news: &BTreeMap<WorkloadReference, News>,
+    news: &BTreeMap<WorkloadReference, Progress>,
     memory: &mut Memory,
     now: Timestamp,
 ) -> Result<Next, ApiError> {
     let Some(status) = decide::status(rebalancer, news, now) else {
         return Ok(Next::Done);
     };
-    let is_urgent = status.finish_time.is_some() || news.values().any(|it| *it == News::Asked);
+    let is_urgent = status.finish_time.is_some() || news.values().any(|it| *it == Progress::Asked);
     let pause = decide::pause(rebalancer.spec.workloads.len());
     let rest = memory
         .written
@@ -327,7 +327,7 @@ async fn write(
         memory.asked.clear();
     }
     for (workload, it) in news {
-        if *it == News::NoBinding {
+        if *it == Progress::NoBinding {
             let note = format!(
                 "{} {} is not placed anew: no policy propagates it",
                 workload.kind, workload.name

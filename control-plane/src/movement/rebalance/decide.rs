@@ -105,7 +105,7 @@ pub fn is_since(created: Timestamp, time: Timestamp) -> bool {
 
 /// What is new of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum Progress {
     /// Its placement was requested.
     Asked,
     /// The scheduler has answered.
@@ -120,7 +120,7 @@ pub enum News {
 /// come to: the list is what the next process knows of requests.
 pub fn status(
     rebalancer: &WorkloadRebalancer,
-    news: &BTreeMap<WorkloadReference, News>,
+    news: &BTreeMap<WorkloadReference, Progress>,
     now: Timestamp,
 ) -> Option<WorkloadRebalancerStatus> {
     let before = rebalancer.status.clone().unwrap_or_default();
@@ -138,11 +138,12 @@ pub fn status(
     observed.extend(news.iter().map(|(workload, news)| ObservedWorkload {
         workload: workload.clone(),
         result: match news {
-            News::Asked => None,
-            News::Answered => Some(RebalanceResult::Successful),
-            News::NoBinding => Some(RebalanceResult::Failed),
+            Progress::Asked => None,
+            Progress::Answered => Some(RebalanceResult::Successful),
+            Progress::NoBinding => Some(RebalanceResult::Failed),
         },
-        reason: (*news == News::NoBinding).then_some(RebalanceFailure::ReferencedBindingNotFound),
+        reason:
+            (*news == Progress::NoBinding).then_some(RebalanceFailure::ReferencedBindingNotFound),
     }));
     observed.sort_by(|a, b| a.workload.cmp(&b.workload));
     let finished = observed.iter().filter(|it| it.result.is_some());
@@ -209,7 +210,7 @@ mod tests {
         .unwrap()
     }
 
-    fn news(list: &[(&str, News)]) -> BTreeMap<WorkloadReference, News> {
+    fn news(list: &[(&str, Progress)]) -> BTreeMap<WorkloadReference, Progress> {
         let all = list.iter().map(|(name, news)| (workload(name), *news));
         all.collect()
     }
@@ -283,8 +284,8 @@ mod tests {
     #[test]
     fn the_status_says_what_became_of_each_workload_and_when_all_had_a_result() {
         let it = rebalancer(1, &["ok", "none"], &Value::Null);
-        let results = news(&[("ok", News::Answered), ("none", News::NoBinding)]);
-        let asked = news(&[("ok", News::Asked), ("none", News::NoBinding)]);
+        let results = news(&[("ok", Progress::Answered), ("none", Progress::NoBinding)]);
+        let asked = news(&[("ok", Progress::Asked), ("none", Progress::NoBinding)]);
         let half = status(&it, &asked, at(0)).unwrap();
         assert_eq!(half.finish_time, None, "the scheduler has not looked at it");
         let mut waits = it.clone();
@@ -308,9 +309,9 @@ mod tests {
         );
         // A later result, or a later spec, is another end.
         for (generation, results, expected) in [
-            (1, news(&[("none", News::Answered)]), 5),
+            (1, news(&[("none", Progress::Answered)]), 5),
             (2, news(&[]), 5),
-            (1, news(&[("none", News::NoBinding)]), 0),
+            (1, news(&[("none", Progress::NoBinding)]), 0),
         ] {
             let mut again = rebalancer(generation, &["ok", "none"], &Value::Null);
             again.status.clone_from(&done.status);
@@ -326,7 +327,7 @@ mod tests {
         let mut fewer = rebalancer(2, &["more"], &Value::Null);
         fewer.status.clone_from(&done.status);
         assert_eq!(expiry(&fewer), None);
-        let after = status(&fewer, &news(&[("more", News::Answered)]), at(9)).unwrap();
+        let after = status(&fewer, &news(&[("more", Progress::Answered)]), at(9)).unwrap();
         let names: Vec<_> = after
             .observed_workloads
             .iter()

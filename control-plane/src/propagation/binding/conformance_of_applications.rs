@@ -18,8 +18,8 @@ use crate::movement::application_failover::decide::{Since, decide, toleration};
 use crate::movement::application_failover::evict::{
     Switches, departure, obstacle, producer, purge_mode,
 };
-use crate::movement::application_failover::hearing::Heard;
 use crate::movement::application_failover::history::History;
+use crate::movement::application_failover::readiness::Readiness;
 use crate::movement::eviction::preserve;
 use crate::movement::eviction::reason::application;
 
@@ -84,7 +84,7 @@ fn pass(
         .leave
         .iter()
         .map(|cluster| {
-            let heard = Heard::Since(Timestamp::UNIX_EPOCH);
+            let heard = Readiness::ReadySince(Timestamp::UNIX_EPOCH);
             if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
                 return None;
             }

@@ -201,20 +201,26 @@ mod tests {
 
     #[test]
     fn a_removal_and_an_eviction_that_are_pending_at_once_do_not_hide_each_other() {
-        use crate::movement::eviction::explain::{Note, Turn, merge};
+        use crate::movement::eviction::explain::{EvictionState, Note, merge};
         let told = |list: &[Condition]| -> Vec<(String, String, String)> {
             list.iter()
                 .map(|it| (it.type_.clone(), it.status.clone(), it.reason.clone()))
                 .collect()
         };
-        let note = |turn| {
+        let note = |state| {
             [Note {
                 cluster: "m2".to_owned(),
-                turn,
+                state,
             }]
         };
         let (cause, why) = ("taint x:NoExecute".to_owned(), "full".to_owned());
-        let leaves = merge(&[], &note(Turn::Nowhere { cause, why }), false, at(1)).unwrap();
+        let leaves = merge(
+            &[],
+            &note(EvictionState::Nowhere { cause, why }),
+            false,
+            at(1),
+        )
+        .unwrap();
         let held = Hold {
             cluster: "m1",
             since: at(0),
@@ -224,7 +230,7 @@ mod tests {
         assert_eq!(told(&both)[0], told(&leaves)[0]);
         let removed = conditions::merge(&both, condition(None, &both, at(60))).unwrap();
         assert_eq!(told(&removed)[0], told(&leaves)[0]);
-        let stays = merge(&both, &note(Turn::Recovered), false, at(60)).unwrap();
+        let stays = merge(&both, &note(EvictionState::Recovered), false, at(60)).unwrap();
         let is_held = |list: &[Condition]| {
             list.iter()
                 .any(|it| it.status == "True" && it.reason == "WaitingForRemoval")

@@ -8,48 +8,48 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::{ClusterAffinity, Placement};
 use muster_shared::selectors::Affinity;
 
-use super::cluster_change::Turn;
+use super::cluster_change::Effect;
 use crate::scheduler::core::need::is_divided;
 
 /// Turns of clusters, and which placements can choose these: bindings of one policy share their
 /// placement, which is compared once.
 #[derive(Debug)]
 pub struct Concerns<'a> {
-    turns: &'a [Turn<'a>],
-    /// Whether the cluster of each turn can be chosen. The placements are kept, so that their
+    effects: &'a [Effect<'a>],
+    /// Whether the cluster of each effect can be chosen. The placements are kept, so that their
     /// addresses tell them apart.
     chosen: HashMap<*const Placement, (Arc<Placement>, Vec<bool>)>,
 }
 
 impl<'a> Concerns<'a> {
-    /// Returns the concerns of these turns.
-    pub fn of(turns: &'a [Turn<'a>]) -> Self {
+    /// Returns the concerns of these effects.
+    pub fn of(effects: &'a [Effect<'a>]) -> Self {
         Self {
-            turns,
+            effects,
             chosen: HashMap::new(),
         }
     }
 
-    /// Returns whether one of the turns may change the result of a binding that is settled.
+    /// Returns whether one of the effects may change the result of a binding that is settled.
     pub fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
         let Some(placement) = &spec.placement else {
             return false;
         };
-        let turns = self.turns;
+        let effects = self.effects;
         let (_, chosen) = self
             .chosen
             .entry(Arc::as_ptr(placement))
             .or_insert_with(|| {
                 let choice = Choice::of(placement);
-                let chosen = turns.iter().map(|turn| choice.has(turn.cluster()));
+                let chosen = effects.iter().map(|effect| choice.has(effect.cluster()));
                 (Arc::clone(placement), chosen.collect())
             });
-        let mut turns = turns.iter().zip(chosen);
-        turns.any(|(turn, may_choose)| concerns(spec, placement, turn, *may_choose))
+        let mut effects = effects.iter().zip(chosen);
+        effects.any(|(effect, may_choose)| concerns(spec, placement, effect, *may_choose))
     }
 }
 
-/// Returns whether the turn of a cluster may change the result of a binding that is settled.
+/// Returns whether the effect of a cluster may change the result of a binding that is settled.
 /// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
 /// behaviour). For the others, too, a cluster that only admits more or less says nothing of what it
 /// has already. No cluster has what is scaled to zero, so that one which admits less may be
@@ -57,7 +57,7 @@ impl<'a> Concerns<'a> {
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
-    turn: &Turn<'_>,
+    effect: &Effect<'_>,
     may_choose: bool,
 ) -> bool {
     let is_target = |cluster: &Cluster| {
@@ -65,12 +65,12 @@ fn concerns(
         spec.target(name).is_some()
     };
     let stays = spec.is_workload() && is_divided(placement);
-    match turn {
-        Turn::Leaves(cluster) => is_target(cluster),
+    match effect {
+        Effect::Leaves(cluster) => is_target(cluster),
         _ if stays => false,
-        Turn::Moved(cluster) => is_target(cluster) || may_choose,
-        Turn::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
-        Turn::AdmitsLess(_) => is_scaled_to_zero(spec) && may_choose,
+        Effect::Moved(cluster) => is_target(cluster) || may_choose,
+        Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
+        Effect::AdmitsLess(_) => is_scaled_to_zero(spec) && may_choose,
     }
 }
 
@@ -145,47 +145,67 @@ mod tests {
         let none = deployment(0, &only_m1);
         let waiting = deployment(3, &only_m1);
         let no_parts = deployment(0, &dynamic());
-        for (what, spec, turn, expected) in [
+        for (what, spec, effect, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
-            ("it may go there now", &copy, Turn::AdmitsMore(&m1), true),
-            ("it may not go there", &copy, Turn::AdmitsMore(&m2), false),
-            ("it is there", &copied, Turn::AdmitsMore(&m1), false),
+            ("it may go there now", &copy, Effect::AdmitsMore(&m1), true),
+            ("it may not go there", &copy, Effect::AdmitsMore(&m2), false),
+            ("it is there", &copied, Effect::AdmitsMore(&m1), false),
             (
                 "its cluster has other labels",
                 &copied,
-                Turn::Moved(&m1),
+                Effect::Moved(&m1),
                 true,
             ),
             (
                 "its cluster has labels that it does not ask for",
                 &narrowed,
-                Turn::Moved(&m2),
+                Effect::Moved(&m2),
                 true,
             ),
             (
                 "another one has other labels",
                 &copied,
-                Turn::Moved(&m2),
+                Effect::Moved(&m2),
                 false,
             ),
-            ("its cluster leaves", &copied, Turn::Leaves(&m1), true),
-            ("another one leaves", &copied, Turn::Leaves(&m2), false),
-            ("what it has stays", &copied, Turn::AdmitsLess(&m1), false),
-            ("it waits anyway", &copy, Turn::AdmitsLess(&m1), false),
-            ("its replicas wait", &waiting, Turn::AdmitsLess(&m1), false),
+            ("its cluster leaves", &copied, Effect::Leaves(&m1), true),
+            ("another one leaves", &copied, Effect::Leaves(&m2), false),
+            ("what it has stays", &copied, Effect::AdmitsLess(&m1), false),
+            ("it waits anyway", &copy, Effect::AdmitsLess(&m1), false),
+            (
+                "its replicas wait",
+                &waiting,
+                Effect::AdmitsLess(&m1),
+                false,
+            ),
             // Scaled to zero: no cluster has it, and each that it may choose counts.
-            ("it may choose it", &none, Turn::AdmitsLess(&m1), true),
-            ("it may not choose it", &none, Turn::AdmitsLess(&m2), false),
-            ("it is back", &none, Turn::AdmitsMore(&m1), true),
+            ("it may choose it", &none, Effect::AdmitsLess(&m1), true),
+            (
+                "it may not choose it",
+                &none,
+                Effect::AdmitsLess(&m2),
+                false,
+            ),
+            ("it is back", &none, Effect::AdmitsMore(&m1), true),
             // Divided: it stays, unless its cluster goes.
-            ("none of it", &no_parts, Turn::AdmitsLess(&m1), false),
-            ("less to go to", &divided, Turn::AdmitsLess(&m2), false),
-            ("more room to go to", &divided, Turn::AdmitsMore(&m2), false),
-            ("its cluster is another", &divided, Turn::Moved(&m1), false),
-            ("its cluster goes", &divided, Turn::Leaves(&m1), true),
-            ("another goes", &divided, Turn::Leaves(&m2), false),
+            ("none of it", &no_parts, Effect::AdmitsLess(&m1), false),
+            ("less to go to", &divided, Effect::AdmitsLess(&m2), false),
+            (
+                "more room to go to",
+                &divided,
+                Effect::AdmitsMore(&m2),
+                false,
+            ),
+            (
+                "its cluster is another",
+                &divided,
+                Effect::Moved(&m1),
+                false,
+            ),
+            ("its cluster goes", &divided, Effect::Leaves(&m1), true),
+            ("another goes", &divided, Effect::Leaves(&m2), false),
         ] {
-            assert_eq!(Concerns::of(&[turn]).has(spec), expected, "{what}");
+            assert_eq!(Concerns::of(&[effect]).has(spec), expected, "{what}");
         }
     }
 }

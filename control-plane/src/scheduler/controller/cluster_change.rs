@@ -46,16 +46,16 @@ impl<'a> ClusterChange<'a> {
 
     /// Returns what the change means for bindings that may be placed anew, although they are
     /// settled.
-    pub fn turn(&self) -> Option<Turn<'a>> {
+    pub fn effect(&self) -> Option<Effect<'a>> {
         let cluster = self.new.or(self.old)?;
         let is_leaving = self
             .new
             .is_none_or(|new| new.metadata.deletion_timestamp.is_some());
         match self.admission? {
-            _ if is_leaving => Some(Turn::Leaves(cluster)),
-            Admission::Moved => Some(Turn::Moved(cluster)),
-            Admission::More => Some(Turn::AdmitsMore(cluster)),
-            Admission::Less => Some(Turn::AdmitsLess(cluster)),
+            _ if is_leaving => Some(Effect::Leaves(cluster)),
+            Admission::Moved => Some(Effect::Moved(cluster)),
+            Admission::More => Some(Effect::AdmitsMore(cluster)),
+            Admission::Less => Some(Effect::AdmitsLess(cluster)),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> ClusterChange<'a> {
 
 /// What a change of a cluster means for settled bindings.
 #[derive(Debug, Clone, Copy)]
-pub enum Turn<'a> {
+pub enum Effect<'a> {
     /// It is being deleted, or gone.
     Leaves(&'a Cluster),
     /// It joined, or its labels or location changed.
@@ -100,7 +100,7 @@ pub enum Turn<'a> {
     AdmitsLess(&'a Cluster),
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Effect<'a> {
     /// Returns the cluster of the turn.
     pub fn cluster(&self) -> &'a Cluster {
         match self {

@@ -9,10 +9,10 @@ pub mod events;
 pub mod initial_placement;
 pub mod live;
 pub mod measure;
+mod move_queue;
 mod movement;
 mod obstructed;
 mod reports;
-mod turns;
 pub mod waiting;
 pub mod waits_for;
 pub mod write;
@@ -42,7 +42,7 @@ use crate::fleet::copy::obstacle;
 use crate::fleet::waits::Waits;
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
-use crate::scheduler::controller::cluster_change::{ClusterChange, Turn};
+use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
@@ -101,11 +101,11 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         let answers = answering.changes.answer(answer);
         let _ = shutdown.run_until_cancelled(answers).await;
     });
-    let (turns, queue) = (scheduler.movement.turns.clone(), scheduler.queue.clone());
+    let (moves, queue) = (scheduler.movement.moves.clone(), scheduler.queue.clone());
     let shutdown = fleet.shutdown.clone();
-    tasks.spawn("scheduler's turns of the rate", async move {
-        let turns = turns.run(move |key| queue.add(key));
-        let _ = shutdown.run_until_cancelled(turns).await;
+    tasks.spawn("scheduler's queue of moves", async move {
+        let moves = moves.run(move |key| queue.add(key));
+        let _ = shutdown.run_until_cancelled(moves).await;
     });
     let (waking, shutdown) = (Arc::clone(&scheduler), fleet.shutdown.clone());
     tasks.spawn("scheduler's waiting bindings", async move {
@@ -226,9 +226,9 @@ impl Scheduler {
         for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
             self.wake_up(key, after);
         }
-        let turns: Vec<Turn<'_>> = news.iter().filter_map(ClusterChange::turn).collect();
-        if !turns.is_empty() {
-            self.wake(bindings, &turns);
+        let effects: Vec<Effect<'_>> = news.iter().filter_map(ClusterChange::effect).collect();
+        if !effects.is_empty() {
+            self.wake(bindings, &effects);
         }
     }
 
@@ -238,12 +238,12 @@ impl Scheduler {
         self.queue.add_after(key, after);
     }
 
-    fn wake(&self, bindings: &Bindings, turns: &[Turn<'_>]) {
+    fn wake(&self, bindings: &Bindings, effects: &[Effect<'_>]) {
         // Before the first list is complete every binding is on the queue, or will be.
         if !bindings.is_synced() {
             return;
         }
-        let mut concerns = Concerns::of(turns);
+        let mut concerns = Concerns::of(effects);
         for binding in bindings.list() {
             if concerns.has(&binding.spec) {
                 Incoming::ClusterChanged.count();
@@ -340,7 +340,7 @@ impl Scheduler {
             return Ok((next, wait));
         }
         // Before the write, so that the next one's does not wait for this one's answer.
-        self.movement.turns.leave(key);
+        self.movement.moves.leave(key);
         let written = match news.zip(permit.and_then(Result::ok)) {
             None => None,
             Some((placed, permit)) => match write(&api, binding, placed, permit).await {

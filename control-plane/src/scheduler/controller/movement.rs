@@ -18,7 +18,7 @@ use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::turns::Turns;
+use super::move_queue::MoveQueue;
 use super::{Scheduler, Subject};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
@@ -82,7 +82,7 @@ const OBSTRUCTED_LONGEST: Duration = Duration::from_mins(2);
 pub(super) struct Movement {
     pace: Pace,
     /// Those that wait for the budget.
-    pub turns: Turns<BindingKey>,
+    pub moves: MoveQueue<BindingKey>,
     /// Bindings whose order could not be carried out in any cluster.
     pub obstructed: Waits<BindingKey>,
     /// Whether they wait by priority.
@@ -103,11 +103,11 @@ struct State {
 impl Movement {
     /// Moves that are paid from a budget which others use as well.
     pub fn new(pace: Pace, is_ranked: bool) -> Self {
-        let turns = Turns::new();
-        pace.wakes(turns.woken());
+        let moves = MoveQueue::new();
+        pace.wakes(moves.woken());
         Self {
             pace,
-            turns,
+            moves,
             obstructed: Waits::between(OBSTRUCTED_FIRST, OBSTRUCTED_LONGEST),
             is_ranked,
             state: Mutex::default(),
@@ -116,7 +116,7 @@ impl Movement {
 
     /// Notes that a binding does not wait for anything any more.
     pub fn ends(&self, key: &BindingKey) {
-        self.turns.leave(key);
+        self.moves.leave(key);
         self.obstructed.over(key);
         let mut state = self.state.lock();
         state.told.remove(key);
@@ -280,8 +280,8 @@ impl Scheduler {
         if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
-        let Movement { pace, turns, .. } = &self.movement;
-        if !turns.is_next(key) {
+        let Movement { pace, moves, .. } = &self.movement;
+        if !moves.is_next(key) {
             return Err(Held::InLine);
         }
         let paid = pace.pay_after_evictions(Instant::now());
@@ -329,11 +329,11 @@ impl Scheduler {
                 );
             }
         }
-        let (turns, priority) = (&self.movement.turns, self.priority_of(&binding.spec));
+        let (moves, priority) = (&self.movement.moves, self.priority_of(&binding.spec));
         match held {
-            Held::Paused(_) | Held::Obstructed(_) => turns.leave(key),
-            Held::Refused(until) => turns.refused(key, priority, *until),
-            Held::InLine => turns.join(key, priority),
+            Held::Paused(_) | Held::Obstructed(_) => moves.leave(key),
+            Held::Refused(until) => moves.refused(key, priority, *until),
+            Held::InLine => moves.join(key, priority),
         }
         if report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());

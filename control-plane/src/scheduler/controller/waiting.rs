@@ -9,7 +9,7 @@ mod choices;
 mod group;
 mod line;
 mod ranges;
-mod turns;
+mod wake_order;
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -28,7 +28,7 @@ use crate::settings::grade_rule::GradeRule;
 use choices::{ChoiceId, Choices};
 use group::{Group, GroupKey};
 use ranges::{RangeId, Ranges};
-use turns::{Pace, Turns};
+use wake_order::{Pace, WakeOrder};
 
 /// Time between a change and the first turn, and between two turns: many reports of many clusters
 /// are answered by one look.
@@ -67,7 +67,7 @@ struct State<K> {
     most_ranges: usize,
     /// How many bindings waited when the ranges were made.
     regrouped_at: usize,
-    turns: Turns,
+    wake_order: WakeOrder,
     pace: Pace,
 }
 
@@ -101,7 +101,7 @@ impl<K> Waiting<K> {
                 ranges: Ranges::default(),
                 most_ranges,
                 regrouped_at: 0,
-                turns: Turns::default(),
+                wake_order: WakeOrder::default(),
                 pace: Pace::default(),
             }),
             due: Notify::new(),
@@ -134,7 +134,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         }
         state.keep_ranges_few();
         measure::waiting(state.entries.len());
-        if !state.turns.is_empty() {
+        if !state.wake_order.is_empty() {
             self.due.notify_one();
         }
     }
@@ -156,7 +156,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         } else if !news.is_empty() {
             state.deciding.values_mut().for_each(|grown| *grown = true);
         }
-        if !state.turns.is_empty() {
+        if !state.wake_order.is_empty() {
             self.due.notify_one();
         }
         helped
@@ -243,7 +243,7 @@ impl<K: Clone + Ord + Hash> State<K> {
         let group = self.choices.get_mut(choice)?.groups.entry(key).or_default();
         let result = change(group);
         if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
-            self.turns.add((key, choice));
+            self.wake_order.add((key, choice));
         }
         Some(result)
     }
@@ -289,7 +289,7 @@ impl<K: Clone + Ord + Hash> State<K> {
                     group.grow(*growth);
                 }
                 if group.is_due() && !std::mem::replace(&mut group.has_turn, true) {
-                    self.turns.add((*key, id));
+                    self.wake_order.add((*key, id));
                 }
             }
         }
@@ -297,13 +297,13 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 
     fn turn(&mut self) -> Vec<(K, Duration)> {
-        if self.turns.is_empty() {
+        if self.wake_order.is_empty() {
             return Vec::new();
         }
         let size = self.pace.step();
         let mut woken = Vec::new();
         while woken.len() < size
-            && let Some((key, id)) = self.turns.take()
+            && let Some((key, id)) = self.wake_order.take()
         {
             let groups = self.choices.get_mut(id).map(|choice| &mut choice.groups);
             let Some(group) = groups.and_then(|groups| groups.get_mut(&key)) else {
@@ -326,7 +326,7 @@ impl<K: Clone + Ord + Hash> State<K> {
             }
             if group.is_due() {
                 group.has_turn = true;
-                self.turns.add((key, id));
+                self.wake_order.add((key, id));
             }
         }
         woken
@@ -357,7 +357,7 @@ impl<K: Clone + Ord + Hash> State<K> {
         }
         self.ranges = Ranges::after(&self.ranges, coarseness);
         self.regrouped_at = self.entries.len();
-        self.turns = Turns::default();
+        self.wake_order = WakeOrder::default();
         let mut former: HashMap<(ChoiceId, GroupKey), Group<K>> = HashMap::new();
         for (id, choice) in self.choices.iter_mut() {
             let groups = std::mem::take(&mut choice.groups);

@@ -58,7 +58,7 @@ async fn stand(ready: &str) -> Stand {
 }
 
 /// Takes the next step in the removal of the cluster, and returns when to go on.
-async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
+async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, Error> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
     see_off(&stand.fleet, &cluster, told).await
 }
@@ -66,7 +66,7 @@ async fn step(stand: &Stand, told: &Told) -> Result<Next, Error> {
 #[tokio::test(start_paused = true)]
 async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
     let stand = stand("False").await;
-    let next = step(&stand, &Told::default()).await.unwrap();
+    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(next, Next::Again);
     let writes = stand.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
@@ -90,7 +90,7 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks() {
             if !is_there {
                 stand.api.delete("works", "karmada-es-m1", "a");
             }
-            step(&stand, &Told::default()).await.unwrap();
+            step(&stand, &DeletionWaits::default()).await.unwrap();
             let writes = stand.api.writes();
             assert_eq!(writes.len(), deleted, "{deletion:?}: {writes:?}");
         }
@@ -100,7 +100,7 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks() {
 #[tokio::test(start_paused = true)]
 async fn works_of_a_cluster_with_an_agent_are_deleted() {
     let stand = stand("True").await;
-    let next = step(&stand, &Told::default()).await.unwrap();
+    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(next, Next::After(DELETION_RETRY));
     let writes = stand.api.writes();
     let writes: Vec<_> = writes.iter().map(|it| (&it.0, &*it.1)).collect();
@@ -115,7 +115,7 @@ async fn that_works_cannot_be_removed_is_told() {
             let stand = stand(ready).await;
             let refused = refusal(code, reason, "a");
             stand.api.answer(method.clone(), "/works/a", code, refused);
-            let next = step(&stand, &Told::default()).await;
+            let next = step(&stand, &DeletionWaits::default()).await;
             assert_eq!(next.is_ok(), is_usual, "{ready} {code}");
             let told = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
             let expected = if is_usual { &[][..] } else { &told };
@@ -153,7 +153,7 @@ async fn a_cluster_that_leaves_says_what_it_waits_for_once_that_takes_long() {
         stand
             .api
             .answer(Method::DELETE, "/works/there", 200, work("there", None));
-        let told = Told::default();
+        let told = DeletionWaits::default();
         let next = step(&stand, &told).await.unwrap();
         assert_eq!(next, Next::After(DELETION_RETRY));
         assert_eq!(stand.api.told().await, [], "{expected}");
@@ -177,7 +177,7 @@ async fn a_cluster_that_nothing_holds_is_let_go_of() {
         stand
             .api
             .answer(Method::PATCH, "/clusters/m1", code, refused);
-        let next = step(&stand, &Told::default()).await;
+        let next = step(&stand, &DeletionWaits::default()).await;
         let expected = match code {
             409 => Some(Next::Again),
             404 => Some(Next::Done),
@@ -187,7 +187,7 @@ async fn a_cluster_that_nothing_holds_is_let_go_of() {
     }
     stand.api.answer_truly();
     stand.api.forget();
-    let next = step(&stand, &Told::default()).await.unwrap();
+    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(next, Next::Done);
     let writes = stand.api.writes();
     assert_eq!(writes[0].2["metadata"]["finalizers"], json!(["other"]));
@@ -205,7 +205,7 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
         stand
             .api
             .answer(Method::GET, path, 200, namespace(deletion));
-        step(&stand, &Told::default()).await.unwrap();
+        step(&stand, &DeletionWaits::default()).await.unwrap();
         let writes = stand.api.writes().into_iter();
         let writes: Vec<_> = writes.map(|it| (it.0, it.1)).collect();
         assert_eq!(writes, Vec::from_iter(expected), "{deletion:?}");

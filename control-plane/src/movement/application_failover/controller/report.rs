@@ -14,7 +14,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::movement::application_failover::decide::Since;
 use crate::movement::application_failover::explain::{
-    CONDITION, Turn, Unfollowed, is_not_followed,
+    CONDITION, FailoverState, Unfollowed, is_not_followed,
 };
 use crate::movement::application_failover::history::{self, History};
 
@@ -27,7 +27,7 @@ impl Applications {
         progress: Progress,
     ) -> Result<Next, ApiError> {
         let Progress {
-            mut turn,
+            mut state,
             mut wait,
             held,
             is_said,
@@ -36,7 +36,7 @@ impl Applications {
             count("held");
             wait = wait.into_iter().chain(pause).min();
             let since = history.since.get(&cluster).copied();
-            turn = Some(Turn::Held {
+            state = Some(FailoverState::Held {
                 since: since.unwrap_or(case.now),
                 cluster,
                 why,
@@ -44,25 +44,27 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let turn = turn.or_else(|| match was_told {
+        let state = state.or_else(|| match was_told {
             _ if is_said => None,
-            told if history.untold(told).is_some() => history.untold(told).cloned().map(Turn::from),
-            Some(told) if is_not_followed(told) => Some(Turn::Followed),
-            Some(told) if told.status == "True" => Some(Turn::Recovered),
+            told if history.untold(told).is_some() => {
+                history.untold(told).cloned().map(FailoverState::from)
+            }
+            Some(told) if is_not_followed(told) => Some(FailoverState::Followed),
+            Some(told) if told.status == "True" => Some(FailoverState::Recovered),
             _ => None,
         });
-        if let Some(turn) = turn {
-            self.tell_news(case, &turn, was_told).await?;
+        if let Some(state) = state {
+            self.tell_news(case, &state, was_told).await?;
         }
         Ok(sooner(wait, settled))
     }
 
-    /// Tells a turn, unless it is that there is no place, which is known, and only its numbers are
+    /// Tells a state, unless it is that there is no place, which is known, and only its numbers are
     /// other ones.
     async fn tell_news(
         &self,
         case: &Case<'_>,
-        turn: &Turn,
+        state: &FailoverState,
         was_told: Option<&Condition>,
     ) -> Result<(), ApiError> {
         let told_at = self
@@ -70,10 +72,10 @@ impl Applications {
             .lock()
             .get(case.key)
             .and_then(|known| known.told_at);
-        if told_at.is_some_and(|at| turn.repeats(was_told, at, case.now)) {
+        if told_at.is_some_and(|at| state.repeats(was_told, at, case.now)) {
             return Ok(());
         }
-        self.tell(case.key, case.binding, turn, case.now).await?;
+        self.tell(case.key, case.binding, state, case.now).await?;
         if let Some(known) = self.known.lock().get_mut(case.key) {
             known.told_at = Some(case.now);
         }
@@ -90,14 +92,14 @@ impl Applications {
         let history = case.written.clone().with_health(Since::new(), case.now);
         let settled = self.settle(case, &history).await?;
         let told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let turn = match why {
-            Some(why) => Some(Turn::NotFollowed(why)),
+        let state = match why {
+            Some(why) => Some(FailoverState::NotFollowed(why)),
             None => told
                 .filter(|told| is_not_followed(told) || told.status == "True")
-                .map(|_| Turn::Withdrawn),
+                .map(|_| FailoverState::Withdrawn),
         };
-        if let Some(turn) = turn {
-            self.tell(case.key, case.binding, &turn, case.now).await?;
+        if let Some(state) = state {
+            self.tell(case.key, case.binding, &state, case.now).await?;
         }
         Ok(settled)
     }
@@ -149,7 +151,7 @@ impl Applications {
         &self,
         key: &BindingKey,
         binding: &AnyBinding,
-        turn: &Turn,
+        state: &FailoverState,
         now: Timestamp,
     ) -> Result<(), ApiError> {
         let failed = |error| ApiError::of("explain the failover of", key)(error);
@@ -157,7 +159,7 @@ impl Applications {
         let (mut fresh, mut attempts) = (None, 0);
         loop {
             let held = fresh.as_ref().unwrap_or(binding);
-            let Some(all) = conditions::merge(&held.status().conditions, [turn.condition(now)])
+            let Some(all) = conditions::merge(&held.status().conditions, [state.condition(now)])
             else {
                 return Ok(());
             };
@@ -179,9 +181,9 @@ impl Applications {
                 Err(error) => return Err(failed(error)),
             }
         }
-        let (severity, reason) = (turn.severity(), turn.reason());
+        let (severity, reason) = (state.severity(), state.reason());
         self.fleet
-            .publish(binding, severity, reason, turn.message());
+            .publish(binding, severity, reason, state.message());
         Ok(())
     }
 }

@@ -64,9 +64,9 @@ fn what_is_tolerated_is_told_once_it_is_no_flicker() {
         ("not yet", &[("m1", 10)], 9 + settled, None),
         ("for long", &[("m1", 10)], 500 + settled, Some("m1")),
     ] {
-        let turn = tolerated_turn(&history(since), at(900), at(now));
-        let cluster = turn.map(|turn| match turn {
-            Turn::Tolerated { cluster, until, .. } if until == at(900) => cluster,
+        let state = tolerated_state(&history(since), at(900), at(now));
+        let cluster = state.map(|state| match state {
+            FailoverState::Tolerated { cluster, until, .. } if until == at(900) => cluster,
             other => panic!("{other:?}"),
         });
         assert_eq!(cluster.as_deref(), expected, "{what}");

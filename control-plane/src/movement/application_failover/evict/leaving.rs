@@ -7,7 +7,7 @@ use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, refusal};
-use crate::movement::application_failover::turns::Turns;
+use crate::movement::application_failover::queue::FailoverQueue;
 use crate::movement::eviction::backlog::Rank;
 
 fn at(second: i64) -> Timestamp {
@@ -51,16 +51,16 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome)
     (stand, outcome)
 }
 
-/// Returns a turn of an application that has been paid for.
+/// Returns a state of an application that has been paid for.
 fn paid(stand: &Stand, key: &BindingKey) -> Paid {
     let (pauses, clock) = (stand.fleet.pauses.clone(), Arc::clone(&stand.fleet.clock));
-    let turns = Turns::new(Pace::of(&stand.fleet.settings), pauses, clock);
+    let queue = FailoverQueue::new(Pace::of(&stand.fleet.settings), pauses, clock);
     let now = tokio::time::Instant::now();
-    turns.pace().begin(now);
-    turns.wait(key, "m1", Rank::new(0, at(0)));
-    let next = turns.next(now + Duration::from_mins(1));
+    queue.pace().begin(now);
+    queue.wait(key, "m1", Rank::new(0, at(0)));
+    let next = queue.next(now + Duration::from_mins(1));
     assert_eq!(next.as_ref(), Ok(key));
-    turns.take(key).unwrap()
+    queue.take(key).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         History::default(),
         History::default().after_move("m0", at(0)),
     );
-    let long = Heard::Since(at(-9_999));
+    let long = Readiness::ReadySince(at(-9_999));
     let secs = Duration::from_secs;
     for (mode, history, heard, switches, now, reason, pause) in [
         (PurgeMode::Gracefully, &new, long, on, 5, None, None),
@@ -36,7 +36,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Heard::Not,
+            Readiness::NotReady,
             on,
             5,
             Some("ClusterNotReady"),
@@ -46,7 +46,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Heard::Since(at(0)),
+            Readiness::ReadySince(at(0)),
             on,
             5,
             Some("ClusterReturned"),
@@ -55,7 +55,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Heard::Since(at(500)),
+            Readiness::ReadySince(at(500)),
             on,
             5,
             Some("ClusterReturned"),
@@ -64,7 +64,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Heard::Since(at(0)),
+            Readiness::ReadySince(at(0)),
             on,
             10,
             None,
@@ -83,14 +83,14 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (PurgeMode::Directly, &moved, long, on, 60, None, None),
     ] {
         let held = obstacle(&mode, history, heard, "m1", switches, at(now));
-        let turn = |why| crate::movement::application_failover::explain::Turn::Held {
+        let state = |why| crate::movement::application_failover::explain::FailoverState::Held {
             cluster: "m1".into(),
             since: at(0),
             why,
         };
         let (why, wait) = held.unzip();
         assert_eq!(
-            why.map(|why| turn(why).reason()),
+            why.map(|why| state(why).reason()),
             reason,
             "{mode} {heard:?} {now}"
         );

@@ -3,8 +3,8 @@
 use crate::fleet::binding::BindingKey;
 use http::Method;
 
-use super::super::book::tests::nowhere;
 use super::super::judge::Stay;
+use super::super::pending_notes::tests::nowhere;
 use super::*;
 use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
 
@@ -43,14 +43,14 @@ async fn stand(conditions: Option<Vec<Condition>>) -> (Stand, ConditionWriter) {
     (stand, writer)
 }
 
-fn note(turn: Turn) -> Note {
+fn note(state: EvictionState) -> Note {
     let cluster = "m1".to_owned();
-    Note { cluster, turn }
+    Note { cluster, state }
 }
 
 /// Returns the note that the workload stays in spite of a taint.
 fn stays() -> Note {
-    note(Turn::Stays {
+    note(EvictionState::Stays {
         rule: Stay::Tolerated,
         taints: "x".to_owned(),
         since: None,
@@ -58,7 +58,7 @@ fn stays() -> Note {
 }
 
 fn evicted() -> Note {
-    note(Turn::Evicted {
+    note(EvictionState::Evicted {
         cause: "taint x:NoExecute".into(),
         to: "m2".into(),
         mode: "Gracefully".into(),
@@ -89,7 +89,7 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_never_began() {
     let (stand, writer) = stand(None).await;
-    writer.tell(vec![(key(), note(Turn::Recovered))]);
+    writer.tell(vec![(key(), note(EvictionState::Recovered))]);
     assert_eq!(stand.api.told().await, []);
     assert_eq!(stand.api.writes(), []);
     assert!(writer.books.lock().is_empty());
@@ -113,7 +113,7 @@ async fn a_note_that_comes_too_late_is_read_again_or_dropped_and_others_are_trie
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         let refused = refusal(code, reason, "web-deployment");
         stand.api.answer(method, path, code, refused);
-        let book = |book: &mut Book| _ = book.take(nowhere("m1", "full"), Instant::now());
+        let book = |book: &mut PendingNotes| _ = book.take(nowhere("m1", "full"), Instant::now());
         book(writer.books.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         let expected = match code {
@@ -133,7 +133,7 @@ async fn what_the_process_before_told_is_told_again_only_later_than_its_start() 
         let (stand, writer) = stand(said.map(|it| vec![it])).await;
         writer.begin();
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
+        let book = |book: &mut PendingNotes| _ = book.take(stays(), Instant::now());
         book(writer.books.lock().entry(key()).or_default());
         let next = writer.write(&stand.fleet, key()).await;
         assert_eq!(next.unwrap(), Next::Done, "{seconds}");
@@ -155,7 +155,7 @@ async fn nothing_is_decided_by_a_binding_of_before_our_own_last_write() {
         json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}}),
     );
     pass(1).await;
-    let book = |book: &mut Book| _ = book.take(stays(), Instant::now());
+    let book = |book: &mut PendingNotes| _ = book.take(stays(), Instant::now());
     book(writer.books.lock().entry(key()).or_default());
     let next = writer.write(&stand.fleet, key()).await;
     assert!(matches!(next, Ok(Next::After(_))), "{next:?}");

@@ -40,7 +40,7 @@ impl Now {
     }
 }
 
-/// A workload whose turn has come, with all that is needed to move it.
+/// A workload whose state has come, with all that is needed to move it.
 #[derive(Clone, Debug)]
 pub struct Eviction {
     /// The cluster it leaves.
@@ -128,7 +128,7 @@ impl ClusterNote {
 
 /// What people are to be told.
 #[derive(Debug, Default)]
-pub struct News {
+pub struct Reports {
     /// Bindings that are gone: there is nothing more to tell of them.
     pub gone: Vec<Key>,
     /// About bindings.

@@ -12,7 +12,7 @@ use muster_shared::taints::{self, is_drain};
 use super::{ClusterNote, Evictor, Key, Now};
 use crate::fleet::budget::rate::Band;
 use crate::movement::eviction::backlog::{Depth, Slot};
-use crate::movement::eviction::explain::{CONDITION, Note, Turn, names_cluster};
+use crate::movement::eviction::explain::{CONDITION, EvictionState, Note, names_cluster};
 use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::judge::{Cause, Judgement};
 use crate::movement::eviction::record::{Record, bounded};
@@ -80,15 +80,15 @@ impl Evictor {
         self.tell_of(cluster, reason, message);
     }
 
-    pub(super) fn turn_of_ready(&self, cluster: &str, cause: &Cause, now: Now) -> Turn {
+    pub(super) fn state_of_ready(&self, cluster: &str, cause: &Cause, now: Now) -> EvictionState {
         let cause = bounded(cause.to_string());
         if let Some(pause) = self.pauses.of(cluster, now.wall) {
             let why = pause.to_string();
-            return Turn::Paused { cause, why };
+            return EvictionState::Paused { cause, why };
         }
         match self.band {
-            Band::Stopped => Turn::Stopped { cause },
-            Band::Primary | Band::Secondary => Turn::Queued { cause },
+            Band::Stopped => EvictionState::Stopped { cause },
+            Band::Primary | Band::Secondary => EvictionState::Queued { cause },
         }
     }
 
@@ -180,8 +180,8 @@ impl Evictor {
     /// since the cluster recovered, or the workload was moved.
     pub(super) fn tell_what_was_not(&mut self, binding: &AnyBinding) {
         let conditions = &binding.status().conditions;
-        if let Some(Note { cluster, turn }) = untold(binding) {
-            return self.note(self.key_of(binding), &cluster, turn);
+        if let Some(Note { cluster, state }) = untold(binding) {
+            return self.note(self.key_of(binding), &cluster, state);
         }
         let Some(stale) = conditions::get(conditions, CONDITION) else {
             return;
@@ -200,11 +200,14 @@ impl Evictor {
         let named = targets
             .iter()
             .find(|target| names_cluster(&stale.message, &target.name));
-        let (cluster, turn) = match named {
-            Some(target) => (target.name.clone(), Turn::Recovered),
-            None => ("the cluster it had to leave".to_owned(), Turn::Moved),
+        let (cluster, state) = match named {
+            Some(target) => (target.name.clone(), EvictionState::Recovered),
+            None => (
+                "the cluster it had to leave".to_owned(),
+                EvictionState::Moved,
+            ),
         };
-        self.note(self.key_of(binding), &cluster, turn);
+        self.note(self.key_of(binding), &cluster, state);
     }
 
     /// Notes that a workload does not have to leave a cluster any more, for another reason than an
@@ -214,34 +217,34 @@ impl Evictor {
         let Some(binding) = self.bindings.get(key) else {
             return;
         };
-        let turn = if binding.spec.target(cluster).is_none() {
+        let state = if binding.spec.target(cluster).is_none() {
             let evicted = untold(binding).filter(|note| note.cluster == cluster);
-            evicted.map_or(Turn::Moved, |note| note.turn)
+            evicted.map_or(EvictionState::Moved, |note| note.state)
         } else if self.fleet.get(cluster).is_some() {
-            Turn::Recovered
+            EvictionState::Recovered
         } else {
-            Turn::ClusterGone
+            EvictionState::ClusterGone
         };
-        self.note(Arc::clone(key), cluster, turn);
+        self.note(Arc::clone(key), cluster, state);
     }
 
     /// Returns why a workload that was to leave a cluster is not there any more: somebody moved it,
     /// or it was evicted by a write whose answer was lost, or by another process.
-    pub(super) fn turn_of_moved(
+    pub(super) fn state_of_moved(
         &mut self,
         old: Option<&AnyBinding>,
         new: &AnyBinding,
         cluster: &str,
-    ) -> Turn {
+    ) -> EvictionState {
         let record = |binding: &AnyBinding| Record::read(binding.metadata.annotations.as_ref());
         let is_new =
             |found: &Record| found.from == cluster && old.and_then(record) != Some(found.clone());
         match record(new).filter(is_new) {
             Some(record) => {
                 self.count_left(cluster);
-                record.note().turn
+                record.note().state
             }
-            None => Turn::Moved,
+            None => EvictionState::Moved,
         }
     }
 
@@ -271,7 +274,7 @@ impl Evictor {
                 let taints = bounded(format!("taint {}", taints.join(" and ")));
                 stays.push((
                     target.name.clone(),
-                    Turn::Stays {
+                    EvictionState::Stays {
                         rule,
                         taints,
                         since,
@@ -279,17 +282,17 @@ impl Evictor {
                 ));
             }
         }
-        for (cluster, turn) in stays {
-            self.note(key.clone(), &cluster, turn);
+        for (cluster, state) in stays {
+            self.note(key.clone(), &cluster, state);
         }
     }
 
-    pub(super) fn note(&mut self, key: Key, cluster: &str, turn: Turn) {
+    pub(super) fn note(&mut self, key: Key, cluster: &str, state: EvictionState) {
         self.news.bindings.push((
             key,
             Note {
                 cluster: cluster.to_owned(),
-                turn,
+                state,
             },
         ));
     }

@@ -8,7 +8,7 @@ use muster_shared::queue::again;
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome};
-use crate::movement::eviction::explain::Turn;
+use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::record::{bounded, whole};
 
 impl Evictor {
@@ -72,13 +72,13 @@ impl Evictor {
         let cause = || bounded(eviction.cause.to_string());
         let pause = match outcome {
             Outcome::Evicted { binding, to } => {
-                let turn = Turn::Evicted {
+                let state = EvictionState::Evicted {
                     cause: cause(),
                     to,
                     mode: eviction.purge_mode.to_string(),
                     at: whole(now.wall),
                 };
-                self.note(key.clone(), cluster, turn);
+                self.note(key.clone(), cluster, state);
                 self.count_left(cluster);
                 self.backlog.retry(2);
                 // Where the watch was faster, it may know a later version than the answer to our
@@ -94,15 +94,20 @@ impl Evictor {
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
                 let (cause, why) = (cause(), bounded(why));
-                return self.strand(eviction, &key, Turn::Nowhere { cause, why }, now);
+                return self.strand(eviction, &key, EvictionState::Nowhere { cause, why }, now);
             }
             Outcome::Paused(why) => {
                 let (cause, why) = (cause(), bounded(why));
-                return self.strand(eviction, &key, Turn::Paused { cause, why }, now);
+                return self.strand(eviction, &key, EvictionState::Paused { cause, why }, now);
             }
             Outcome::Unpreserved(why) => {
                 let (cause, why) = (cause(), bounded(why));
-                return self.strand(eviction, &key, Turn::Unpreserved { cause, why }, now);
+                return self.strand(
+                    eviction,
+                    &key,
+                    EvictionState::Unpreserved { cause, why },
+                    now,
+                );
             }
             Outcome::Conflict => {
                 self.failures.insert(key.clone(), failures);
@@ -110,7 +115,7 @@ impl Evictor {
             }
             Outcome::Failed(why) | Outcome::Unclear(why) => {
                 let why = bounded(why);
-                self.note(key.clone(), cluster, Turn::Failed { why });
+                self.note(key.clone(), cluster, EvictionState::Failed { why });
                 self.failures.insert(key.clone(), failures);
                 BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
             }
@@ -132,10 +137,10 @@ impl Evictor {
         }
     }
 
-    fn strand(&mut self, eviction: &Eviction, key: &Key, turn: Turn, now: Now) {
+    fn strand(&mut self, eviction: &Eviction, key: &Key, state: EvictionState, now: Now) {
         let (cluster, rank) = (&eviction.cluster, eviction.rank);
         if self.is_on(cluster, key) {
-            self.note(key.clone(), cluster, turn);
+            self.note(key.clone(), cluster, state);
             self.backlog.put(cluster, key.clone(), Slot::Stranded(rank));
             // What woke the others meanwhile may help this one, which was judged by the clusters as
             // they were before.

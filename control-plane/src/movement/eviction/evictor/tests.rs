@@ -183,7 +183,7 @@ impl World {
 
     fn told(&mut self) -> Vec<(String, &'static str)> {
         self.evictor
-            .take_news()
+            .take_reports()
             .bindings
             .into_iter()
             .map(|(key, note)| (key.name.clone(), note.reason()))
@@ -449,12 +449,12 @@ fn what_is_known_of_a_binding_goes_with_it() {
     let mut going = AnyBinding::clone(&binding("w0-0", &["c0"], &json!({})));
     going.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(Timestamp::UNIX_EPOCH));
     world.put(&Arc::new(going));
-    let news = world.evictor.take_news();
+    let news = world.evictor.take_reports();
     let gone: Vec<&str> = news.gone.iter().map(|key| key.name.as_str()).collect();
     assert_eq!((gone, news.bindings.len()), (vec!["w0-0"], 0));
     let other = BindingKey::of(binding("w1-0", &[], &json!({})).as_ref());
     world.evictor.binding_gone(&other);
-    assert_eq!(world.evictor.take_news().gone.len(), 1);
+    assert_eq!(world.evictor.take_reports().gone.len(), 1);
 }
 
 #[test]

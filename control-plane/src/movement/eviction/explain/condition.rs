@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Time};
 
-use super::{CONDITION, LEFT, Note, Turn};
+use super::{CONDITION, EvictionState, LEFT, Note};
 
 /// Clusters that a condition speaks of at most.
 const LONGEST_LIST: usize = 5;
@@ -17,10 +17,10 @@ const LONGEST_MESSAGE: usize = 32_768;
 pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     let pending = || notes.iter().filter(|note| note.is_pending());
     // Of several clusters the one that says most about what somebody has to do.
-    let lead = pending().max_by_key(|note| note.turn.weight());
+    let lead = pending().max_by_key(|note| note.state.weight());
     let last = notes
         .iter()
-        .max_by_key(|note| (note.is_pending(), note.turn.weight()));
+        .max_by_key(|note| (note.is_pending(), note.state.weight()));
     let (status, lead) = match lead {
         Some(lead) => (conditions::TRUE, lead),
         None => (conditions::FALSE, last?),
@@ -46,8 +46,8 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
     // A taint in spite of which the workload stays may be newer than the eviction. The condition
     // has the later time, so that the next process does not take the taint for news.
-    let stays = notes.iter().filter_map(|note| match note.turn {
-        Turn::Stays { since, .. } => since.filter(|since| *since <= now),
+    let stays = notes.iter().filter_map(|note| match note.state {
+        EvictionState::Stays { since, .. } => since.filter(|since| *since <= now),
         _ => None,
     });
     let at = evicted_at(notes).map_or(now, |at| match stays.max() {
@@ -83,8 +83,12 @@ pub fn merge(
         return None;
     }
     // That nothing has to be done needs no condition where nothing was ever pending.
-    let is_over =
-        |note: &Note| matches!(note.turn, Turn::Recovered | Turn::Moved | Turn::ClusterGone);
+    let is_over = |note: &Note| {
+        matches!(
+            note.state,
+            EvictionState::Recovered | EvictionState::Moved | EvictionState::ClusterGone
+        )
+    };
     if known.is_none() && notes.iter().all(is_over) {
         return None;
     }
@@ -114,8 +118,8 @@ pub fn merge(
 /// taint without a time is taken to be older.
 pub(super) fn is_older_news(known: &Condition, notes: &[Note]) -> bool {
     let told = known.last_transition_time.0;
-    let is_older = |note: &Note| match note.turn {
-        Turn::Stays { since, .. } => since.is_none_or(|since| since <= told),
+    let is_older = |note: &Note| match note.state {
+        EvictionState::Stays { since, .. } => since.is_none_or(|since| since <= told),
         _ => false,
     };
     known.status == conditions::FALSE && tells_of_eviction(known) && notes.iter().all(is_older)
@@ -136,8 +140,8 @@ fn later(time: Timestamp) -> Timestamp {
 fn evicted_at(notes: &[Note]) -> Option<Timestamp> {
     notes
         .iter()
-        .filter_map(|note| match note.turn {
-            Turn::Evicted { at, .. } => Some(at),
+        .filter_map(|note| match note.state {
+            EvictionState::Evicted { at, .. } => Some(at),
             _ => None,
         })
         .max()

@@ -6,23 +6,23 @@ use crate::movement::eviction::record::Record;
 
 #[test]
 fn a_note_names_cluster_taint_and_rule() {
-    let note = |turn| note("member1", turn);
+    let note = |state| note("member1", state);
     let cause = || "taint down:NoExecute, which is not tolerated".to_owned();
-    for (turn, status, reason, message) in [
+    for (state, status, reason, message) in [
         (
-            Turn::Queued { cause: cause() },
+            EvictionState::Queued { cause: cause() },
             "True",
             "WaitingForRate",
             "member1 has taint down:NoExecute, which is not tolerated: it leaves when the eviction rate allows",
         ),
         (
-            Turn::Stopped { cause: cause() },
+            EvictionState::Stopped { cause: cause() },
             "True",
             "StoppedByThreshold",
             "member1 has taint down:NoExecute, which is not tolerated: it stays until enough clusters return, since more have failed than --unhealthy-cluster-threshold allows",
         ),
         (
-            Turn::Evicted {
+            EvictionState::Evicted {
                 cause: cause(),
                 to: "member2".into(),
                 mode: "Gracefully".into(),
@@ -33,7 +33,7 @@ fn a_note_names_cluster_taint_and_rule() {
             "left member1 for member2 (Gracefully): member1 has taint down:NoExecute, which is not tolerated",
         ),
         (
-            Turn::Stays {
+            EvictionState::Stays {
                 rule: Stay::Tolerated,
                 taints: "taint down:NoExecute".into(),
                 since: None,
@@ -43,7 +43,7 @@ fn a_note_names_cluster_taint_and_rule() {
             "stays on member1, which has taint down:NoExecute: every taint of the cluster is tolerated",
         ),
     ] {
-        let condition = condition(&[note(turn)], Timestamp::UNIX_EPOCH).unwrap();
+        let condition = condition(&[note(state)], Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(
             (&*condition.status, &*condition.reason, &*condition.message),
             (status, reason, message)
@@ -51,22 +51,22 @@ fn a_note_names_cluster_taint_and_rule() {
     }
 }
 
-fn note(cluster: &str, turn: Turn) -> Note {
+fn note(cluster: &str, state: EvictionState) -> Note {
     Note {
         cluster: cluster.into(),
-        turn,
+        state,
     }
 }
 
 fn nowhere(cluster: &str) -> Note {
     let (cause, why) = ("taint x:NoExecute".into(), "full".into());
-    note(cluster, Turn::Nowhere { cause, why })
+    note(cluster, EvictionState::Nowhere { cause, why })
 }
 
 fn evicted(cluster: &str, second: i64) -> Note {
     note(
         cluster,
-        Turn::Evicted {
+        EvictionState::Evicted {
             cause: "taint x:NoExecute, which is not tolerated".into(),
             to: "m9".into(),
             mode: "Directly".into(),
@@ -83,7 +83,7 @@ fn at(second: i64) -> Timestamp {
 fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_last() {
     let queued = note(
         "m1",
-        Turn::Queued {
+        EvictionState::Queued {
             cause: "taint x:NoExecute".into(),
         },
     );
@@ -98,7 +98,7 @@ fn the_condition_names_every_cluster_that_has_to_be_left_whichever_was_heard_of_
     let alone = condition(&[nowhere("m2")], at(5)).unwrap();
     assert_eq!(half.message, alone.message, "what is over is no part of it");
     assert_eq!(half.last_transition_time.0, at(4), "after the eviction");
-    let stays = [note("m1", Turn::Recovered), nowhere("m2")];
+    let stays = [note("m1", EvictionState::Recovered), nowhere("m2")];
     let stays = condition(&stays, at(5)).unwrap();
     assert_eq!(
         stays.message,
@@ -128,7 +128,7 @@ fn what_is_said_after_an_eviction_is_dated_after_it_although_the_status_stays_th
     let stays = |since: Option<i64>| {
         [note(
             "m2",
-            Turn::Stays {
+            EvictionState::Stays {
                 rule: Stay::NotAsked,
                 taints: "down:PreferNoExecute".into(),
                 since: since.map(at),
@@ -183,7 +183,7 @@ fn what_a_workload_need_not_leave_is_told_with_its_eviction_and_not_again_by_the
             let since = since.map(at);
             note(
                 "m2",
-                Turn::Stays {
+                EvictionState::Stays {
                     rule,
                     taints,
                     since,
@@ -210,7 +210,7 @@ fn several_evictions_at_once_are_told_in_one_condition() {
 
 #[test]
 fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
-    let stays = |since| Turn::Stays {
+    let stays = |since| EvictionState::Stays {
         rule: Stay::NotAsked,
         taints: "x".to_owned(),
         since: Some(at(since)),
@@ -221,16 +221,16 @@ fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
         message: format!("{}; {}", pending.message, left.message),
         ..pending.clone()
     };
-    let over = condition(&[note("m1", Turn::Recovered)], at(100)).unwrap();
-    for (known, turn, expected) in [
+    let over = condition(&[note("m1", EvictionState::Recovered)], at(100)).unwrap();
+    for (known, state, expected) in [
         (&left, stays(90), true),
         (&left, stays(150), false),
-        (&left, Turn::Recovered, false),
+        (&left, EvictionState::Recovered, false),
         (&pending, stays(90), false),
         (&both, stays(90), false),
         (&over, stays(90), false),
     ] {
-        let notes = [note("m2", turn)];
+        let notes = [note("m2", state)];
         assert_eq!(
             is_older_news(known, &notes),
             expected,
@@ -241,8 +241,12 @@ fn only_what_stays_beside_an_eviction_is_no_news_to_a_process_that_starts() {
 
 #[test]
 fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
-    for turn in [Turn::Recovered, Turn::Moved, Turn::ClusterGone] {
-        let over = [note("m1", turn)];
+    for state in [
+        EvictionState::Recovered,
+        EvictionState::Moved,
+        EvictionState::ClusterGone,
+    ] {
+        let over = [note("m1", state)];
         assert_eq!(merge(&[], &over, false, at(1)), None);
         let pending = merge(&[], &[nowhere("m1")], false, at(1)).unwrap();
         let told = merge(&pending, &over, false, at(2)).unwrap();
@@ -250,34 +254,34 @@ fn that_nothing_is_to_be_left_is_told_only_where_something_was() {
     }
 }
 
-fn pending() -> [Turn; 8] {
+fn pending() -> [EvictionState; 8] {
     let cause = || "taint x:NoExecute".to_owned();
     let why = || "full".to_owned();
     // From what passes by itself to what needs somebody.
     [
-        Turn::Tolerated {
+        EvictionState::Tolerated {
             cause: cause(),
             until: at(9),
         },
-        Turn::Queued { cause: cause() },
-        Turn::Fencing {
+        EvictionState::Queued { cause: cause() },
+        EvictionState::Fencing {
             cause: cause(),
             why: why(),
         },
-        Turn::Stopped { cause: cause() },
-        Turn::Unfenced {
+        EvictionState::Stopped { cause: cause() },
+        EvictionState::Unfenced {
             cause: cause(),
             why: why(),
         },
-        Turn::Unpreserved {
+        EvictionState::Unpreserved {
             cause: cause(),
             why: why(),
         },
-        Turn::Nowhere {
+        EvictionState::Nowhere {
             cause: cause(),
             why: why(),
         },
-        Turn::Failed { why: why() },
+        EvictionState::Failed { why: why() },
     ]
 }
 
@@ -306,12 +310,12 @@ fn what_needs_somebody_is_a_warning_and_what_concerns_many_can_wait() {
         nowhere,
         failed,
     ] = pending();
-    let stays = |rule| Turn::Stays {
+    let stays = |rule| EvictionState::Stays {
         rule,
         taints: String::new(),
         since: None,
     };
-    for (turn, is_urgent, severity) in [
+    for (state, is_urgent, severity) in [
         (tolerated, true, EventType::Normal),
         (queued, false, EventType::Normal),
         (fencing, true, EventType::Normal),
@@ -320,11 +324,11 @@ fn what_needs_somebody_is_a_warning_and_what_concerns_many_can_wait() {
         (unpreserved, true, EventType::Warning),
         (nowhere, true, EventType::Warning),
         (failed, true, EventType::Warning),
-        (Turn::Recovered, true, EventType::Normal),
+        (EvictionState::Recovered, true, EventType::Normal),
         (stays(Stay::Tolerated), false, EventType::Normal),
         (stays(Stay::NoPlacement), false, EventType::Warning),
     ] {
-        let note = note("m1", turn);
+        let note = note("m1", state);
         assert_eq!(note.is_urgent(), is_urgent, "{note:?}");
         assert_eq!(note.severity(), severity, "{note:?}");
     }
@@ -361,7 +365,7 @@ fn what_is_said_of_a_workload_that_left_nowhere_is_no_older_news() {
         let since = Some(at(10));
         [note(
             cluster,
-            Turn::Stays {
+            EvictionState::Stays {
                 rule,
                 taints,
                 since,
@@ -370,7 +374,7 @@ fn what_is_said_of_a_workload_that_left_nowhere_is_no_older_news() {
     };
     let pending = merge(
         &[],
-        &[note("m1", Turn::Queued { cause: "x".into() })],
+        &[note("m1", EvictionState::Queued { cause: "x".into() })],
         false,
         at(100),
     );

@@ -23,7 +23,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
-use super::turns::{AGAIN, Turns, Vain};
+use super::in_flight::{AGAIN, InFlight, Vain};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, Bindings, patch_params};
@@ -73,7 +73,7 @@ struct Failback {
     snapshot: LiveSnapshot,
     options: Options,
     homes: Homes,
-    turns: Turns,
+    in_flight: InFlight,
     vain: Vain,
     queue: Queue<BindingKey>,
     clusters: Queue<String>,
@@ -90,7 +90,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
         snapshot: LiveSnapshot::follow(&fleet.clusters),
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
-        turns: Turns::default(),
+        in_flight: InFlight::default(),
         vain: Vain::default(),
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
@@ -187,7 +187,7 @@ impl Failback {
     /// Notes whether a workload is asked to return, and gives its turn to others if it is not any
     /// more.
     fn note(&self, key: &BindingKey, is_asked: bool) {
-        for next in self.turns.note(key, is_asked) {
+        for next in self.in_flight.note(key, is_asked) {
             self.queue.add(next);
         }
     }
@@ -231,7 +231,7 @@ impl Failback {
 
     async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
         let next = self.decide(fleet, key).await;
-        if let Some(other) = self.turns.ends(key) {
+        if let Some(other) = self.in_flight.ends(key) {
             self.queue.add(other);
         }
         next
@@ -285,7 +285,7 @@ impl Failback {
         if due.is_empty() {
             return Ok(later);
         }
-        if !self.turns.begins(key) {
+        if !self.in_flight.begins(key) {
             return Ok(later);
         }
         if let Some(rest) = self.vain.rest(key) {

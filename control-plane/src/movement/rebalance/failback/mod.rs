@@ -6,7 +6,7 @@
 
 mod controller;
 pub mod decide;
-mod turns;
+mod in_flight;
 mod window;
 
 pub(super) use controller::start;

@@ -91,7 +91,7 @@ fn woken(waiting: &Waiting<usize>, news: &[ClusterChange<'_>], bindings: usize) 
     for _ in 0..=bindings {
         woken.extend(waiting.turn().iter().map(|it| it.0));
     }
-    assert!(waiting.state.lock().turns.is_empty());
+    assert!(waiting.state.lock().wake_order.is_empty());
     woken
 }
 

@@ -141,14 +141,14 @@ fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
     for (key, lacking) in [("one", 1), ("other", 9), ("one", 5)] {
         waiting.put(&key, Some((&spec, room(lacking))));
         assert!(
-            waiting.state.lock().turns.is_empty(),
+            waiting.state.lock().wake_order.is_empty(),
             "nobody is to be woken"
         );
     }
     let at = |cores| cluster("m", cores);
     hear(&waiting, &at(10), &at(14));
     assert!(
-        waiting.state.lock().turns.is_empty(),
+        waiting.state.lock().wake_order.is_empty(),
         "nobody is to be woken"
     );
     assert_eq!(helped(&waiting, &at(14), &at(15)), ["one"]);

@@ -8,7 +8,9 @@ use muster_shared::api::any_binding::AnyBinding;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::super::{Exit, Hearing, Known, Move, Obstacle, Openings, Pace, Turns, WORTH_TELLING};
+use super::super::{
+    Exit, FailoverQueue, Known, Move, Obstacle, Openings, Pace, ReadinessTracker, WORTH_TELLING,
+};
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
@@ -53,9 +55,9 @@ async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>
     let controller = Applications {
         fleet: Arc::clone(fleet),
         exit: Exit::new(fleet),
-        hearing: Hearing::follow(&fleet.clusters, &fleet.clock),
+        readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
         openings: Openings::follow(&fleet.clusters, &fleet.pauses),
-        turns: Arc::new(Turns::new(pace, pauses, clock)),
+        rate_queue: Arc::new(FailoverQueue::new(pace, pauses, clock)),
         known: Mutex::default(),
     };
     stand.follow().await;
@@ -78,7 +80,7 @@ fn case<'a>(key: &'a BindingKey, binding: &'a AnyBinding) -> Case<'a> {
 #[tokio::test(start_paused = true)]
 async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
     let (cluster, since, until) = ("m1".to_owned(), at(10), at(20));
-    let tolerated = Turn::Tolerated {
+    let tolerated = FailoverState::Tolerated {
         cluster,
         since,
         until,
@@ -86,11 +88,11 @@ async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
     for (told, expected) in [
         (None, false),
         (Some(tolerated), true),
-        (Some(Turn::NotFollowed(Unfollowed::Health)), true),
-        (Some(Turn::Recovered), false),
+        (Some(FailoverState::NotFollowed(Unfollowed::Health)), true),
+        (Some(FailoverState::Recovered), false),
     ] {
         let what = format!("{told:?}");
-        let told = told.map(|turn| turn.condition(at(30)));
+        let told = told.map(|state| state.condition(at(30)));
         let (stand, controller, binding) = stand(told).await;
         let key = key();
         let next = controller.forget(&case(&key, &binding), None).await;
@@ -146,7 +148,7 @@ async fn who_found_no_place_is_tried_again_when_a_cluster_opens() {
 async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_told_already() {
     let since = at(10);
     let (cluster, why) = ("m1".to_owned(), Obstacle::Rate);
-    let rate = Turn::Held {
+    let rate = FailoverState::Held {
         cluster,
         since,
         why,
@@ -166,7 +168,7 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
             ..Known::default()
         };
         let mut progress = Progress {
-            turn: None,
+            state: None,
             wait: None,
             held: Vec::new(),
             is_said: false,
@@ -181,7 +183,7 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
 
 #[tokio::test(start_paused = true)]
 async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
-    let held = || Turn::Held {
+    let held = || FailoverState::Held {
         cluster: "m1".to_owned(),
         since: at(10),
         why: Obstacle::Rate,
@@ -193,7 +195,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         mode: "Gracefully".to_owned(),
         without_state: false,
     };
-    let health = Turn::NotFollowed(Unfollowed::Health);
+    let health = FailoverState::NotFollowed(Unfollowed::Health);
     for (what, told, last, is_said, expected) in [
         ("nothing was told", None, None, false, None),
         (
@@ -211,10 +213,16 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             false,
             Some("Followed"),
         ),
-        ("it has recovered", Some(Turn::Recovered), None, false, None),
+        (
+            "it has recovered",
+            Some(FailoverState::Recovered),
+            None,
+            false,
+            None,
+        ),
         (
             "its move was told",
-            Some(Turn::from(moved.clone())),
+            Some(FailoverState::from(moved.clone())),
             None,
             false,
             None,
@@ -227,7 +235,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             Some("ApplicationMoved"),
         ),
     ] {
-        let told = told.map(|turn| turn.condition(at(30)));
+        let told = told.map(|state| state.condition(at(30)));
         let (stand, controller, binding) = stand(told).await;
         let key = key();
         let case = case(&key, &binding);
@@ -237,7 +245,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
             ..case.written.clone()
         };
         let progress = Progress {
-            turn: None,
+            state: None,
             wait: None,
             held: Vec::new(),
             is_said,
@@ -283,8 +291,8 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         let refused = refusal(code, reason, "web-deployment");
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
-        let turn = Turn::NotFollowed(Unfollowed::Health);
-        let told = controller.tell(&key(), &binding, &turn, at(1_000)).await;
+        let state = FailoverState::NotFollowed(Unfollowed::Health);
+        let told = controller.tell(&key(), &binding, &state, at(1_000)).await;
         assert_eq!(told.is_ok(), is_done, "{code}");
         assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
         assert_eq!(stand.api.told().await, [], "{code}");

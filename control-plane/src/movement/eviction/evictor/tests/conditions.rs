@@ -46,7 +46,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
     let told = |binding: Arc<AnyBinding>| {
         let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
         let mut world = World::of(clusters, vec![binding], true);
-        let news = world.evictor.take_news().bindings;
+        let news = world.evictor.take_reports().bindings;
         news.into_iter()
             .map(|(_, note)| note.message())
             .collect::<Vec<_>>()
@@ -74,7 +74,7 @@ fn a_stale_condition_is_put_right_for_the_cluster_that_it_names() {
     );
     let clusters = ["c1", "c10"].map(|name| cluster(name, &json!([])));
     let mut world = World::of(clusters.to_vec(), vec![stale], true);
-    let news = world.evictor.take_news().bindings;
+    let news = world.evictor.take_reports().bindings;
     let told: Vec<_> = news
         .iter()
         .map(|(_, note)| (note.cluster.as_str(), note.reason()))
@@ -155,7 +155,7 @@ fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
     let workload = binding("w", &["c0"], &json!({}));
     let mut world = World::of(clusters, vec![workload], true);
     world.pass(10.0, |_| Outcome::Nowhere("y".repeat(1_000_000)));
-    for (_, note) in world.evictor.take_news().bindings {
+    for (_, note) in world.evictor.take_reports().bindings {
         let length = note.message().len();
         assert!(length < 2_000, "{} has {length} bytes", note.reason());
     }
@@ -173,7 +173,7 @@ fn what_is_said_of_a_workload_that_stays_is_the_same_whatever_changed_last() {
         true,
     );
     let told = |world: &mut World| -> Vec<(String, &'static str)> {
-        let news = world.evictor.take_news().bindings;
+        let news = world.evictor.take_reports().bindings;
         let told = news
             .iter()
             .map(|(_, note)| (note.cluster.clone(), note.reason()));

@@ -89,7 +89,7 @@ fn a_rate_that_cannot_be_read_stops_the_drain_and_is_told() {
     let mut world = fleet(false);
     world.set(&drained("c0", Some("fast"), &json!([])));
     let told = |world: &mut World| {
-        let news = world.evictor.take_news();
+        let news = world.evictor.take_reports();
         let clusters = news.clusters.into_iter();
         let about = |note: &ClusterNote| {
             note.reason == "DrainRateUnreadable" && note.message.contains("fast")

@@ -35,7 +35,7 @@ fn a_stopped_queue_goes_on_by_itself_when_enough_clusters_return() {
             .all(|(_, reason)| *reason == "StoppedByThreshold")
     );
     world.set(&cluster("c0", &json!([])));
-    let news = world.evictor.take_news();
+    let news = world.evictor.take_reports();
     assert!(
         news.clusters
             .iter()
@@ -108,8 +108,8 @@ fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
     world.start = start;
     pace.begin(start);
     let second = |s| start + Duration::from_secs(s);
-    for turn in [2, 4, 6] {
-        assert!(pace.pay(Payer::Applications, second(turn)).is_ok());
+    for state in [2, 4, 6] {
+        assert!(pace.pay(Payer::Applications, second(state)).is_ok());
     }
     assert!(world.pass(7.0, leave).is_empty());
     assert_eq!(world.pass(1.5, leave).len(), 1);

@@ -29,7 +29,7 @@ fn a_pause_stops_every_eviction_and_says_so_and_its_end_lets_them_go_on() {
     assert!(!world.evict(20.0).is_empty());
     world.told();
     world.pause(None, paused(None));
-    let news = world.evictor.take_news();
+    let news = world.evictor.take_reports();
     let mut notes = news.bindings.iter();
     assert!(notes.all(|(_, note)| note.reason() == "Paused" && note.is_pending()));
     let note = news.clusters.iter().find(|note| &*note.cluster == "c1");

@@ -13,7 +13,7 @@ fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<
     );
     world.set(&cluster("c0", &taint(effect, 1_000)));
     world.pass(2.5, end);
-    let news = world.evictor.take_news();
+    let news = world.evictor.take_reports();
     [
         news.bindings
             .iter()
@@ -74,7 +74,7 @@ fn every_end_and_every_wait_is_told_of_the_workload_and_of_its_cluster() {
 #[test]
 fn a_stop_a_slow_pace_and_a_recovery_are_told_of_the_workloads_and_of_the_clusters() {
     let reasons = |world: &mut World| {
-        let news = world.evictor.take_news();
+        let news = world.evictor.take_reports();
         let bindings: HashSet<_> = news
             .bindings
             .iter()
@@ -120,7 +120,7 @@ fn with_a_switch_off_each_workload_and_its_cluster_are_told_why_nothing_moves() 
         world.evictor.switches = switches;
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
         assert!(world.evict(100.0).is_empty());
-        let news = world.evictor.take_news();
+        let news = world.evictor.take_reports();
         let bindings: Vec<_> = news
             .bindings
             .iter()
@@ -276,7 +276,7 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
         let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
         let mut world = World::of(clusters, bindings.collect(), true);
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
-        let news = world.evictor.take_news();
+        let news = world.evictor.take_reports();
         let messages: Vec<&str> = news
             .clusters
             .iter()
@@ -289,7 +289,7 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
 #[test]
 fn a_cluster_is_told_of_its_evictions_when_the_last_is_over_whatever_leaves_others() {
     let told = |world: &mut World| -> Vec<String> {
-        let news = world.evictor.take_news();
+        let news = world.evictor.take_reports();
         let evicted = news.clusters.iter().filter(|note| note.reason == "Evicted");
         evicted.map(|note| note.cluster.to_string()).collect()
     };

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// The line. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Turns<K> {
+pub struct MoveQueue<K> {
     state: Arc<Mutex<State<K>>>,
     /// The first of the line may have become another one.
     changed: Arc<Notify>,
@@ -43,7 +43,7 @@ enum Due {
     Woken,
 }
 
-impl<K: Clone + Eq + Hash> Turns<K> {
+impl<K: Clone + Eq + Hash> MoveQueue<K> {
     /// Returns an empty queue.
     pub fn new() -> Self {
         Self {
@@ -175,28 +175,32 @@ mod tests {
     async fn each_of_many_is_looked_at_three_times_at_most_and_all_get_their_turn_in_order() {
         const MANY: usize = 1_000;
         for per_second in [0.1, 0.5, 10.0, 1_000.0] {
-            let (pace, turns, over) = (budget(per_second), Turns::new(), CancellationToken::new());
+            let (pace, moves, over) = (
+                budget(per_second),
+                MoveQueue::new(),
+                CancellationToken::new(),
+            );
             let (queue, log) = (Queue::new("moves"), Arc::new(Mutex::new((0, Vec::new()))));
             for key in 0..MANY {
                 queue.add(key);
             }
-            let calls = turns.clone().run({
+            let calls = moves.clone().run({
                 let queue = queue.clone();
                 move |key| queue.add(key)
             });
             let look = |key| {
                 let (mut log, mut is_paid) = (log.lock(), false);
                 log.0 += 1;
-                if turns.is_next(&key) {
+                if moves.is_next(&key) {
                     match pace.pay_after_evictions(Instant::now()) {
                         Ok(_paid) => is_paid = true,
-                        Err(when) => turns.refused(&key, 0, when),
+                        Err(when) => moves.refused(&key, 0, when),
                     }
                 } else {
-                    turns.join(&key, 0);
+                    moves.join(&key, 0);
                 }
                 if is_paid {
-                    turns.leave(&key);
+                    moves.leave(&key);
                     log.1.push(key);
                     if log.1.len() == MANY {
                         over.cancel();
@@ -220,42 +224,42 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_who_leaves_while_it_is_called_keeps_nobody_waiting() {
-        let turns = Turns::new();
+        let moves = MoveQueue::new();
         let now = Instant::now();
-        turns.refused(&"a", 1, Some(now));
-        turns.join(&"b", 0);
-        turns.join(&"a", 1);
-        assert!(!turns.is_next(&"a") && !turns.is_next(&"c"));
+        moves.refused(&"a", 1, Some(now));
+        moves.join(&"b", 0);
+        moves.join(&"a", 1);
+        assert!(!moves.is_next(&"a") && !moves.is_next(&"c"));
         let called = Mutex::new(Vec::new());
         let call = |key| called.lock().push(key);
-        assert_eq!(turns.state.lock().call(now, call), None);
-        assert!(turns.is_next(&"a") && !turns.is_next(&"b"));
-        assert_eq!(turns.state.lock().call(now, call), None, "one at a time");
-        turns.leave(&"a");
-        assert_eq!(turns.state.lock().call(now, call), None);
+        assert_eq!(moves.state.lock().call(now, call), None);
+        assert!(moves.is_next(&"a") && !moves.is_next(&"b"));
+        assert_eq!(moves.state.lock().call(now, call), None, "one at a time");
+        moves.leave(&"a");
+        assert_eq!(moves.state.lock().call(now, call), None);
         assert_eq!(*called.lock(), ["a", "b"]);
-        turns.refused(&"b", 0, None);
-        assert_eq!(turns.state.lock().call(now, call), None);
-        assert!(!turns.is_next(&"b"), "the budget has not woken it");
-        turns.leave(&"b");
-        assert!(turns.is_next(&"c"), "the line is empty");
+        moves.refused(&"b", 0, None);
+        assert_eq!(moves.state.lock().call(now, call), None);
+        assert!(!moves.is_next(&"b"), "the budget has not woken it");
+        moves.leave(&"b");
+        assert!(moves.is_next(&"c"), "the line is empty");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_who_joins_in_the_moment_in_which_the_line_empties_is_called() {
-        let (turns, called) = (Turns::new(), Arc::new(Mutex::new(Vec::new())));
-        turns.refused(&"a", 0, Some(Instant::now()));
-        let calls = tokio::spawn(turns.clone().run({
+        let (moves, called) = (MoveQueue::new(), Arc::new(Mutex::new(Vec::new())));
+        moves.refused(&"a", 0, Some(Instant::now()));
+        let calls = tokio::spawn(moves.clone().run({
             let called = Arc::clone(&called);
             move |key| called.lock().push(key)
         }));
         tokio::time::sleep(Duration::from_secs(1)).await;
         // Another worker finds that it has to wait, and before it says so, the only one that came
         // before it has moved.
-        assert!(!turns.is_next(&"b"));
-        turns.leave(&"a");
+        assert!(!moves.is_next(&"b"));
+        moves.leave(&"a");
         tokio::time::sleep(Duration::from_secs(1)).await;
-        turns.join(&"b", 0);
+        moves.join(&"b", 0);
         tokio::time::sleep(Duration::from_hours(1)).await;
         assert_eq!(*called.lock(), ["a", "b"]);
         calls.abort();
@@ -263,36 +267,36 @@ mod tests {
 
     #[test]
     fn one_of_a_higher_priority_is_called_before_those_that_wait_for_longer() {
-        let (turns, now) = (Turns::new(), Instant::now());
+        let (moves, now) = (MoveQueue::new(), Instant::now());
         for (key, priority) in [("a", 0), ("b", 0), ("urgent", 7)] {
-            turns.refused(&key, priority, Some(now));
+            moves.refused(&key, priority, Some(now));
         }
         let called = Mutex::new(Vec::new());
         for _ in 0..3 {
             let call = |key| called.lock().push(key);
-            assert_eq!(turns.state.lock().call(now, call), None);
+            assert_eq!(moves.state.lock().call(now, call), None);
             let last = called.lock().last().copied().unwrap();
-            turns.leave(&last);
+            moves.leave(&last);
         }
         assert_eq!(*called.lock(), ["urgent", "a", "b"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_while_too_many_clusters_have_failed_is_called_when_they_return() {
-        let (pace, turns) = (budget(0.5), Turns::new());
+        let (pace, moves) = (budget(0.5), MoveQueue::new());
         pace.put("m1", true, Instant::now());
-        pace.wakes(turns.woken());
+        pace.wakes(moves.woken());
         let refused = pace.pay_after_evictions(Instant::now());
-        turns.refused(&"a", 0, refused.map(drop).unwrap_err());
+        moves.refused(&"a", 0, refused.map(drop).unwrap_err());
         let called = Arc::new(Notify::new());
         let tell = Arc::clone(&called);
-        let calls = tokio::spawn(turns.clone().run(move |_| tell.notify_one()));
+        let calls = tokio::spawn(moves.clone().run(move |_| tell.notify_one()));
         tokio::time::advance(Duration::from_hours(1)).await;
         tokio::task::yield_now().await;
-        assert!(!turns.is_next(&"a"));
+        assert!(!moves.is_next(&"a"));
         pace.put("m1", false, Instant::now());
         called.notified().await;
-        assert!(turns.is_next(&"a"));
+        assert!(moves.is_next(&"a"));
         calls.abort();
     }
 }

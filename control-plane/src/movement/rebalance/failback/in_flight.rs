@@ -1,4 +1,4 @@
-//! Turns of workloads that return: a few are asked to at a time, and one that a new placement would
+//! InFlight of workloads that return: a few are asked to at a time, and one that a new placement would
 //! not bring home is looked at less and less often.
 
 use std::collections::{HashMap, HashSet};
@@ -18,7 +18,7 @@ const MOST_ASKED: usize = 8;
 
 /// Workloads that are asked to return, and those that wait until fewer are.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<State>);
+pub(super) struct InFlight(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -26,7 +26,7 @@ struct State {
     waiting: HashSet<BindingKey>,
 }
 
-impl Turns {
+impl InFlight {
     /// Returns whether a workload may be asked to return now; if not, it waits.
     pub fn begins(&self, key: &BindingKey) -> bool {
         let mut state = self.lock();
@@ -123,42 +123,42 @@ mod tests {
 
     #[test]
     fn a_few_workloads_are_asked_to_return_at_a_time_and_the_others_when_these_are_placed() {
-        let turns = Turns::default();
+        let in_flight = InFlight::default();
         for number in 0..MOST_ASKED {
             let key = key(&number.to_string());
-            assert!(turns.begins(&key));
-            assert!(turns.note(&key, true).is_empty());
+            assert!(in_flight.begins(&key));
+            assert!(in_flight.note(&key, true).is_empty());
         }
         let late = key("late");
-        assert!(!turns.begins(&late));
-        let none = turns.note(&key("another"), false);
+        assert!(!in_flight.begins(&late));
+        let none = in_flight.note(&key("another"), false);
         assert!(none.is_empty(), "it was not asked");
-        assert_eq!(turns.note(&key("0"), false), [key("late")]);
-        assert!(turns.begins(&late));
+        assert_eq!(in_flight.note(&key("0"), false), [key("late")]);
+        assert!(in_flight.begins(&late));
     }
 
     #[test]
     fn a_turn_that_is_not_used_goes_on_to_another_workload_until_none_waits() {
-        let turns = Turns::default();
+        let in_flight = InFlight::default();
         let asked: Vec<_> = (0..MOST_ASKED).map(|it| key(&it.to_string())).collect();
         for key in &asked {
-            turns.note(key, true);
+            in_flight.note(key, true);
         }
         let late: HashSet<_> = (0..92).map(|it| key(&format!("late-{it}"))).collect();
         for key in &late {
-            assert!(!turns.begins(key));
-            assert_eq!(turns.ends(key), None, "there is no turn");
+            assert!(!in_flight.begins(key));
+            assert_eq!(in_flight.ends(key), None, "there is no turn");
         }
-        let mut woken: Vec<_> = turns.note(&asked[0], false);
+        let mut woken: Vec<_> = in_flight.note(&asked[0], false);
         let mut looked = HashSet::new();
         while let Some(key) = woken.pop() {
-            assert!(turns.begins(&key));
-            woken.extend(turns.ends(&key));
+            assert!(in_flight.begins(&key));
+            woken.extend(in_flight.ends(&key));
             looked.insert(key);
         }
         assert_eq!(looked, late, "each is looked at although none asks");
         assert!(
-            !turns.begins(&asked[1]) || turns.ends(&asked[1]).is_none(),
+            !in_flight.begins(&asked[1]) || in_flight.ends(&asked[1]).is_none(),
             "it uses its turn"
         );
     }

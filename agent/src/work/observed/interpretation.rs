@@ -120,7 +120,7 @@ impl ObjectStatus {
 
 /// Result of the interpretation of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
+pub struct Interpretation {
     /// The report; `None` if the object cannot be interpreted, so that the last report stays.
     pub status: Option<ObjectStatus>,
     /// Reason why the object, or a part of it, cannot be interpreted.
@@ -133,7 +133,7 @@ pub struct Look {
     pub pending: Option<Pending>,
 }
 
-impl Look {
+impl Interpretation {
     /// Interprets an object. A kind without a health rule is as healthy as its conditions say, and
     /// healthy where they say nothing; an object that cannot be judged is of unknown health. One
     /// that the agent has stopped is not healthy, whatever its own status says.
@@ -265,7 +265,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Look::at(&object, &Interpreters::default())
+                Interpretation::at(&object, &Interpreters::default())
                     .status
                     .map(|seen| seen.health),
                 Some(expected),
@@ -290,14 +290,14 @@ mod tests {
         let health = script(Operation::InterpretHealth, fails);
         let mut stopped = thing.clone();
         stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
-        let look = Look::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
+        let look = Interpretation::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
         let seen = look.status.unwrap();
         assert!(seen.stays && seen.is_stopped());
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),
             (vec![status, health], ResourceHealth::Unknown),
         ] {
-            let look = Look::at(&thing, &Interpreters::of(&scripts));
+            let look = Interpretation::at(&thing, &Interpreters::of(&scripts));
             assert_eq!(look.status, Some(ObjectStatus::of_health(expected)));
             assert!(matches!(look.trouble, Some(Trouble::Status(_))));
         }
@@ -316,7 +316,7 @@ mod tests {
         object["metadata"]["managedFields"] = json!([{"manager": "hpa", "operation": "Update",
             "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
         for (share, left_to) in [(3, json!("hpa")), (5, Value::Null)] {
-            let look = Look::of(&object, &manifest(share), &Interpreters::default());
+            let look = Interpretation::of(&object, &manifest(share), &Interpreters::default());
             let status = look.status.unwrap().status().unwrap();
             assert_eq!(status["replicasLeftToAutoscaler"], left_to, "{share}");
             assert_eq!(status["replicas"], 7);
@@ -356,7 +356,7 @@ mod tests {
                 true,
             ),
         ] {
-            let look = Look::at(&object, &Interpreters::default());
+            let look = Interpretation::at(&object, &Interpreters::default());
             let seen = look.status.unwrap();
             assert_eq!(seen.health, health, "{what}");
             assert_eq!(seen.status().is_some(), status, "{what}");

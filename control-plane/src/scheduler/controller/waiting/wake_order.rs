@@ -18,14 +18,14 @@ const MOST: usize = 1_024;
 
 /// The groups with bindings that are to be woken.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct WakeOrder {
     next: u64,
     given: usize,
     by_priority: BTreeSet<(Reverse<i32>, u64, GroupId)>,
     by_age: BTreeMap<u64, GroupId>,
 }
 
-impl Turns {
+impl WakeOrder {
     /// Adds a group, which comes after the others of its priority.
     pub fn add(&mut self, group: GroupId) {
         let number = self.next;
@@ -105,15 +105,15 @@ mod tests {
 
     #[test]
     fn higher_priorities_come_first_and_keep_nobody_waiting_for_ever() {
-        let mut turns = Turns::default();
-        turns.add(group(0, 1));
-        turns.add(group(5, 2));
-        turns.add(group(5, 3));
+        let mut wake_order = WakeOrder::default();
+        wake_order.add(group(0, 1));
+        wake_order.add(group(5, 2));
+        wake_order.add(group(5, 3));
         let mut order = Vec::new();
         for _ in 0..8 {
-            let next = turns.take().unwrap();
+            let next = wake_order.take().unwrap();
             order.push(next.0.range);
-            turns.add(next);
+            wake_order.add(next);
         }
         assert_eq!(order, [2, 3, 2, 1, 3, 2, 3, 1]);
     }

@@ -18,9 +18,9 @@ use crate::fleet::budget::pace::{Pace, Payer};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::backlog::{Backlog, Rank, Slot};
 
-/// The applications that wait for their turn.
+/// The applications that wait for their state.
 #[derive(Debug)]
-pub struct Turns {
+pub struct FailoverQueue {
     pace: Pace,
     pauses: Pauses,
     clock: Arc<Clock>,
@@ -33,11 +33,11 @@ struct State {
     backlog: Backlog<BindingKey>,
     /// What each waits to leave.
     waiting: HashMap<BindingKey, Arc<str>>,
-    /// Whose turn it is.
+    /// Whose state it is.
     granted: HashSet<BindingKey>,
 }
 
-/// A turn that has been paid for. Unless it is used, the payment is taken back.
+/// A state that has been paid for. Unless it is used, the payment is taken back.
 #[derive(Debug)]
 pub struct Paid {
     pace: Pace,
@@ -59,8 +59,8 @@ impl Drop for Paid {
     }
 }
 
-impl Turns {
-    /// Makes the turns, for which nobody waits yet.
+impl FailoverQueue {
+    /// Returns an empty queue.
     pub fn new(pace: Pace, pauses: Pauses, clock: Arc<Clock>) -> Self {
         let changed = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&changed));
@@ -77,12 +77,12 @@ impl Turns {
         }
     }
 
-    /// Returns the budget that turns are paid from.
+    /// Returns the budget that moves are paid from.
     pub fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// Takes the turn of an application, if it has come.
+    /// Takes the state of an application, if it has come.
     pub fn take(&self, key: &BindingKey) -> Option<Paid> {
         self.state.lock().granted.remove(key).then(|| Paid {
             pace: self.pace.clone(),
@@ -117,7 +117,7 @@ impl Turns {
         drop(self.take(key));
     }
 
-    /// Returns the application whose turn it is, or when to ask again (`None`: when something
+    /// Returns the application whose state it is, or when to ask again (`None`: when something
     /// changes).
     pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
         let mut state = self.state.lock();
@@ -142,7 +142,7 @@ impl Turns {
         Ok(key)
     }
 
-    /// Puts everybody on the queue whose turn it is.
+    /// Puts everybody on the queue whose state it is.
     pub async fn run(self: Arc<Self>, queue: Queue<BindingKey>, shutdown: CancellationToken) {
         loop {
             let when = match self.next(Instant::now()) {
@@ -195,8 +195,8 @@ mod tests {
         Rank::new(priority, Timestamp::from_second(since).unwrap())
     }
 
-    fn turns(start: Instant) -> Turns {
-        Turns::new(
+    fn failover_queue(start: Instant) -> FailoverQueue {
+        FailoverQueue::new(
             Pace::new(Rates::default(), start),
             Pauses::default(),
             Arc::default(),
@@ -206,17 +206,17 @@ mod tests {
     #[test]
     fn however_many_wait_each_payment_is_for_one_and_they_go_in_order() {
         let start = Instant::now();
-        let turns = turns(start);
+        let queue = failover_queue(start);
         for n in 0..1_000 {
-            turns.wait(&key(&format!("w{n:03}")), "m1", rank(0, 1_000 - n));
+            queue.wait(&key(&format!("w{n:03}")), "m1", rank(0, 1_000 - n));
         }
-        turns.wait(&key("vital"), "m2", rank(9, 5_000));
+        queue.wait(&key("vital"), "m2", rank(9, 5_000));
         let (mut now, mut asked, mut order) = (start, 0, Vec::new());
         while now <= start + Duration::from_secs(9) {
             asked += 1;
-            match turns.next(now) {
+            match queue.next(now) {
                 Ok(key) => {
-                    turns.take(&key).unwrap().keep();
+                    queue.take(&key).unwrap().keep();
                     order.push(key.name);
                 }
                 Err(at) => now = at.unwrap(),
@@ -229,69 +229,69 @@ mod tests {
     #[test]
     fn a_turn_that_is_not_used_goes_to_the_next() {
         let start = Instant::now();
-        let turns = turns(start);
+        let queue = failover_queue(start);
         for name in ["a", "b", "c"] {
-            turns.wait(&key(name), "m1", rank(0, 1));
+            queue.wait(&key(name), "m1", rank(0, 1));
         }
         let now = start + Duration::from_secs(2);
-        let first = turns.next(now).unwrap();
+        let first = queue.next(now).unwrap();
         assert_eq!(first, key("a"));
-        assert!(turns.next(now).is_err());
-        drop(turns.take(&first).unwrap());
-        let second = turns.next(now).unwrap();
+        assert!(queue.next(now).is_err());
+        drop(queue.take(&first).unwrap());
+        let second = queue.next(now).unwrap();
         assert_eq!(second, key("b"));
         // It recovered before it could use it.
-        turns.leave(&second);
-        assert!(turns.take(&second).is_none());
-        assert_eq!(turns.next(now).unwrap(), key("c"));
+        queue.leave(&second);
+        assert!(queue.take(&second).is_none());
+        assert_eq!(queue.next(now).unwrap(), key("c"));
     }
 
     #[test]
     fn asking_again_keeps_the_place_in_line() {
         let start = Instant::now();
-        let turns = turns(start);
+        let queue = failover_queue(start);
         for again in [false, true, true] {
-            assert_eq!(turns.wait(&key("a"), "m1", rank(0, 1)), again);
-            assert_eq!(turns.wait(&key("b"), "m1", rank(0, 2)), again);
+            assert_eq!(queue.wait(&key("a"), "m1", rank(0, 1)), again);
+            assert_eq!(queue.wait(&key("b"), "m1", rank(0, 2)), again);
         }
         // Something else is to be left now.
-        turns.wait(&key("b"), "m2", rank(0, 2));
+        queue.wait(&key("b"), "m2", rank(0, 2));
         let granted: Vec<String> = (1..4)
-            .filter_map(|n| turns.next(start + Duration::from_secs(2 * n)).ok())
-            .inspect(|key| turns.take(key).unwrap().keep())
+            .filter_map(|n| queue.next(start + Duration::from_secs(2 * n)).ok())
+            .inspect(|key| queue.take(key).unwrap().keep())
             .map(|key| key.name)
             .collect();
         assert_eq!(granted, ["a", "b"], "each once");
-        turns.wait(&key("c"), "m1", rank(0, 1));
-        turns.leave(&key("c"));
-        assert_eq!(turns.next(start + Duration::from_secs(9)), Err(None));
+        queue.wait(&key("c"), "m1", rank(0, 1));
+        queue.leave(&key("c"));
+        assert_eq!(queue.next(start + Duration::from_secs(9)), Err(None));
     }
 
     #[test]
     fn a_priority_that_rises_moves_an_application_forward() {
         let start = Instant::now();
-        let turns = turns(start);
-        turns.wait(&key("a"), "m1", rank(0, 1));
-        turns.wait(&key("b"), "m1", rank(0, 2));
-        assert!(!turns.wait(&key("b"), "m1", rank(9, 2)), "it is news");
+        let queue = failover_queue(start);
+        queue.wait(&key("a"), "m1", rank(0, 1));
+        queue.wait(&key("b"), "m1", rank(0, 2));
+        assert!(!queue.wait(&key("b"), "m1", rank(9, 2)), "it is news");
         let now = start + Duration::from_secs(2);
-        assert_eq!(turns.next(now), Ok(key("b")));
+        assert_eq!(queue.next(now), Ok(key("b")));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_application_is_queued_when_its_turn_has_come() {
         let start = Instant::now();
-        let turns = Arc::new(turns(start));
-        turns.wait(&key("a"), "m1", rank(0, 1));
+        let waiting = Arc::new(failover_queue(start));
+        waiting.wait(&key("a"), "m1", rank(0, 1));
         let queue = Queue::new("test");
         let shutdown = CancellationToken::new();
-        let running = Arc::clone(&turns).run(queue.clone(), shutdown.clone());
+        let running = Arc::clone(&waiting).run(queue.clone(), shutdown.clone());
         let running = tokio::spawn(running);
         for (millis, granted) in [(1_900, 0), (2_100, 1), (9_000, 1)] {
             tokio::time::sleep_until(start + Duration::from_millis(millis)).await;
             assert_eq!(queue.len(), granted, "{millis} ms");
         }
-        assert!(turns.take(&key("a")).is_some());
+        assert!(waiting.take(&key("a")).is_some());
         shutdown.cancel();
         running.await.unwrap();
     }

@@ -16,14 +16,14 @@ use parking_lot::Mutex;
 
 /// Whether the reports of a cluster count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Readiness {
     /// The cluster is not ready: its last report may be outdated.
-    Not,
+    NotReady,
     /// The cluster has been ready since this time, or longer.
-    Since(Timestamp),
+    ReadySince(Timestamp),
 }
 
-impl Heard {
+impl Readiness {
     /// Returns since when a cluster is heard, from its condition and from when it was seen to come
     /// back, if it was. The time that the member gives counts only where nobody saw it come back:
     /// its clock may be ahead by any time, and until then nothing would leave it.
@@ -31,21 +31,21 @@ impl Heard {
         let ready = cluster.and_then(|cluster| cluster.condition(READY));
         match ready {
             Some(ready) if ready.status == "True" => {
-                Self::Since(returned.unwrap_or(ready.last_transition_time.0))
+                Self::ReadySince(returned.unwrap_or(ready.last_transition_time.0))
             }
-            _ => Self::Not,
+            _ => Self::NotReady,
         }
     }
 }
 
 /// Follows the clusters.
 #[derive(Clone)]
-pub struct Hearing {
+pub struct ReadinessTracker {
     clusters: Informer<Cluster>,
     returned: Arc<Mutex<HashMap<String, Timestamp>>>,
 }
 
-impl Hearing {
+impl ReadinessTracker {
     /// Begins to listen.
     pub fn follow(clusters: &Informer<Cluster>, clock: &Arc<Clock>) -> Self {
         let returned: Arc<Mutex<HashMap<String, Timestamp>>> = Arc::default();
@@ -73,21 +73,21 @@ impl Hearing {
     }
 
     /// Returns whether the reports of a cluster count, and since when.
-    pub fn of(&self, name: &str) -> Heard {
+    pub fn of(&self, name: &str) -> Readiness {
         let returned = self.returned.lock();
         let returned = returned.get(name).copied();
-        Heard::of(self.clusters.get(None, name).as_deref(), returned)
+        Readiness::of(self.clusters.get(None, name).as_deref(), returned)
     }
 }
 
 /// Returns whether a cluster is heard from now on: it was not ready before, or not all the time, or
 /// it is seen for the first time and says that it became ready at a moment that has not come yet.
 fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
-    let (told, before) = (Heard::of(Some(new), None), Heard::of(old, None));
+    let (told, before) = (Readiness::of(Some(new), None), Readiness::of(old, None));
     match (told, old) {
-        (Heard::Not, _) => false,
-        (Heard::Since(told), None) => told > now,
-        (Heard::Since(_), Some(_)) => told != before,
+        (Readiness::NotReady, _) => false,
+        (Readiness::ReadySince(told), None) => told > now,
+        (Readiness::ReadySince(_), Some(_)) => told != before,
     }
 }
 
@@ -111,16 +111,24 @@ mod tests {
             .unwrap()
         };
         for (cluster, returned, expected) in [
-            (None, None, Heard::Not),
-            (Some(Cluster::default()), Some(at(5)), Heard::Not),
-            (Some(cluster("False", 1)), Some(at(5)), Heard::Not),
-            (Some(cluster("Unknown", 1)), None, Heard::Not),
-            (Some(cluster("True", 1)), None, Heard::Since(at(1))),
+            (None, None, Readiness::NotReady),
+            (Some(Cluster::default()), Some(at(5)), Readiness::NotReady),
+            (Some(cluster("False", 1)), Some(at(5)), Readiness::NotReady),
+            (Some(cluster("Unknown", 1)), None, Readiness::NotReady),
+            (Some(cluster("True", 1)), None, Readiness::ReadySince(at(1))),
             // Its clock is behind, or ahead.
-            (Some(cluster("True", 1)), Some(at(5)), Heard::Since(at(5))),
-            (Some(cluster("True", 9)), Some(at(5)), Heard::Since(at(5))),
+            (
+                Some(cluster("True", 1)),
+                Some(at(5)),
+                Readiness::ReadySince(at(5)),
+            ),
+            (
+                Some(cluster("True", 9)),
+                Some(at(5)),
+                Readiness::ReadySince(at(5)),
+            ),
         ] {
-            assert_eq!(Heard::of(cluster.as_ref(), returned), expected);
+            assert_eq!(Readiness::of(cluster.as_ref(), returned), expected);
         }
         for (old, new, comes) in vec![
             (None, cluster("False", 1), false),

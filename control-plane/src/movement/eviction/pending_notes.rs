@@ -6,7 +6,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use tokio::time::Instant;
 
-use super::explain::{self, Note, Turn};
+use super::explain::{self, EvictionState, Note};
 
 /// How long the reason why no cluster takes a workload may be out of date, while that there is none
 /// stays true: the numbers in it change with every report of any cluster.
@@ -19,7 +19,7 @@ pub const LONGEST_START: Duration = Duration::from_mins(1);
 /// One entry for each cluster, by name. A list, since there are as many of these as workloads wait,
 /// and most have one entry.
 #[derive(Clone, Debug, Default)]
-pub struct Book(Vec<Entry>);
+pub struct PendingNotes(Vec<Entry>);
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -35,7 +35,7 @@ struct Entry {
 
 /// When a note is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum WriteAt {
     /// The note is known, or waits already to be written.
     None,
     /// At once.
@@ -49,35 +49,35 @@ pub enum News {
 pub enum Revision {
     /// The note is still true.
     Stands,
-    /// The note is not true any more; this turn is written in its place.
-    Over(Turn),
+    /// The note is not true any more; this state is written in its place.
+    Over(EvictionState),
     /// The note is not true any more and was never written, so that it is dropped.
     Forgotten,
 }
 
-impl Book {
+impl PendingNotes {
     /// Takes a note; says whether it is news.
-    pub fn take(&mut self, note: Note, now: Instant) -> News {
+    pub fn take(&mut self, note: Note, now: Instant) -> WriteAt {
         match self.place(&note.cluster) {
             Ok(at) => {
                 let known = &mut self.0[at];
                 let is_same = known.note == note;
                 let both_nowhere = matches!(
-                    (&known.note.turn, &note.turn),
-                    (Turn::Nowhere { .. }, Turn::Nowhere { .. })
+                    (&known.note.state, &note.state),
+                    (EvictionState::Nowhere { .. }, EvictionState::Nowhere { .. })
                 );
                 if let Some(told) = known.told {
                     let wait = STALE.saturating_sub(now.duration_since(told));
                     if is_same {
                         known.later = None;
-                        return News::None;
+                        return WriteAt::None;
                     }
                     if both_nowhere && !wait.is_zero() {
                         let is_awaited = known.later.replace(Box::new(note)).is_some();
                         return if is_awaited {
-                            News::None
+                            WriteAt::None
                         } else {
-                            News::In(wait)
+                            WriteAt::In(wait)
                         };
                     }
                 }
@@ -87,7 +87,7 @@ impl Book {
                     first: known.first.filter(|_| is_same),
                     later: None,
                 };
-                News::Now
+                WriteAt::Now
             }
             Err(at) => {
                 self.0.reserve_exact(1);
@@ -98,7 +98,7 @@ impl Book {
                     later: None,
                 };
                 self.0.insert(at, entry);
-                News::Now
+                WriteAt::Now
             }
         }
     }
@@ -144,15 +144,15 @@ impl Book {
         }
         let untold = || self.0.iter().filter(|entry| entry.told.is_none());
         let is_said = |entry: &Entry| {
-            let Note { cluster, turn } = &entry.note;
+            let Note { cluster, state } = &entry.note;
             entry.first.is_some()
-                && matches!(turn, Turn::Queued { .. })
+                && matches!(state, EvictionState::Queued { .. })
                 && explain::names_cluster(&known.message, cluster)
         };
         let since = self.0.iter().filter_map(|entry| entry.first).min()?;
         let wait = LONGEST_START.saturating_sub(now.duration_since(since));
         // The condition does not speak of clusters that it need not leave while there is another.
-        let is_silent = |entry: &Entry| matches!(entry.note.turn, Turn::Stays { .. });
+        let is_silent = |entry: &Entry| matches!(entry.note.state, EvictionState::Stays { .. });
         let is_known = untold().all(|it| is_said(it) || is_silent(it)) && untold().any(is_said);
         (!wait.is_zero() && is_known).then_some(wait)
     }
@@ -179,8 +179,8 @@ impl Book {
     pub fn revise(&mut self, revision: impl Fn(&Note) -> Revision) {
         self.0.retain_mut(|entry| match revision(&entry.note) {
             Revision::Stands => true,
-            Revision::Over(turn) => {
-                (entry.note.turn, entry.told, entry.later) = (turn, None, None);
+            Revision::Over(state) => {
+                (entry.note.state, entry.told, entry.later) = (state, None, None);
                 true
             }
             Revision::Forgotten => false,
@@ -202,54 +202,54 @@ impl Book {
 pub(super) mod tests {
     use super::*;
 
-    fn note(cluster: &str, turn: Turn) -> Note {
+    fn note(cluster: &str, state: EvictionState) -> Note {
         Note {
             cluster: cluster.into(),
-            turn,
+            state,
         }
     }
 
     /// Returns the note that no other cluster takes the workload of a cluster.
     pub fn nowhere(cluster: &str, why: &str) -> Note {
         let (cause, why) = ("taint x:NoExecute".into(), why.into());
-        note(cluster, Turn::Nowhere { cause, why })
+        note(cluster, EvictionState::Nowhere { cause, why })
     }
 
     #[tokio::test(start_paused = true)]
     async fn that_there_is_no_place_is_written_once_and_its_numbers_not_with_every_report() {
         let start = Instant::now();
-        let mut book = Book::default();
-        assert_eq!(book.take(nowhere("m1", "3 are full"), start), News::Now);
+        let mut book = PendingNotes::default();
+        assert_eq!(book.take(nowhere("m1", "3 are full"), start), WriteAt::Now);
         book.told(&book.notes(), start);
         let mut written = Vec::new();
         for second in 0..3_600 {
             let now = start + Duration::from_secs(second);
             let news = book.take(nowhere("m1", &format!("{second} are full")), now);
-            if news == News::Now {
+            if news == WriteAt::Now {
                 written.push(second);
                 book.told(&book.notes(), now);
             }
         }
         let expected: Vec<u64> = (1..12).map(|five| five * 300).collect();
         assert_eq!(written, expected, "one every five minutes");
-        let queued = note("m1", Turn::Queued { cause: "x".into() });
+        let queued = note("m1", EvictionState::Queued { cause: "x".into() });
         let news = book.take(queued.clone(), start);
-        assert_eq!(news, News::Now, "another turn");
+        assert_eq!(news, WriteAt::Now, "another turn");
         book.told(&book.notes(), start);
-        assert_eq!(book.take(queued, start), News::None, "the same");
+        assert_eq!(book.take(queued, start), WriteAt::None, "the same");
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_last_numbers_are_written_though_nothing_comes_after_them() {
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
-        let mut book = Book::default();
+        let mut book = PendingNotes::default();
         book.take(nowhere("m1", "3 are full"), start);
         book.told(&book.notes(), start);
-        let wait = News::In(Duration::from_secs(290));
+        let wait = WriteAt::In(Duration::from_secs(290));
         assert_eq!(book.take(nowhere("m1", "4 are full"), later(10)), wait);
         let news = book.take(nowhere("m1", "5 are full"), later(20));
-        assert_eq!(news, News::None, "that is awaited already");
+        assert_eq!(news, WriteAt::None, "that is awaited already");
         book.ripen(later(299));
         assert_eq!(book.untold().count(), 0);
         assert_eq!(book.ripens(later(299)), Some(Duration::from_secs(1)));
@@ -269,7 +269,7 @@ pub(super) mod tests {
     async fn a_fresh_process_leaves_what_was_said_until_it_has_judged_anew_or_a_minute_is_over() {
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
-        let queued = |cluster| note(cluster, Turn::Queued { cause: "x".into() });
+        let queued = |cluster| note(cluster, EvictionState::Queued { cause: "x".into() });
         let said = |notes: &[Note]| explain::condition(notes, jiff::Timestamp::UNIX_EPOCH);
         let stranded = said(&[nowhere("m1", "full")]);
         let stays = |cluster| {
@@ -280,7 +280,7 @@ pub(super) mod tests {
             let since = None;
             note(
                 cluster,
-                Turn::Stays {
+                EvictionState::Stays {
                     rule,
                     taints,
                     since,
@@ -288,7 +288,7 @@ pub(super) mod tests {
             )
         };
         let (cause, why) = ("x".to_owned(), "of an upgrade".to_owned());
-        let paused = said(&[note("m1", Turn::Paused { cause, why })]);
+        let paused = said(&[note("m1", EvictionState::Paused { cause, why })]);
         for (what, known, notes, second, expected) in [
             ("it was said", &stranded, vec![queued("m1")], 1, Some(59)),
             ("for long", &stranded, vec![queued("m1")], 60, None),
@@ -312,7 +312,7 @@ pub(super) mod tests {
             ("a pause", &paused, vec![queued("m1")], 1, None),
             (
                 "it is over",
-                &said(&[note("m1", Turn::Recovered)]),
+                &said(&[note("m1", EvictionState::Recovered)]),
                 vec![queued("m1")],
                 1,
                 None,
@@ -333,7 +333,7 @@ pub(super) mod tests {
                 None,
             ),
         ] {
-            let mut book = Book::default();
+            let mut book = PendingNotes::default();
             for note in notes {
                 book.take(note, start);
             }
@@ -345,31 +345,31 @@ pub(super) mod tests {
     #[test]
     fn what_has_come_to_an_end_before_it_was_told_is_told_so_or_forgotten() {
         let now = Instant::now();
-        let mut book = Book::default();
+        let mut book = PendingNotes::default();
         for cluster in ["m1", "m2", "m3"] {
             book.take(nowhere(cluster, "full"), now);
         }
         book.told(&book.notes(), now);
         book.revise(|note| match note.cluster.as_str() {
             "m1" => Revision::Stands,
-            "m2" => Revision::Over(Turn::Recovered),
+            "m2" => Revision::Over(EvictionState::Recovered),
             _ => Revision::Forgotten,
         });
         let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&note("m2", Turn::Recovered)]);
+        assert_eq!(untold, [&note("m2", EvictionState::Recovered)]);
         assert_eq!(book.notes().len(), 2);
     }
 
     #[test]
     fn a_book_remembers_what_is_pending_until_that_comes_to_an_end() {
         let now = Instant::now();
-        let mut book = Book::default();
+        let mut book = PendingNotes::default();
         book.take(nowhere("m1", "full"), now);
         book.take(nowhere("m2", "full"), now);
         book.told(&book.notes(), now);
-        book.take(note("m1", Turn::Recovered), now);
+        book.take(note("m1", EvictionState::Recovered), now);
         let untold: Vec<&Note> = book.untold().collect();
-        assert_eq!(untold, [&note("m1", Turn::Recovered)]);
+        assert_eq!(untold, [&note("m1", EvictionState::Recovered)]);
         assert_eq!(book.notes().len(), 2, "the condition speaks of both");
         let written = book.notes();
         book.take(nowhere("m1", "full"), now);
@@ -379,8 +379,8 @@ pub(super) mod tests {
             1,
             "what came meanwhile is written, too"
         );
-        book.take(note("m1", Turn::Moved), now);
-        book.take(note("m2", Turn::Moved), now);
+        book.take(note("m1", EvictionState::Moved), now);
+        book.take(note("m2", EvictionState::Moved), now);
         book.told(&book.notes(), now);
         assert!(book.0.is_empty());
     }
