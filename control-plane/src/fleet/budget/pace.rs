@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use super::failed::{has_failed, is_counted};
 use super::rate::{Band, Budget, FleetHealth, Rates};
+use crate::fleet::api_error::may_be_written;
 use crate::settings::Settings;
 
 /// Kinds of evictions that share the rate.
@@ -28,16 +30,45 @@ pub enum Payer {
     Applications,
 }
 
-/// A payment for one move that is about to be written.
+/// A payment for one move. Whoever writes a move has to show one. It is taken back when it is
+/// dropped, unless something was moved for it, or may have been.
 #[must_use = "a move that is paid for is written, or the payment is taken back"]
 #[derive(Debug)]
-pub struct Paid(Pace);
+pub struct Paid {
+    pace: Pace,
+    is_kept: AtomicBool,
+    is_refunded: AtomicBool,
+}
 
 impl Paid {
-    /// Takes the payment back: it is known that nothing was moved for it. Whatever may have been
-    /// moved stays paid.
-    pub fn refund(self) {
-        self.0.refund();
+    /// Keeps the payment, unless the answer to the write says that nothing was moved.
+    pub fn settle<T>(&self, answer: &Result<T, kube::Error>) {
+        if answer.as_ref().err().is_none_or(may_be_written) {
+            self.keep();
+        }
+    }
+
+    /// Keeps the payment: something was moved, or may have been.
+    pub fn keep(&self) {
+        self.is_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the payment back, also one that was kept: the move was paid for before.
+    pub fn refund(&self) {
+        if self.is_refunded.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut inner = self.pace.inner.lock();
+        inner.budget.refund();
+        inner.wake();
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if !self.is_kept.load(Ordering::Relaxed) {
+            self.refund();
+        }
     }
 }
 
@@ -177,7 +208,7 @@ impl Pace {
     ///
     /// # Errors
     /// The budget does not suffice yet, or it is the other's turn.
-    pub fn pay(&self, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
+    pub fn pay(&self, payer: Payer, now: Instant) -> Result<Paid, Option<Instant>> {
         let (mut inner, other) = (self.inner.lock(), payer.other());
         if inner.last == Some(payer) && inner.waiting[other as usize] && inner.budget.suffices(now)
         {
@@ -197,7 +228,15 @@ impl Pace {
                 inner.wake();
             }
         }
-        paid
+        paid.map(|()| self.paid())
+    }
+
+    fn paid(&self) -> Paid {
+        Paid {
+            pace: self.clone(),
+            is_kept: AtomicBool::new(false),
+            is_refunded: AtomicBool::new(false),
+        }
     }
 
     /// Pays for one new placement, which comes after all evictions, or says when to ask again:
@@ -208,7 +247,7 @@ impl Pace {
     pub fn pay_after_evictions(&self, now: Instant) -> Result<Paid, Option<Instant>> {
         let mut inner = self.inner.lock();
         inner.pay_after_evictions(now)?;
-        Ok(Paid(self.clone()))
+        Ok(self.paid())
     }
 
     /// Returns whether one new placement could be paid for now, or when to ask again. Nothing is
@@ -229,14 +268,6 @@ impl Pace {
         if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
             inner.wake();
         }
-    }
-
-    /// Takes a payment back: it is known that nothing was moved for it. Whatever may have been
-    /// moved stays paid.
-    pub fn refund(&self) {
-        let mut inner = self.inner.lock();
-        inner.budget.refund();
-        inner.wake();
     }
 }
 
@@ -288,6 +319,11 @@ impl Payer {
 mod tests {
     use super::*;
 
+    /// Pays for a move that is made.
+    fn pay(pace: &Pace, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
+        pace.pay(payer, now).map(|paid| paid.keep())
+    }
+
     /// Returns how often each of the two payers pays until `end`, when both pay as soon as they
     /// may; the second pays only from `joins` on.
     fn spend(pace: &Pace, start: Instant, joins: Duration, end: Duration) -> [usize; 2] {
@@ -302,7 +338,7 @@ mod tests {
             if now > start + end {
                 return paid;
             }
-            due[turn as usize] = match pace.pay(turn, now) {
+            due[turn as usize] = match pay(pace, turn, now) {
                 Ok(()) => {
                     paid[turn as usize] += 1;
                     // A change wakes everybody.
@@ -368,14 +404,14 @@ mod tests {
         let start = Instant::now();
         let second = |s: f64| start + Duration::from_secs_f64(s);
         let pace = fleet(9, 0, start);
-        assert!(pace.pay(Payer::Taints, second(2.1)).is_ok());
-        assert!(pace.pay(Payer::Applications, second(2.1)).is_err());
+        assert!(pay(&pace, Payer::Taints, second(2.1)).is_ok());
+        assert!(pay(&pace, Payer::Applications, second(2.1)).is_err());
         // It is the applications' turn.
-        let until = pace.pay(Payer::Taints, second(4.2)).unwrap_err().unwrap();
+        let until = pay(&pace, Payer::Taints, second(4.2)).unwrap_err().unwrap();
         assert_eq!(until, second(4.2) + KEPT);
-        assert!(pace.pay(Payer::Taints, until).is_ok());
+        assert!(pay(&pace, Payer::Taints, until).is_ok());
         // Nor is the next one.
-        assert!(pace.pay(Payer::Taints, second(6.8)).is_ok());
+        assert!(pay(&pace, Payer::Taints, second(6.8)).is_ok());
     }
 
     #[test]
@@ -383,13 +419,10 @@ mod tests {
         let start = Instant::now();
         let pace = fleet(9, 0, start);
         let later = start + Duration::from_secs(3);
-        assert!(pace.pay(Payer::Taints, later).is_ok());
-        assert!(pace.pay(Payer::Applications, later).is_err());
+        assert!(pay(&pace, Payer::Taints, later).is_ok());
+        assert!(pay(&pace, Payer::Applications, later).is_err());
         pace.withdraw(Payer::Applications);
-        assert!(
-            pace.pay(Payer::Taints, later + Duration::from_secs(2))
-                .is_ok()
-        );
+        assert!(pay(&pace, Payer::Taints, later + Duration::from_secs(2)).is_ok());
     }
 
     #[test]
@@ -398,10 +431,10 @@ mod tests {
         let second = |s: u64| start + Duration::from_secs(s);
         for (kept, woken) in [(false, false), (true, true)] {
             let pace = fleet(9, 0, start);
-            assert!(pace.pay(Payer::Taints, second(3)).is_ok());
-            assert!(pace.pay(Payer::Applications, second(3)).is_err());
+            assert!(pay(&pace, Payer::Taints, second(3)).is_ok());
+            assert!(pay(&pace, Payer::Applications, second(3)).is_err());
             if kept {
-                assert!(pace.pay(Payer::Taints, second(6)).is_err());
+                assert!(pay(&pace, Payer::Taints, second(6)).is_err());
             }
             let listener = Arc::new(Notify::new());
             pace.wakes(Arc::clone(&listener));
@@ -416,10 +449,10 @@ mod tests {
         let start = Instant::now();
         let second = |s: u64| start + Duration::from_secs(s);
         let pace = fleet(9, 0, start);
-        assert!(pace.pay(Payer::Taints, second(1)).is_err());
-        let rebalance = |at| pace.pay_after_evictions(at).map(drop);
+        assert!(pay(&pace, Payer::Taints, second(1)).is_err());
+        let rebalance = |at| pace.pay_after_evictions(at).map(|paid| paid.keep());
         assert_eq!(rebalance(second(3)), Err(Some(second(3) + KEPT)));
-        assert!(pace.pay(Payer::Taints, second(3)).is_ok());
+        assert!(pay(&pace, Payer::Taints, second(3)).is_ok());
         pace.withdraw(Payer::Taints);
         let next = rebalance(second(3)).unwrap_err().unwrap();
         assert_eq!(rebalance(next), Ok(()), "nothing is to be evicted");
@@ -439,7 +472,7 @@ mod tests {
         let pace = Pace::new(Rates::default(), start);
         pace.put("c", false, start);
         pace.begin(later);
-        let first = pace.pay(Payer::Taints, later).unwrap_err();
+        let first = pay(&pace, Payer::Taints, later).unwrap_err();
         assert!(first.is_some_and(|first| first > later));
     }
 
@@ -465,13 +498,16 @@ mod tests {
         let pace = fleet(10, 6, start);
         let listener = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&listener));
-        assert_eq!(pace.pay(Payer::Applications, start), Err(None));
+        assert_eq!(pay(&pace, Payer::Applications, start), Err(None));
         pace.gone("c0", start);
         assert_eq!(pace.band(), Band::Stopped, "5 of 9");
         pace.put("c1", false, start);
         assert_eq!(pace.band(), Band::Primary);
         let woken = futures::FutureExt::now_or_never(listener.notified());
         assert!(woken.is_some());
-        assert!(matches!(pace.pay(Payer::Applications, start), Err(Some(_))));
+        assert!(matches!(
+            pay(&pace, Payer::Applications, start),
+            Err(Some(_))
+        ));
     }
 }

@@ -23,12 +23,12 @@ use super::duty::{Duty, duty};
 use super::explain::{CONDITION, FailoverState, Obstacle};
 use super::history::{self, History, Move};
 use super::openings::{Openings, SOON};
-use super::queue::{FailoverQueue, Paid};
+use super::queue::FailoverQueue;
 use super::readiness::ReadinessTracker;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::budget::pace::Pace;
+use crate::fleet::budget::pace::{Pace, Paid};
 use crate::fleet::budget::rate::Band;
 use crate::movement::application_failover::evict::{
     Exit, Leaver, Outcome, Switches, obstacle, purge_mode_of,
@@ -45,7 +45,7 @@ const ATTEMPTS: u32 = 4;
 /// How long an application is unhealthy before that is written down: most recover at once, as
 /// during every rollout.
 const SETTLING: Duration = Duration::from_secs(5);
-/// How long an application waits for its state before that is told.
+/// How long an application waits for the rate before that is told.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 
 /// A cluster that is not left, why, and when to look again; without, somebody tells when.
@@ -297,7 +297,7 @@ impl Applications {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application whose state it is; where the binding is another one now, says when to
+    /// Moves an application that has been paid for; where the binding is another one now, says when to
     /// look at that.
     async fn leave(
         &self,
@@ -336,7 +336,7 @@ impl Applications {
             Outcome::Overtaken => {
                 known.overtaken = overtaken.saturating_add(1);
                 self.known.lock().insert(key.clone(), known);
-                // It may have to wait for its state before it is overtaken again.
+                // It may have to wait for the rate before it is overtaken again.
                 Ok(Some(Next::After(again(overtaken))))
             }
             Outcome::Held { why, pause } => {
@@ -371,7 +371,7 @@ impl Applications {
         } else if stood_there {
             progress.held.push((cluster, why, None));
         } else {
-            // It may be its state at once.
+            // The rate may permit it at once.
             progress.is_said = true;
             progress.wait = progress.wait.into_iter().chain([WORTH_TELLING]).min();
         }

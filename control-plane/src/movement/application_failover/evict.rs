@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::explain::Obstacle;
 use super::history::{self, History, Move};
-use super::queue::Paid;
 use super::readiness::Readiness;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::budget::pace::Paid;
 use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::{Fleet, copy};
-use crate::movement::eviction::execute::{carry_out, may_be_written};
+use crate::movement::eviction::execute::carry_out;
 use crate::movement::eviction::plan::{Departure, plan};
 use crate::movement::eviction::reason::{EvictionReason, application};
 use crate::scheduler::controller::LiveSnapshot;
@@ -236,19 +236,13 @@ impl Exit {
             ..history.clone().after_move(cluster, now)
         };
         plan.patch["metadata"]["annotations"][history::ANNOTATION] = json!(then.write());
-        match carry_out(fleet, binding, plan).await {
-            Ok(binding) => {
-                paid.keep();
-                Outcome::Left {
-                    binding: Box::new(binding),
-                    history: then,
-                    moved,
-                }
-            }
+        match carry_out(fleet, binding, plan, &paid).await {
+            Ok(binding) => Outcome::Left {
+                binding: Box::new(binding),
+                history: then,
+                moved,
+            },
             Err(error) => {
-                if may_be_written(&error) {
-                    paid.keep();
-                }
                 if client::is_conflict(&error) || client::is_not_found(&error) {
                     return Outcome::Overtaken;
                 }

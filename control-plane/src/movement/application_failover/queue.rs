@@ -3,7 +3,7 @@
 //! An application waits here until the eviction rate permits it, and only then is a new cluster
 //! looked for. However many wait, each permission costs one plan.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use muster_shared::clock::Clock;
@@ -14,11 +14,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::BindingKey;
-use crate::fleet::budget::pace::{Pace, Payer};
+use crate::fleet::budget::pace::{Pace, Paid, Payer};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::backlog::{Backlog, Rank, Slot};
 
-/// The applications that wait for their state.
+/// The applications that wait for the rate.
 #[derive(Debug)]
 pub struct FailoverQueue {
     pace: Pace,
@@ -33,30 +33,8 @@ struct State {
     backlog: Backlog<BindingKey>,
     /// What each waits to leave.
     waiting: HashMap<BindingKey, Arc<str>>,
-    /// Whose state it is.
-    granted: HashSet<BindingKey>,
-}
-
-/// A state that has been paid for. Unless it is used, the payment is taken back.
-#[derive(Debug)]
-pub struct Paid {
-    pace: Pace,
-    is_used: bool,
-}
-
-impl Paid {
-    /// Keeps the payment as spent: something was moved, or may have been.
-    pub fn keep(mut self) {
-        self.is_used = true;
-    }
-}
-
-impl Drop for Paid {
-    fn drop(&mut self) {
-        if !self.is_used {
-            self.pace.refund();
-        }
-    }
+    /// Those that have been paid for and have not moved yet.
+    granted: HashMap<BindingKey, Paid>,
 }
 
 impl FailoverQueue {
@@ -82,19 +60,16 @@ impl FailoverQueue {
         &self.pace
     }
 
-    /// Takes the state of an application, if it has come.
+    /// Takes the payment for the move of an application, if it has been made.
     pub fn take(&self, key: &BindingKey) -> Option<Paid> {
-        self.state.lock().granted.remove(key).then(|| Paid {
-            pace: self.pace.clone(),
-            is_used: false,
-        })
+        self.state.lock().granted.remove(key)
     }
 
     /// Puts an application in line to leave a cluster, or leaves it where it stands; says whether
     /// it stood there.
     pub fn wait(&self, key: &BindingKey, cluster: &str, rank: Rank) -> bool {
         let mut state = self.state.lock();
-        if state.granted.contains(key) {
+        if state.granted.contains_key(key) {
             return false;
         }
         let known = state.waiting.get(key).cloned();
@@ -117,7 +92,7 @@ impl FailoverQueue {
         drop(self.take(key));
     }
 
-    /// Returns the application whose state it is, or when to ask again (`None`: when something
+    /// Pays for the next application and returns it, or when to ask again (`None`: when something
     /// changes).
     pub fn next(&self, now: Instant) -> Result<BindingKey, Option<Instant>> {
         let mut state = self.state.lock();
@@ -132,17 +107,14 @@ impl FailoverQueue {
             self.pace.withdraw(Payer::Applications);
             return Err(None);
         }
-        self.pace.pay(Payer::Applications, now)?;
-        let Some((_, key, _)) = state.backlog.pop_but(&held) else {
-            self.pace.refund();
-            return Err(None);
-        };
+        let paid = self.pace.pay(Payer::Applications, now)?;
+        let (_, key, _) = state.backlog.pop_but(&held).ok_or(None)?;
         state.waiting.remove(&key);
-        state.granted.insert(key.clone());
+        state.granted.insert(key.clone(), paid);
         Ok(key)
     }
 
-    /// Puts everybody on the queue whose state it is.
+    /// Adds each application to the controller's queue once its move has been paid for.
     pub async fn run(self: Arc<Self>, queue: Queue<BindingKey>, shutdown: CancellationToken) {
         loop {
             let when = match self.next(Instant::now()) {

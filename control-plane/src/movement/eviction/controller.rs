@@ -22,6 +22,7 @@ use super::judge::{Switches, purge_mode};
 use super::measure::{INTERVAL, Meter};
 use super::plan::{Departure, Nowhere, plan};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy;
@@ -30,7 +31,7 @@ use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
 use crate::movement::eviction::evictor::{Eviction, Evictor, Now, Outcome, Reports, Step};
-use crate::movement::eviction::execute::{carry_out, may_be_written};
+use crate::movement::eviction::execute::carry_out;
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::Options;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -273,7 +274,7 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         return Outcome::Conflict;
     }
     let to = plan.destination();
-    match carry_out(fleet, &eviction.binding, plan).await {
+    match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
         Ok(binding) => {
             tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
             Outcome::Evicted {

@@ -27,7 +27,7 @@ use super::jobs::Jobs;
 use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::record::bounded;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::budget::pace::{Pace, Payer};
+use crate::fleet::budget::pace::{Pace, Paid, Payer};
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::evictor::explaining::Tally;
@@ -345,18 +345,17 @@ impl Evictor {
         let held = self.held(now);
         let timer = self.next_timer().into_iter().chain(held.until).min();
         while self.backlog.has_ready_but(&held.clusters) {
-            if let Err(when) = self.pace.pay(Payer::Taints, now.tick) {
-                return Step::Wait(timer.into_iter().chain(when).min());
-            }
+            let paid = match self.pace.pay(Payer::Taints, now.tick) {
+                Ok(paid) => paid,
+                Err(when) => return Step::Wait(timer.into_iter().chain(when).min()),
+            };
             let Some((cluster, key, rank)) = self.backlog.pop_but(&held.clusters) else {
                 break;
             };
-            if let Some(eviction) = self.last_look(&cluster, key, rank, now) {
+            if let Some(eviction) = self.last_look((&cluster, key, rank), paid, now) {
                 self.limits.pay(&cluster, now.tick);
                 return Step::Evict(Box::new(eviction));
             }
-            // Nothing was evicted for it.
-            self.pace.refund();
         }
         self.pace.withdraw(Payer::Taints);
         Step::Wait(self.next_timer().into_iter().chain(held.until).min())
@@ -368,12 +367,11 @@ impl Evictor {
     }
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile
-    /// counts.
+    /// counts. Without an eviction the payment is taken back.
     fn last_look(
         &mut self,
-        cluster: &Arc<str>,
-        key: Key,
-        rank: Rank,
+        (cluster, key, rank): (&Arc<str>, Key, Rank),
+        paid: Paid,
         now: Now,
     ) -> Option<Eviction> {
         if self.in_hand.contains_key(&key) || self.is_behind(cluster) {
@@ -402,6 +400,7 @@ impl Evictor {
                     binding,
                     cause,
                     snapshot: self.fleet.snapshot(),
+                    paid,
                     wakes: self.wakes,
                     rank,
                 })

@@ -7,10 +7,11 @@ use serde_json::json;
 
 use super::plan::Plan;
 use crate::fleet::Fleet;
-pub use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::budget::pace::Paid;
 
-/// Writes a plan upon the binding that it was made for; gives the binding as it is then.
+/// Writes a plan upon the binding that it was made for; gives the binding as it is then. The
+/// payment is kept, unless it is known that nothing was moved.
 ///
 /// # Errors
 /// Those of the API; a conflict when the binding is not the one any more that the plan was made
@@ -19,13 +20,16 @@ pub async fn carry_out(
     fleet: &Fleet,
     binding: &AnyBinding,
     mut plan: Plan,
+    paid: &Paid,
 ) -> Result<AnyBinding, kube::Error> {
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
     let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
-    let binding = api
+    let written = api
         .patch(&key.name, &patch_params(), &Patch::Merge(plan.patch))
-        .await?;
+        .await;
+    paid.settle(&written);
+    let binding = written?;
     if let Some(name) = plan.affinity_name {
         // Where it is lost, the scheduler comes to the same group by itself.
         let status = json!({"status": {"schedulerObservingAffinityName": name}});

@@ -27,7 +27,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::copy;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
-use crate::movement::eviction::execute::{carry_out, may_be_written};
+use crate::movement::eviction::execute::carry_out;
 use crate::movement::eviction::plan::{Departure, Nowhere, plan};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::movement::eviction::record::Record;
@@ -204,7 +204,7 @@ pub(super) async fn move_on(
         Err(when) => return Some(until_paid(when)),
     };
     let to = plan.destination();
-    match carry_out(fleet, binding, plan).await {
+    match carry_out(fleet, binding, plan, &paid).await {
         Ok(_) => {
             tracing::info!(binding = %key, cluster, to, why, "moved on");
             let note = format!("left {cluster} for {to}: it could not be applied there: {why}");
@@ -212,9 +212,6 @@ pub(super) async fn move_on(
             None
         }
         Err(error) => {
-            if !may_be_written(&error) {
-                paid.refund();
-            }
             tracing::info!(binding = %key, cluster, error = client::brief(&error), "not moved on");
             Some(AGAIN)
         }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::decide;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::{ApiError, may_be_written};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::budget::pace::Pace;
 use crate::scheduler::controller::waits_for_others;
@@ -94,16 +94,15 @@ pub(super) async fn request(
             Err(when) => return Ok(Requested::AtRate(when)),
         }
     };
-    let Err(error) = ask(fleet, key, binding.as_ref(), time).await else {
-        return Ok(Requested::Asked(time));
-    };
-    if let Some(paid) = paid.filter(|_| !may_be_written(&error)) {
-        paid.refund();
+    let asked = ask(fleet, key, binding.as_ref(), time).await;
+    if let Some(paid) = paid {
+        paid.settle(&asked);
     }
-    match error {
-        error if is_conflict(&error) => Ok(Requested::Later),
-        error if is_not_found(&error) => Ok(Requested::NoBinding),
-        error => Err(ApiError::of("ask for a new placement of", key)(error)),
+    match asked {
+        Ok(()) => Ok(Requested::Asked(time)),
+        Err(error) if is_conflict(&error) => Ok(Requested::Later),
+        Err(error) if is_not_found(&error) => Ok(Requested::NoBinding),
+        Err(error) => Err(ApiError::of("ask for a new placement of", key)(error)),
     }
 }
 

@@ -193,7 +193,10 @@ mod tests {
                 log.0 += 1;
                 if moves.is_next(&key) {
                     match pace.pay_after_evictions(Instant::now()) {
-                        Ok(_paid) => is_paid = true,
+                        Ok(paid) => {
+                            paid.keep();
+                            is_paid = true;
+                        }
                         Err(when) => moves.refused(&key, 0, when),
                     }
                 } else {

@@ -51,10 +51,10 @@ pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
 pub(super) struct Permit(Option<Paid>);
 
 impl Permit {
-    /// Takes a payment back: it is known that the result was not written.
-    pub fn return_unused(self) {
-        if let Some(paid) = self.0 {
-            paid.refund();
+    /// Keeps what was paid, unless the answer says that the result was not written.
+    pub fn settle<T>(&self, answer: &Result<T, kube::Error>) {
+        if let Some(paid) = &self.0 {
+            paid.settle(answer);
         }
     }
 }

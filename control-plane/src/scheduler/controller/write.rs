@@ -6,7 +6,6 @@ use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
 use super::movement::Permit;
-use crate::fleet::api_error::may_be_written;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
@@ -24,9 +23,7 @@ pub(super) async fn write(
             &Patch::Merge(&result_patch(binding, placed)),
         )
         .await;
-    if written.as_ref().is_err_and(|error| !may_be_written(error)) {
-        permit.return_unused();
-    }
+    permit.settle(&written);
     written
 }
 

@@ -59,7 +59,7 @@ impl Applications {
         Ok(sooner(wait, settled))
     }
 
-    /// Tells a state, unless it is that there is no place, which is known, and only its numbers are
+    /// Reports a state, unless it is that there is no place, which is known, and only its numbers are
     /// other ones.
     async fn tell_news(
         &self,

@@ -51,7 +51,7 @@ async fn leave(scheduler: &str, answer: Option<(u16, &str)>) -> (Stand, Outcome)
     (stand, outcome)
 }
 
-/// Returns a state of an application that has been paid for.
+/// Returns the payment for the move of an application.
 fn paid(stand: &Stand, key: &BindingKey) -> Paid {
     let (pauses, clock) = (stand.fleet.pauses.clone(), Arc::clone(&stand.fleet.clock));
     let queue = FailoverQueue::new(Pace::of(&stand.fleet.settings), pauses, clock);

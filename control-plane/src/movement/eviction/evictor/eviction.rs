@@ -11,6 +11,7 @@ use muster_shared::events::EventType;
 use tokio::time::Instant;
 
 use super::Key;
+use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::Note;
 use crate::movement::eviction::judge::Cause;
@@ -40,8 +41,8 @@ impl Now {
     }
 }
 
-/// A workload whose state has come, with all that is needed to move it.
-#[derive(Clone, Debug)]
+/// A workload that the rate lets leave, with all that is needed to move it.
+#[derive(Debug)]
 pub struct Eviction {
     /// The cluster it leaves.
     pub cluster: Arc<str>,
@@ -53,6 +54,8 @@ pub struct Eviction {
     pub purge_mode: PurgeMode,
     /// The fleet it is placed in.
     pub snapshot: Snapshot,
+    /// What was paid for it.
+    pub paid: Paid,
     pub(super) rank: Rank,
     /// How often the stranded workloads had been woken when the snapshot was taken.
     pub(super) wakes: u64,

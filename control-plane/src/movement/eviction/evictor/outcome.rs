@@ -57,9 +57,10 @@ impl Evictor {
             .is_some_and(|(paid, then)| Some(paid) == version && *then < self.successes);
         let may_be_written = matches!(outcome, Outcome::Evicted { .. } | Outcome::Unclear(_));
         if is_paid_already || !may_be_written {
-            self.pace.refund();
+            eviction.paid.refund();
             self.limits.refund(cluster);
         } else {
+            eviction.paid.keep();
             paid_for = version.map(|version| (version.clone(), self.successes));
         }
         self.successes += u64::from(matches!(outcome, Outcome::Evicted { .. }));
