@@ -109,6 +109,13 @@ fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
     {
         return None;
     }
+    // What moves a copy that a task keeps waits for the rate.
+    let keeps_copy = objects::items(binding.0, "/spec/gracefulEvictionTasks")
+        .next()
+        .is_some();
+    if keeps_copy && is_stopped(scene) {
+        return None;
+    }
     // One that asks for no replicas is placed only where the flag says so.
     let template = binding.template().and_then(|it| scene.objects.get(&it));
     let asks_for_none = template.is_some_and(|it| it.pointer("/spec/replicas") == Some(&0.into()));
@@ -161,16 +168,21 @@ fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
 
 /// Returns whether the rate has had time for everything that waits.
 fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
-    let (all, failed) = scene.clusters().fold((0.0, 0.0), |(all, failed), (_, it)| {
-        (all + 1.0, failed + f64::from(u8::from(it.has_failed())))
-    });
-    // Among many failures the rate is another, and what is allowed then is not worth a rule.
-    if failed > scene.rules.unhealthy_threshold * all || scene.rules.primary_rate <= 0.0 {
+    if is_stopped(scene) {
         return false;
     }
     let waiting = i32::try_from(leaving).unwrap_or(i32::MAX);
     let needed = SignedDuration::from_secs_f64(f64::from(waiting) / scene.rules.primary_rate);
     scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
+}
+
+/// Returns whether the rate need not let anything leave: among many failures it is another one, and
+/// what it allows then is not worth a rule.
+fn is_stopped(scene: &Scene) -> bool {
+    let (all, failed) = scene.clusters().fold((0.0, 0.0), |(all, failed), (_, it)| {
+        (all + 1.0, failed + f64::from(u8::from(it.has_failed())))
+    });
+    failed > scene.rules.unhealthy_threshold * all || scene.rules.primary_rate <= 0.0
 }
 
 /// Returns a cluster that could take a workload, by rules so simple that they leave no doubt: it is
@@ -350,6 +362,25 @@ mod tests {
             story.write(person(), &cluster_key("m1"), tainted);
             let told = story.wait(600).end();
             assert_eq!(told.is_empty(), is_kept, "{key}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_a_task_keeps_waits_while_too_many_clusters_have_failed() {
+        for (failed, has_task, is_kept) in [(2, true, true), (2, false, false), (1, true, false)] {
+            let well = |since: &str| serving("True", &[], since);
+            let mut nowhere = binding(&[]);
+            if has_task {
+                nowhere["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+            }
+            let mut story = story(well, nowhere);
+            if failed == 2 {
+                let silent = cluster("Unknown", &["x:NoExecute"]);
+                story.write(person(), &cluster_key("m3"), silent);
+            }
+            let told = story.wait(600).end();
+            let told: Vec<_> = told.into_iter().filter(|it| it.contains("web")).collect();
+            assert_eq!(told.is_empty(), is_kept, "{failed} {has_task}: {told:?}");
         }
     }
 

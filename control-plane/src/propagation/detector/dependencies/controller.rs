@@ -310,9 +310,19 @@ impl Distributor {
             }
             attached.write(held.as_deref(), |key| undecided.contains(key), changed)
         });
+        // Not every decision about a referrer is heard of here: it may go unseen, or turn out to
+        // need nothing.
+        let settled = if undecided.is_empty() {
+            Next::Done
+        } else {
+            Next::After(LATER)
+        };
         match write {
-            Ok(Some(write)) => send(fleet, &binding_key, write).await,
-            Ok(None) => Ok(Next::Done),
+            Ok(Some(write)) => match send(fleet, &binding_key, write).await? {
+                Next::Done => Ok(settled),
+                next => Ok(next),
+            },
+            Ok(None) => Ok(settled),
             Err(error) => {
                 self.tell(fleet, &key, &template, "AttachFailed", error.to_string());
                 let is_heard_of = matches!(error, build::Error::Name { .. });
@@ -375,14 +385,21 @@ mod tests {
     /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
     /// `shop/conf`, whose dependencies have been distributed.
     async fn stand<const N: usize>(objects: [(&str, Value); N]) -> Stand {
+        let template = ("deployments", deployment());
+        stand_with(objects.into_iter().chain([template])).await
+    }
+
+    fn deployment() -> Value {
         let volume = json!({"name": "c", "configMap": {"name": "conf"}});
-        let template = json!({
+        json!({
             "metadata": {"namespace": "shop", "name": "web"},
             "spec": {"template": {"spec": {"volumes": [volume]}}},
-        });
+        })
+    }
+
+    async fn stand_with(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
-        let templates = [("deployments", template), ("configmaps", conf)];
-        let mut stand = Stand::new(objects.into_iter().chain(templates));
+        let mut stand = Stand::new(objects.chain([("configmaps", conf)]));
         stand.api.serve_deployments();
         stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
         let scope = Scope::new("", &[]).unwrap();
@@ -468,6 +485,32 @@ mod tests {
         assert_eq!(conf().map(named), Some(0));
         let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
         assert_eq!(preserves, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needed_is_given_up_although_it_was_never_known_what_it_needs() {
+        let mut referrer = binding();
+        referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
+        referrer["spec"]["propagateDeps"] = json!(true);
+        let before = stand([("resourcebindings", referrer.clone())]).await;
+        let attached = before.binding("conf-configmap").unwrap();
+        let attached = serde_json::to_value(attached.as_ref()).unwrap();
+        let held = [referrer.clone(), attached].map(|it| ("resourcebindings", it));
+        let stand = stand_with(held.into_iter()).await;
+        let needed_by = || {
+            stand
+                .binding("conf-configmap")
+                .unwrap()
+                .spec
+                .required_by
+                .len()
+        };
+        assert_eq!(needed_by(), 1, "its template is missing");
+        referrer["spec"]["propagateDeps"] = json!(false);
+        referrer["metadata"]["generation"] = json!(2);
+        stand.api.put("resourcebindings", referrer);
+        pass(60).await;
+        assert_eq!(needed_by(), 0);
     }
 
     #[tokio::test(start_paused = true)]
