@@ -4,7 +4,7 @@
 //! and it is paid for from the budget that evictions use, in the moment before it is written. First
 //! placements, growth and shrinking take nothing from one cluster for another.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,17 +87,18 @@ pub(super) struct Movement {
     pub obstructed: Waits<BindingKey>,
     /// Whether they wait by priority.
     is_ranked: bool,
-    state: Mutex<State>,
+    waits: Mutex<HashMap<BindingKey, Wait>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// What is said of each that waits.
-    told: HashMap<BindingKey, Report>,
-    /// Those that wait for the end of a pause.
-    paused: HashSet<BindingKey>,
-    /// Generations for which no other clusters were found, and that stay where they are.
-    unplaced: HashMap<BindingKey, i64>,
+/// What a binding waits for that stays where it is.
+#[derive(Clone, Debug, Default)]
+struct Wait {
+    /// What is said of it.
+    report: Option<Report>,
+    /// Whether it waits for the end of a pause.
+    is_paused: bool,
+    /// Generation for which no other clusters were found.
+    unplaced: Option<i64>,
 }
 
 impl Movement {
@@ -110,7 +111,7 @@ impl Movement {
             moves,
             obstructed: Waits::between(OBSTRUCTED_FIRST, OBSTRUCTED_LONGEST),
             is_ranked,
-            state: Mutex::default(),
+            waits: Mutex::default(),
         }
     }
 
@@ -118,20 +119,22 @@ impl Movement {
     pub fn ends(&self, key: &BindingKey) {
         self.moves.leave(key);
         self.obstructed.over(key);
-        let mut state = self.state.lock();
-        state.told.remove(key);
-        state.paused.remove(key);
-        state.unplaced.remove(key);
+        self.waits.lock().remove(key);
     }
 
     /// Notes that no clusters were found for a binding as it is now, which stays where it is.
     pub fn found_none(&self, key: &BindingKey, generation: i64) {
-        self.state.lock().unplaced.insert(key.clone(), generation);
+        let mut waits = self.waits.lock();
+        waits.entry(key.clone()).or_default().unplaced = Some(generation);
     }
 
     /// Returns what is said of a binding that waits.
     pub fn told(&self, key: &BindingKey) -> Option<Report> {
-        self.state.lock().told.get(key).cloned()
+        self.wait(key).report
+    }
+
+    fn wait(&self, key: &BindingKey) -> Wait {
+        self.waits.lock().get(key).cloned().unwrap_or_default()
     }
 }
 
@@ -274,9 +277,10 @@ impl Scheduler {
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
         }
-        let is_told = self.movement.told(key).is_some();
-        let unplaced = self.movement.state.lock().unplaced.get(key).copied();
-        let is_held = is_told || has_been_held(subject, outcome) || has_waited(subject, unplaced);
+        let wait = self.movement.wait(key);
+        let is_held = wait.report.is_some()
+            || has_been_held(subject, outcome)
+            || has_waited(subject, wait.unplaced);
         if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
             return Ok(Permit(None));
         }
@@ -308,14 +312,11 @@ impl Scheduler {
             }
         };
         let is_paused = matches!(held, Held::Paused(_));
-        let mut state = self.movement.state.lock();
-        let is_news = state.told.insert(key.clone(), report.clone()).as_ref() != Some(&report);
-        if is_paused {
-            state.paused.insert(key.clone());
-        } else {
-            state.paused.remove(key);
-        }
-        drop(state);
+        let mut waits = self.movement.waits.lock();
+        let wait = waits.entry(key.clone()).or_default();
+        wait.is_paused = is_paused;
+        let is_news = wait.report.replace(report.clone()).as_ref() != Some(&report);
+        drop(waits);
         if is_news {
             tracing::info!(binding = %key, reason = verdict.reason, "{}", verdict.message);
             if is_paused {
@@ -355,8 +356,10 @@ impl Scheduler {
 
     /// Looks again at all bindings that waited for the end of a pause.
     pub(super) fn pauses_changed(&self) {
-        for key in self.movement.state.lock().paused.drain() {
-            self.queue.add(key);
+        for (key, wait) in &mut *self.movement.waits.lock() {
+            if std::mem::take(&mut wait.is_paused) {
+                self.queue.add(key.clone());
+            }
         }
     }
 }
@@ -416,7 +419,7 @@ mod tests {
         let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
         let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
         scheduler.handle(fleet, key.clone()).await.unwrap();
-        assert!(scheduler.movement.state.lock().paused.contains(&key));
+        assert!(scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 0);
     }
 
