@@ -184,6 +184,9 @@ pub mod taint {
 pub mod condition {
     /// Of a Cluster: the member's API server is healthy. Of a policy: it can be carried out.
     pub const READY: &str = "Ready";
+    /// Reason of [`READY`] while the member refuses the credentials that the fleet has for it: the
+    /// member may be well.
+    pub const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
     /// Of a policy: every part of it has an effect on the fleet as it is.
     pub const EFFECTIVE: &str = "Effective";
     /// Of a Cluster: `status.apiEnablements` is complete.

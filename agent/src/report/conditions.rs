@@ -3,16 +3,13 @@
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::{READY, WORKS_UP_TO_DATE};
+use muster_shared::names::condition::{CREDENTIALS_REFUSED, READY, WORKS_UP_TO_DATE};
 
 use crate::health::probe::Observation;
 
 /// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
 /// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
-
-/// Reason of `Ready` while the member refuses the agent's credentials.
-const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
 
 /// Returns the condition `Ready` for an observation, with Karmada's reasons and messages.
 ///

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::k8s::{Condition, Taint};
+use muster_shared::names::condition::CREDENTIALS_REFUSED;
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
@@ -78,7 +79,10 @@ pub fn wanted(
         .collect();
     keep.extend(is_duplicate.then_some((DUPLICATE, NO_SCHEDULE)));
     let mut again = None;
-    if let (Some(key), Some(ready), Some(wait)) = (key, ready, classic) {
+    // Where only the fleet's own credentials have ended, the workloads run, and nothing could
+    // remove their old copies.
+    let may_be_down = ready.filter(|ready| ready.reason != CREDENTIALS_REFUSED);
+    if let (Some(key), Some(ready), Some(wait)) = (key, may_be_down, classic) {
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
         // The moment when the control plane saw it: the condition's own time may be the member's
         // clock.
@@ -338,6 +342,28 @@ mod tests {
             vec![unreachable, taint(UNREACHABLE, NO_EXECUTE, Some(310))]
         );
         assert_eq!(judge(&due, &ready("True", 320), 320).taints, Some(vec![]));
+    }
+
+    #[test]
+    fn a_member_that_refuses_the_credentials_of_the_fleet_is_not_emptied() {
+        let classic = Some(Duration::from_mins(5));
+        let unreachable = taint(UNREACHABLE, NO_SCHEDULE, Some(10));
+        for (reason, is_emptied) in [("Other", true), (CREDENTIALS_REFUSED, false)] {
+            let mut unknown = ready("Unknown", 10);
+            unknown.reason = reason.to_owned();
+            let present = std::slice::from_ref(&unreachable);
+            let found = wanted(present, Some(&unknown), false, classic, |_| false, at(900));
+            let expected = Wanted {
+                taints: is_emptied.then(|| {
+                    vec![
+                        unreachable.clone(),
+                        taint(UNREACHABLE, NO_EXECUTE, Some(900)),
+                    ]
+                }),
+                again: None,
+            };
+            assert_eq!(found, expected, "{reason}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::{annotation, label};
@@ -254,7 +255,7 @@ fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Asse
         let (reason, note) = if done.removes_the_copy() {
             (
                 "EvictWorkloadFromClusterSucceed",
-                format!("Evict from cluster {cluster} succeed."),
+                succeeded(cluster, fleet.clusters.get(None, cluster).as_deref()),
             )
         } else {
             (
@@ -264,6 +265,17 @@ fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Asse
         };
         fleet.publish(binding, EventType::Normal, reason, note);
     }
+}
+
+/// Returns what is said of an eviction whose old copy is being removed. Whether it is gone only the
+/// agent of its cluster can tell.
+fn succeeded(name: &str, cluster: Option<&Cluster>) -> String {
+    if cluster.map(readiness) == Some(conditions::TRUE) {
+        return format!("Evict from cluster {name} succeed.");
+    }
+    format!(
+        "Evict from cluster {name} succeed: the workload has left it; its old copy there may run until the cluster is back and its agent removes it."
+    )
 }
 
 #[cfg(test)]
@@ -291,6 +303,32 @@ mod tests {
             }))
             .unwrap();
             assert_eq!(has_tasks(&binding), expected, "{tasks} {deletion}");
+        }
+    }
+
+    #[test]
+    fn of_a_silent_cluster_it_is_said_that_the_old_copy_may_still_run() {
+        for (status, may_run) in [
+            (Some("True"), false),
+            (Some("Unknown"), true),
+            (Some("False"), true),
+            (None, true),
+        ] {
+            let cluster = status.map(|status| {
+                let ready = json!({"type": "Ready", "status": status, "reason": "R",
+                    "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"});
+                serde_json::from_value(json!({
+                    "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+                    "status": {"conditions": [ready]},
+                }))
+                .unwrap()
+            });
+            let said = succeeded("m1", cluster.as_ref());
+            assert_eq!(
+                said.contains("may run until"),
+                may_run,
+                "{status:?}: {said}"
+            );
         }
     }
 

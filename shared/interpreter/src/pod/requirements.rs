@@ -159,6 +159,7 @@ fn raise(least: &mut Amounts, other: &Amounts) {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::capacity::{Census, PodView};
     use serde_json::json;
 
     use super::*;
@@ -214,6 +215,13 @@ mod tests {
         ] {
             let found = &needs(&spec)["resourceRequest"];
             assert_eq!(*found, json!({ "cpu": cpu, "memory": memory }), "{what}");
+            // The agent counts the same.
+            let mut census = Census::default();
+            let pod: PodView = serde_json::from_value(json!({ "spec": spec })).unwrap();
+            census.apply_pod(&pod);
+            let counted = census.summary().allocating;
+            let counted = ["cpu", "memory"].map(|name| counted[name].0.as_str());
+            assert_eq!(counted, [cpu, memory], "{what}");
         }
     }
 
