@@ -1,5 +1,5 @@
-//! InFlight of workloads that return: a few are asked to at a time, and one that a new placement would
-//! not bring home is looked at less and less often.
+//! Workloads that are asked to return: a few at a time, and one that a new placement would not bring
+//! home is looked at less and less often.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
