@@ -59,7 +59,7 @@ impl Applications {
         Ok(sooner(wait, settled))
     }
 
-    /// Reports a state, unless it is known that there is no place and only the numbers are other ones.
+    /// Reports a state, unless it is known that there is no place and only the numbers are others.
     async fn tell_news(
         &self,
         case: &Case<'_>,

@@ -1,4 +1,4 @@
-//! Workloads that are asked to return: a few at a time, and one that a new placement would not bring
+//! Workloads that are asked to return: a few at a time. One that a new placement would not bring
 //! home is looked at less and less often.
 
 use std::collections::{HashMap, HashSet};
