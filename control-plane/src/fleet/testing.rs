@@ -311,6 +311,12 @@ impl FakeApi {
         self.expire(|state| _ = state.hidden.remove(&place));
     }
 
+    /// Ends what [`hide`](Self::hide) began, and no watch is any the wiser: the list was short once.
+    pub fn show_again(&self, plural: &str, namespace: &str, name: &str) {
+        let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+        self.0.state.lock().hidden.remove(&place);
+    }
+
     /// Hides an object from lists and watches from now on, as a broken cache does; single reads
     /// still find it.
     pub fn hide(&self, plural: &str, namespace: &str, name: &str) {

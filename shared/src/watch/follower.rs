@@ -58,6 +58,8 @@ pub(super) enum News<K> {
     Event(Event<K>),
     /// An object exists and does not decode: whoever keeps a cache keeps what it last knew of it.
     Unreadable(Rejected),
+    /// A list that only confirms another broke off, and the watch goes on without it.
+    BrokenOff,
 }
 
 pub(super) struct Follower<K> {
@@ -158,6 +160,7 @@ impl<K: Followed> Follower<K> {
                     // The watch goes on where the API refuses a list that only confirms another.
                     self.state = match (next, self.known.take()) {
                         (State::Unlisted, Some(resource_version)) => {
+                            self.ready.push_back(News::BrokenOff);
                             State::Listed { resource_version }
                         }
                         (next, _) => next,

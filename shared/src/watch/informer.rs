@@ -185,6 +185,10 @@ impl<K: Followed> Informer<K> {
                 self.hear_unreadable(&rejected, list);
                 return None;
             }
+            News::BrokenOff => {
+                *list = None;
+                return Some(true);
+            }
         };
         match event {
             Event::Init => *list = Some(Listed::default()),
@@ -428,7 +432,7 @@ impl<K: Followed> Informer<K> {
             self.come_back(namespace, name);
         }
         *self.inner.unreadable.lock() = unreadable;
-        let mut lacks_objects = missing.iter().any(|(_, _, deleting)| !deleting);
+        let mut lacks_objects = !missing.is_empty();
         for object in self.list() {
             let (namespace, name) = address(object.as_ref());
             if objects.get(namespace, name).is_none() {
@@ -437,7 +441,7 @@ impl<K: Followed> Informer<K> {
                     || missing
                         .iter()
                         .any(|(ns, n, deleting)| *deleting && ns == namespace && n == name);
-                lacks_objects |= !deleting;
+                lacks_objects = true;
                 let leaves = is_to_leave(deleting, meta.finalizers.as_ref());
                 if !leaves {
                     tracing::warn!(

@@ -51,10 +51,17 @@ pub(super) async fn see_off(
     };
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
+    // With the namespace its agent's right goes to read Works, and to remove what they placed.
+    let has_unlisted = if next == DeletionStep::DeleteNamespace {
+        let found = has_unlisted_works(fleet, cluster).await;
+        told_of(fleet, cluster, found)?
+    } else {
+        false
+    };
     tell_of_waiting(fleet, cluster, told, next, || match next {
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
-        DeletionStep::DeleteNamespace => Some(waits_for_list(&namespace)),
+        DeletionStep::DeleteNamespace => has_unlisted.then(|| waits_for_list(&namespace)),
         DeletionStep::AwaitBindings => {
             let holders: Vec<_> = named.iter().filter_map(|key| holds(key)).collect();
             waits_for_bindings(&holders)
@@ -72,10 +79,7 @@ pub(super) async fn see_off(
             told_of(fleet, cluster, deleted)?;
             Ok(Next::After(DELETION_RETRY))
         }
-        // With the namespace its agent's right goes to read Works, and to remove what they placed.
-        DeletionStep::DeleteNamespace if has_unlisted_works(fleet, cluster).await? => {
-            Ok(Next::After(DELETION_RETRY))
-        }
+        DeletionStep::DeleteNamespace if has_unlisted => Ok(Next::After(DELETION_RETRY)),
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
             match tolerate(
@@ -198,7 +202,7 @@ fn release(object: &ObjectMeta, finalizer: &str) -> Value {
 }
 
 /// Tells that the Works of a cluster cannot be removed.
-fn told_of(fleet: &Fleet, cluster: &Cluster, outcome: Result<(), Error>) -> Result<(), Error> {
+fn told_of<T>(fleet: &Fleet, cluster: &Cluster, outcome: Result<T, Error>) -> Result<T, Error> {
     if let Err(error) = &outcome {
         let (reason, note) = ("RemoveExecutionSpaceFailed", error.to_string());
         fleet

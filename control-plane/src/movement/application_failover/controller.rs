@@ -297,8 +297,8 @@ impl Applications {
         self.conclude(case, &history, progress).await
     }
 
-    /// Moves an application that has been paid for; where the binding is another one now, returns when
-    /// to look at that.
+    /// Moves an application that has been paid for. Where the binding is another one now, returns
+    /// when to look at that.
     async fn leave(
         &self,
         case: &Case<'_>,

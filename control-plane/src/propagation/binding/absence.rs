@@ -1,9 +1,9 @@
 //! Removes Works whose binding does not exist.
 //!
 //! A binding that is missing in the cache may exist: the list may have been short, or the object
-//! may not decode. A Work is removed only if the API reports that the binding does not exist: once
-//! if it was seen being deleted, and twice, with a pause, if it was not. One that was seen being
-//! deleted may have been made again, and a short list may lack the new one.
+//! may not decode. A Work is removed only if the API reports twice, with a pause, that the binding
+//! does not exist, also where it was seen being deleted: it may be about to be made again, or was,
+//! and a short list lacks the new one. What an ordinary deletion removes is gone before that.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
-/// A template whose binding was lost gets a new one within milliseconds, and that one takes the
-/// Works over.
+/// A template whose binding was lost gets a new one within 6.4 seconds, and that one takes the Works
+/// over.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
@@ -58,12 +58,11 @@ pub async fn sweep(
         missing.forget(key);
         return Ok(Next::Done);
     }
-    let was_seen_leaving = fleet.bindings.presence(key).is_gone();
     if key.exists(fleet).await? {
         missing.forget(key);
         return Ok(Next::Done);
     }
-    if !was_seen_leaving && let Some(rest) = missing.wait(key, Instant::now()) {
+    if let Some(rest) = missing.wait(key, Instant::now()) {
         return Ok(Next::After(rest));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
@@ -119,8 +118,17 @@ mod tests {
             assert_eq!(stand.fleet.bindings.presence(&key), Presence::Gone);
             stand.api.forget();
             let fleet = &stand.fleet;
-            let swept = sweep(fleet, &fleet.client, &Missing::default(), &key).await;
-            assert_eq!(swept.unwrap(), Next::Done);
+            let missing = Missing::default();
+            let sweep = async || sweep(fleet, &fleet.client, &missing, &key).await.unwrap();
+            let first = if is_there {
+                Next::Done
+            } else {
+                Next::After(CONFIRMED)
+            };
+            assert_eq!(sweep().await, first);
+            assert_eq!(stand.api.writes(), []);
+            tokio::time::advance(CONFIRMED).await;
+            assert_eq!(sweep().await, Next::Done);
             assert_eq!(stand.api.writes().is_empty(), is_there);
         }
     }

@@ -28,6 +28,7 @@ fn short(news: News<ConfigMap>) -> String {
         News::Event(Event::InitDone) => "done".into(),
         News::Event(Event::Apply(map)) => format!("+{}", name(map)),
         News::Event(Event::Delete(map)) => format!("-{}", name(map)),
+        News::BrokenOff => "broken off".into(),
         News::Unreadable(rejected) if rejected.deleted => format!("-{}?", rejected.name),
         News::Unreadable(rejected) => format!("{}?", rejected.name),
     }

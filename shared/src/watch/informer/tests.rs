@@ -213,3 +213,120 @@ async fn a_list_that_lacks_what_nobody_saw_leave_is_confirmed_by_another() {
         running.await.unwrap();
     }
 }
+
+/// Returns a bookmark each minute, as servers send them.
+fn bookmarks()
+-> impl futures::Stream<Item = Result<hyper::body::Frame<bytes::Bytes>, std::io::Error>> {
+    futures::stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let line =
+            "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"2\"}}}\n";
+        Some((Ok(hyper::body::Frame::data(bytes::Bytes::from(line))), ()))
+    })
+}
+
+/// Returns a server that gives these answers to lists one after the other, the last of them ever
+/// after. Its first watch says that the history is over, the others tell these lines, and nothing
+/// more for ever.
+fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> {
+    use futures::StreamExt as _;
+    use http_body_util::BodyExt as _;
+    let full = |body: String| {
+        let body = http_body_util::Full::new(bytes::Bytes::from(body));
+        body.map_err(|never| match never {}).boxed_unsync()
+    };
+    let (lists, watches) = (Arc::new(Mutex::new(0_usize)), Arc::new(Mutex::new(0_usize)));
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let status = |code: u16| {
+            let body = serde_json::json!({"kind": "Status", "code": code}).to_string();
+            (code, full(body))
+        };
+        let (code, body) = if query.contains("sendInitialEvents") {
+            status(422)
+        } else if query.contains("watch=") {
+            let mut watches = watches.lock();
+            *watches += 1;
+            if *watches == 1 {
+                status(410)
+            } else {
+                let told = (*watches > 2 && !lines.is_empty()).then(|| {
+                    Ok::<_, std::io::Error>(hyper::body::Frame::data(bytes::Bytes::from(lines)))
+                });
+                let told = futures::stream::iter(told).chain(bookmarks());
+                (200, http_body_util::StreamBody::new(told).boxed_unsync())
+            }
+        } else {
+            let mut lists = lists.lock();
+            let (code, body) = answers[(*lists).min(answers.len() - 1)].clone();
+            *lists += 1;
+            (code, full(body))
+        };
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    Api::all(kube::Client::new(service, "default"))
+}
+
+fn answer(items: &[serde_json::Value]) -> (u16, String) {
+    let metadata = serde_json::json!({"resourceVersion": "1"});
+    (
+        200,
+        serde_json::json!({"metadata": metadata, "items": items}).to_string(),
+    )
+}
+
+fn plain(name: &str) -> serde_json::Value {
+    serde_json::json!({"metadata": {"name": name, "resourceVersion": "1"}})
+}
+
+async fn followed_for(api: Api<ConfigMap>, time: Duration) -> Informer<ConfigMap> {
+    let informer = Informer::new(api, Selection::everything());
+    tokio::spawn(informer.clone().run(CancellationToken::new()));
+    tokio::time::sleep(time).await;
+    informer
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_confirmation_that_fails_once_is_tried_again() {
+    let (whole, short) = (answer(&[plain("a"), plain("b")]), answer(&[plain("a")]));
+    let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
+    let answers = vec![whole.clone(), short, (503, busy), whole];
+    let informer = followed_for(attacked(answers, ""), Duration::from_hours(24)).await;
+    assert_eq!(informer.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_what_a_finalizer_holds_is_confirmed_also_where_it_leaves() {
+    let leaving = serde_json::json!({"metadata": {
+        "name": "b", "resourceVersion": "1", "deletionTimestamp": "2024-01-01T00:00:00Z",
+        "finalizers": ["example.com/held"],
+    }});
+    let whole = answer(&[plain("a"), leaving]);
+    let answers = vec![whole.clone(), answer(&[plain("a")]), whole];
+    let informer = followed_for(attacked(answers, ""), Duration::from_hours(24)).await;
+    assert_eq!(informer.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_tells_after_a_confirmation_broke_off_counts() {
+    let whole = answer(&[plain("a"), plain("b")]);
+    let broken = (
+        200,
+        format!(
+            "{{\"metadata\":{{\"resourceVersion\":\"1\"}},\"items\":[{},",
+            plain("a")
+        ),
+    );
+    let answers = vec![whole, answer(&[plain("a")]), broken];
+    let line = "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"2\"},\"data\":5}}\n";
+    let informer = followed_for(attacked(answers, line), Duration::from_mins(5)).await;
+    let expected = Presence::Unknown(crate::watch::Doubt::Unreadable { deleting: false });
+    assert_eq!(
+        format!("{:?}", informer.presence(None, "b")),
+        format!(
+            "{expected:?}",
+            expected = expected as Presence<Arc<ConfigMap>>
+        )
+    );
+}

@@ -211,3 +211,56 @@ async fn a_namespace_that_a_list_left_out_is_not_taken_for_gone() {
         assert_eq!(writes, Vec::from_iter(expected), "{deletion:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_deletion_is_refused_is_not_said_to_wait_for_works() {
+    let objects = [
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+    ];
+    let stand = Stand::followed(objects).await;
+    let refused = refusal(403, "Forbidden", "karmada-es-m1");
+    stand
+        .api
+        .answer(Method::DELETE, "/namespaces/karmada-es-m1", 403, refused);
+    let told = DeletionWaits::default();
+    for _ in 0..3 {
+        _ = step(&stand, &told).await;
+        pass(90).await;
+    }
+    let events = stand.api.events().await;
+    let waits = events.iter().find(|it| it.1 == "RemoveClusterWaiting");
+    assert_eq!(waits, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
+    for deletion in [None, Some("2024-01-01T00:00:00Z")] {
+        let stand = stand("False").await;
+        stand.api.put("works", work("a", deletion));
+        pass(1).await;
+        stand.api.hide("works", "karmada-es-m1", "a");
+        pass(5).await;
+        assert_eq!(stand.fleet.works.len(), 0, "the list is short");
+        stand.api.show_again("works", "karmada-es-m1", "a");
+        stand.api.forget();
+        let told = DeletionWaits::default();
+        for minute in 0..10 {
+            // What keeps the watch of a real server from being silent.
+            stand.api.put("works", work("other", None));
+            stand.api.delete("works", "karmada-es-m1", "other");
+            pass(60).await;
+            step(&stand, &told).await.unwrap();
+            if stand.fleet.works.len() > 0 {
+                break;
+            }
+            assert!(minute < 9, "{deletion:?}: the Work is not seen");
+        }
+        step(&stand, &told).await.unwrap();
+        let writes = stand.api.writes();
+        let freed = |(method, path, _): &(Method, String, _)| {
+            *method == Method::PATCH && path.ends_with("/works/a")
+        };
+        assert!(writes.iter().any(freed), "{deletion:?}: {writes:?}");
+    }
+}
