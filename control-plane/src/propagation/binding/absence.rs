@@ -22,8 +22,8 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
-/// A template whose binding was lost gets a new one within 6.4 seconds, and that one takes the Works
-/// over.
+/// A template whose binding was lost gets a new one within 6.4 seconds, and that one takes over the
+/// Works.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
