@@ -311,7 +311,7 @@ impl FakeApi {
         self.expire(|state| _ = state.hidden.remove(&place));
     }
 
-    /// Ends what [`hide`](Self::hide) began, and no watch is any the wiser: the list was short once.
+    /// Ends what [`hide`](Self::hide) began without telling any watch: the list was short once.
     pub fn show_again(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());
         self.0.state.lock().hidden.remove(&place);
