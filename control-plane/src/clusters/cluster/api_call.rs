@@ -9,6 +9,7 @@ use muster_shared::{client, conditions};
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 
 /// Failure of a reconcile of one cluster.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +20,8 @@ pub(super) enum Error {
         cluster: String,
         error: Box<kube::Error>,
     },
+    #[error(transparent)]
+    Other(#[from] ApiError),
 }
 
 pub(super) async fn write(

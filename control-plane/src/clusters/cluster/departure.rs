@@ -22,7 +22,8 @@ use super::waiting::{
 };
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::works::{CachedWork, is_of_namespace};
+use crate::fleet::protection::preserves_on_deletion;
+use crate::fleet::works::{CachedWork, binding_of, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
@@ -239,12 +240,13 @@ async fn delete_works(
 ) -> Result<(), Error> {
     for work in works.iter().filter(|work| stays(work)) {
         let (name, params) = (work.name_any(), DeleteParams::default());
-        if has_to_preserve(work) {
+        if has_to_preserve(fleet, work).await? {
             let patch = Patch::Merge(json!({"spec": {"preserveResourcesOnDeletion": true}}));
             let patched = works_of(fleet, cluster)
                 .patch(&name, &PatchParams::default(), &patch)
                 .await;
-            tolerate(patched.map(drop)).map_err(failed("preserve the namespaces", cluster))?;
+            tolerate(patched.map(drop))
+                .map_err(failed("preserve what the Works placed", cluster))?;
         }
         let deleted = works_of(fleet, cluster).delete(&name, &params).await;
         tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
@@ -259,9 +261,22 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     )
 }
 
-/// Returns whether what a Work placed has still to be preserved before the Work is deleted.
-fn has_to_preserve(work: &CachedWork) -> bool {
-    is_of_namespace(&work.metadata) && work.preserve_resources_on_deletion != Some(true)
+/// Returns whether what a Work placed has still to be preserved before the Work is deleted. A
+/// policy that preserves counts from the moment at which it says so.
+async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error> {
+    if work.preserve_resources_on_deletion == Some(true) {
+        return Ok(false);
+    }
+    if is_of_namespace(&work.metadata) {
+        return Ok(true);
+    }
+    let binding = binding_of(work).and_then(|key| fleet.bindings.get(&key));
+    match binding {
+        Some(binding) => preserves_on_deletion(fleet, &binding)
+            .await
+            .map_err(Error::from),
+        None => Ok(false),
+    }
 }
 
 /// Returns whether a Work is still to be deleted.
@@ -294,8 +309,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn namespaces_stay_in_a_member_that_leaves_and_other_objects_go() {
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_stay_in_a_member_that_leaves_and_other_objects_go() {
+        let stand = crate::fleet::testing::Stand::followed([]).await;
         let namespace =
             json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
         for (owners, preserves, deletion, (preserve, expected)) in [
@@ -317,7 +333,8 @@ mod tests {
             }))
             .unwrap();
             let what = format!("{owners} {preserves} {deletion}");
-            assert_eq!(has_to_preserve(&work), preserve, "{what}");
+            let found = has_to_preserve(&stand.fleet, &work).await.unwrap();
+            assert_eq!(found, preserve, "{what}");
             assert_eq!(stays(&work), expected, "{what}");
         }
     }

@@ -352,6 +352,10 @@ impl Evictor {
             let Some((cluster, key, rank)) = self.backlog.pop_but(&held.clusters) else {
                 break;
             };
+            if self.is_behind(&cluster) {
+                self.backlog.put(&cluster, key, Slot::Ready(rank));
+                return Step::Wait(Some(now.tick + again(0)));
+            }
             if let Some(eviction) = self.last_look((&cluster, key, rank), paid, now) {
                 self.limits.pay(&cluster, now.tick);
                 return Step::Evict(Box::new(eviction));
@@ -374,7 +378,7 @@ impl Evictor {
         paid: Paid,
         now: Now,
     ) -> Option<Eviction> {
-        if self.in_hand.contains_key(&key) || self.is_behind(cluster) {
+        if self.in_hand.contains_key(&key) {
             self.backlog.put(
                 cluster,
                 key,
@@ -414,7 +418,7 @@ impl Evictor {
 
     /// Returns whether the budget knows already that a cluster is well which is still known as
     /// failed here. A rate that rises because the cluster is back must not evict from it.
-    fn is_behind(&self, cluster: &str) -> bool {
+    pub(super) fn is_behind(&self, cluster: &str) -> bool {
         let known = self.fleet.get(cluster);
         known.is_some_and(|(_, known)| is_counted(known) && has_failed(known))
             && !self.pace.has_failed(cluster)

@@ -76,6 +76,9 @@ pub struct Episode {
     last_cleaned: Option<Timestamp>,
 }
 
+/// Message of the cause of a failover whose writer ended before it had given the cause.
+const UNWRITTEN: &str = "the control plane that noticed it ended before it wrote why";
+
 /// Kind of incident. Causes of one family are stages of the same incident.
 #[derive(PartialEq, Eq)]
 enum Family {
@@ -192,6 +195,29 @@ impl Episode {
     /// ended.
     pub fn is_closed_to(&self, at: Timestamp, now: Timestamp) -> bool {
         !self.is_live(now) && self.ended().is_some_and(|ended| at <= ended)
+    }
+
+    /// Returns whether the failover has a cause. A record that was read before its writer had given
+    /// the cause gets that later; if the writer ended before, the record says so in the end.
+    pub fn is_explained(&mut self) -> bool {
+        let is_known = |it: &&Cause| !it.kind.as_str().is_empty() && it.message != UNWRITTEN;
+        if is_known(&&self.status.cause) {
+            return true;
+        }
+        let stored = self.object.as_ref().and_then(|it| it.status.as_ref());
+        if let Some(cause) = stored.map(|it| &it.cause).filter(is_known) {
+            self.status.cause = cause.clone();
+        } else if self.ended().is_some() {
+            self.status.cause = Cause {
+                kind: match self.spec.subject {
+                    Subject::Applications => CauseType::ApplicationFailure,
+                    _ => CauseType::ClusterNotReady,
+                },
+                message: UNWRITTEN.to_owned(),
+                ..Cause::default()
+            };
+        }
+        !self.status.cause.kind.as_str().is_empty()
     }
 
     /// Closes the failover because another one of the same cluster begins.

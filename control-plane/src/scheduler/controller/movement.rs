@@ -223,7 +223,11 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
 fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
     let has_failed = || {
         let told = conditions::get(&subject.status.conditions, SCHEDULED);
-        told.is_some_and(|told| told.status == conditions::FALSE)
+        // A write that the API refused says something else.
+        let mut found_none = [Kind::NoClusterFit, Kind::Unschedulable].into_iter();
+        told.is_some_and(|told| {
+            told.status == conditions::FALSE && found_none.any(|it| told.reason == it.reason())
+        })
     };
     let is_same = unplaced.map(|generation| generation == subject.generation);
     has_copies(subject) && is_same.unwrap_or_else(has_failed)
@@ -269,10 +273,12 @@ impl Scheduler {
         (snapshot, now): (&Snapshot, Timestamp),
     ) -> Result<Permit, Held> {
         let mut losers = losers_of(subject, outcome, snapshot);
-        let placed = outcome.placed.as_ref();
-        if placed.is_some_and(|placed| !placed.clusters.is_empty()) {
-            losers.extend(withdrawn_from(subject.spec));
+        if let Some(placed) = outcome.placed.as_ref().filter(|it| !it.clusters.is_empty()) {
+            let returns = |name: &str| placed.clusters.iter().any(|it| it.name == name);
+            losers.extend(withdrawn_from(subject.spec).filter(|it| !returns(it)));
         }
+        // What goes with its cluster is not held there.
+        losers.retain(|it| can_keep(snapshot, it));
         let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
         if let Some(pause) = pauses.next() {
             return Err(Held::Paused(pause));
@@ -302,7 +308,7 @@ impl Scheduler {
         held: &Held,
         now: Timestamp,
     ) {
-        let verdict = held.verdict();
+        let verdict = held.verdict(!binding.spec.clusters.is_empty());
         let report = if outcome.failure.is_some() {
             outcome.report.clone()
         } else {
@@ -365,7 +371,9 @@ impl Scheduler {
 }
 
 impl Held {
-    fn verdict(&self) -> Verdict {
+    /// Returns what is said of a binding that waits. One without clusters is not scheduled, although
+    /// a copy of it may be kept.
+    fn verdict(&self, scheduled: bool) -> Verdict {
         let (reason, why) = match self {
             Self::Paused(pause) => (PAUSED, pause.to_string()),
             Self::Obstructed(why) => (
@@ -383,7 +391,7 @@ impl Held {
             ),
         };
         Verdict {
-            scheduled: true,
+            scheduled,
             reason,
             message: format!("It is to be placed anew, and stays where it is: {why}."),
         }
@@ -421,6 +429,64 @@ mod tests {
         scheduler.handle(fleet, key.clone()).await.unwrap();
         assert!(scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 0);
+    }
+
+    /// Handles a workload without clusters whose copy in `m1` is kept, and that may have these.
+    /// Returns its clusters afterwards.
+    async fn placed_from(m1: serde_json::Value, names: &[&str], is_stopped: bool) -> String {
+        let mut kept = stand::binding();
+        kept["spec"]["clusters"] = json!([]);
+        kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(names);
+        kept["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
+        }]);
+        kept["status"] = json!({"conditions": [{
+            "type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "m",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }]});
+        let clusters = [m1, stand::cluster("m2")].map(|it| ("clusters", it));
+        let objects = clusters.into_iter().chain([("resourcebindings", kept)]);
+        let stand = stand::Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let pace = Pace::of(&fleet.settings);
+        for n in 0..3 {
+            pace.put(&format!("c{n}"), is_stopped, tokio::time::Instant::now());
+        }
+        let scheduler = Scheduler::new(fleet, pace);
+        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        scheduler.handle(fleet, key).await.unwrap();
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        stored.unwrap()["spec"]["clusters"].to_string()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_is_placed_where_its_copy_is_kept_does_not_move() {
+        let mut paused = stand::cluster("m1");
+        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        let mut leaving = paused.clone();
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let well = || stand::cluster("m1");
+        for (what, m1, names, is_stopped, place) in [
+            ("nothing holds", well(), "m1", false, Some("m1")),
+            ("it is paused", paused.clone(), "m1", false, Some("m1")),
+            ("the rate is stopped", well(), "m1", true, Some("m1")),
+            (
+                "the copy goes with its cluster",
+                leaving,
+                "m2",
+                false,
+                Some("m2"),
+            ),
+            ("it would leave a paused cluster", paused, "m2", false, None),
+            ("it would leave at a stopped rate", well(), "m2", true, None),
+        ] {
+            let clusters = placed_from(m1, &[names], is_stopped).await;
+            let expected = |place| json!([{"name": place, "replicas": 2}]).to_string();
+            let expected = place.map_or_else(|| "[]".to_owned(), expected);
+            assert_eq!(clusters, expected, "{what}");
+        }
     }
 
     #[test]
@@ -478,7 +544,8 @@ mod tests {
     #[test]
     fn an_edit_has_waited_if_no_cluster_took_it_before_and_nothing_was_edited_since() {
         let told = |status: &str| -> ResourceBindingStatus {
-            let condition = conditions::new(SCHEDULED, status, "R", "", Timestamp::UNIX_EPOCH);
+            let condition =
+                conditions::new(SCHEDULED, status, "NoClusterFit", "", Timestamp::UNIX_EPOCH);
             ResourceBindingStatus {
                 conditions: vec![condition],
                 ..ResourceBindingStatus::default()

@@ -109,6 +109,52 @@ async fn works_of_a_cluster_with_an_agent_are_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_work_does_not_say_so()
+{
+    for preserves in [true, false] {
+        let policy = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "p",
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "preserveResourcesOnDeletion": preserves,
+            },
+        });
+        let mut binding = binding();
+        binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        let named = json!({
+            "propagationpolicy.karmada.io/namespace": "shop",
+            "propagationpolicy.karmada.io/name": "web",
+        });
+        binding["metadata"]["annotations"] = named;
+        let mut placed = work("a", None);
+        placed["metadata"]["annotations"] = json!({
+            "resourcebinding.karmada.io/namespace": "shop",
+            "resourcebinding.karmada.io/name": "web-deployment",
+        });
+        let stand = Stand::followed([
+            ("clusters", leaving("True")),
+            ("namespaces", namespace(None)),
+            ("propagationpolicies", policy),
+            ("resourcebindings", binding),
+            ("works", placed),
+        ])
+        .await;
+        step(&stand, &DeletionWaits::default()).await.unwrap();
+        let writes = stand.api.writes();
+        let methods: Vec<_> = writes.iter().map(|it| &it.0).collect();
+        let expected: &[&Method] = if preserves {
+            &[&Method::PATCH, &Method::DELETE]
+        } else {
+            &[&Method::DELETE]
+        };
+        assert_eq!(methods, expected, "{preserves}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn that_works_cannot_be_removed_is_told() {
     for (ready, method) in [("False", Method::PATCH), ("True", Method::DELETE)] {
         for (code, reason, is_usual) in REFUSALS {

@@ -92,6 +92,11 @@ impl Evictor {
             held.clusters.insert(Arc::clone(cluster));
         }
         for (cluster, depth) in self.backlog.depths() {
+            if depth.ready > 0 && self.is_behind(cluster) {
+                // The change that the budget knows of is on its way.
+                held.clusters.insert(Arc::clone(cluster));
+                continue;
+            }
             let Some(pause) = self
                 .pauses
                 .of(cluster, now.wall)

@@ -72,6 +72,9 @@ impl Ledger {
         }
         let episode = self.episodes.get_mut(name)?;
         episode.settle(self.limits.entries, now);
+        if !episode.is_explained() {
+            return None;
+        }
         let known = episode
             .object
             .clone()

@@ -1,6 +1,6 @@
 mod counts;
 
-use muster_shared::api::failover_record::{FailoverWorkload, Return, State};
+use muster_shared::api::failover_record::{CauseType, FailoverWorkload, Return, State};
 use serde_json::{Value, json};
 
 use super::*;
@@ -855,4 +855,37 @@ fn a_drain_by_a_clock_that_is_behind_is_one_record_whoever_restarts() {
         objects = write(&mut next, now);
     }
     assert_eq!(objects.len(), 2, "a restart adds none");
+}
+
+#[test]
+fn a_record_that_was_read_without_its_cause_gets_it_later_or_says_that_nobody_wrote_it() {
+    for is_written in [true, false] {
+        let mut begun = new([], 0);
+        begun.cluster(&silent("m1", 40), Some(at(10)), at(40));
+        let whole = one(&mut begun, 40);
+        let bare = Failover {
+            status: None,
+            ..whole.clone()
+        };
+        let mut ledger = new([bare], 50);
+        ledger.loaded(at(50));
+        ledger.cluster(&well("m1", 60), None, at(60));
+        let name = whole.name_any();
+        let status = ledger.wanted(&name, at(60)).unwrap().status.unwrap();
+        assert_eq!(status.cause.kind, CauseType::ClusterNotReady, "nobody says");
+        let mut stored = whole;
+        if is_written {
+            stored.metadata.resource_version = Some("9".to_owned());
+            ledger.seen(&stored, at(61));
+        }
+        let later = 60 + 24 * 3_600;
+        let status = ledger.wanted(&name, at(later)).unwrap().status.unwrap();
+        let expected = if is_written {
+            CauseType::ClusterUnreachable
+        } else {
+            CauseType::ClusterNotReady
+        };
+        assert_eq!(status.cause.kind, expected);
+        assert_eq!(second(status.times.recovered.as_ref()), Some(60));
+    }
 }
