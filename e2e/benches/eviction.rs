@@ -308,7 +308,7 @@ fn queue(evictions: usize) -> anyhow::Result<()> {
     let filling = Instant::now();
     evictor.cluster(&member(0, true)?, Now::by(&clock));
     let filled = filling.elapsed();
-    let told = evictor.take_news().bindings.len();
+    let told = evictor.take_reports().bindings.len();
     let full = memory()?;
     table.figure("filling the queue", filled.as_secs_f64(), "s", Budget::None);
     table.figure(

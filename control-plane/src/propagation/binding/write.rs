@@ -73,13 +73,12 @@ pub async fn ensure(
         owner,
     };
     match owner(&work, origin, resource) {
-        Owner::Own => {}
         Owner::Nobody => return Err(foreign("names no binding".to_owned())),
         Owner::Other(other) if other.exists(fleet).await? => {
             return Err(foreign(format!("belongs to {other}")));
         }
-        // It was left behind: nobody answers for it any more.
-        Owner::Other(_) => {}
+        // It is ours, or was left behind: nobody else answers for it any more.
+        Owner::Own | Owner::Other(_) => {}
     }
     if !stays(fleet, client, &work).await? {
         return Ok(Ensured::Leaving);

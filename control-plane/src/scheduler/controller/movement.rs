@@ -371,8 +371,8 @@ impl Scheduler {
 }
 
 impl Held {
-    /// Returns what is said of a binding that waits. One without clusters is not scheduled, although
-    /// a copy of it may be kept.
+    /// Returns what is said of a binding that waits. One without clusters is not scheduled, even if
+    /// a copy of it is kept.
     fn verdict(&self, scheduled: bool) -> Verdict {
         let (reason, why) = match self {
             Self::Paused(pause) => (PAUSED, pause.to_string()),

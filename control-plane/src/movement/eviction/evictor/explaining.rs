@@ -183,7 +183,7 @@ impl Evictor {
         if let Some(Note { cluster, state }) = untold(binding) {
             return self.note(self.key_of(binding), &cluster, state);
         }
-        let Some(stale) = conditions::get(conditions, CONDITION) else {
+        let Some(told) = conditions::get(conditions, CONDITION) else {
             return;
         };
         let targets = &binding.spec.clusters;
@@ -194,12 +194,12 @@ impl Evictor {
         let is_pending = targets
             .iter()
             .any(|target| self.fleet.taints(&target.name).iter().any(evicts));
-        if stale.status != conditions::TRUE || is_pending {
+        if told.status != conditions::TRUE || is_pending {
             return;
         }
         let named = targets
             .iter()
-            .find(|target| names_cluster(&stale.message, &target.name));
+            .find(|target| names_cluster(&told.message, &target.name));
         let (cluster, state) = match named {
             Some(target) => (target.name.clone(), EvictionState::Recovered),
             None => (
