@@ -316,6 +316,7 @@ async fn without_the_taint_manager_no_taint_moves_anything() {
                 // What the other half waits for in vain.
                 return says(fleet, "web", "False", "Evicted").await.map(drop);
             }
+            until(fleet, "it is seen", stays_on_member1("web")).await?;
             let time = Duration::from_secs(3);
             holds(fleet, "it stays", time, stays_on_member1("web")).await
         })

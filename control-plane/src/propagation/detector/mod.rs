@@ -31,5 +31,7 @@ pub(crate) mod select;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod remade;
 
 pub use controller::start;

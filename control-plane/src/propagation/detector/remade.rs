@@ -1,0 +1,60 @@
+//! A binding that is deleted although its template stays.
+
+use serde_json::json;
+
+use crate::fleet::testing::{Stand, cluster, pass};
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_again() {
+    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    let policy = json!({
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "p", "generation": 1, "labels": id,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
+    });
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "t",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"replicas": 2, "template": {"spec": {"containers": []}}},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("propagationpolicies", policy),
+        ("deployments", template),
+    ]);
+    stand.api.serve_deployments();
+    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    let named = ("resourcebindings", "shop", "web-deployment");
+    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
+    bound["spec"]["clusters"] = json!([{"name": "m1", "replicas": 2}]);
+    bound["metadata"]["generation"] = json!(7);
+    stand.api.put(named.0, bound);
+    pass(30).await;
+    let works = || {
+        let writes = stand.api.writes().into_iter();
+        let of_works = writes.filter(|(_, at, _)| at.contains("/works"));
+        of_works
+            .map(|(method, at, _)| format!("{method} {at}"))
+            .collect::<Vec<_>>()
+    };
+    stand.api.forget();
+    stand.api.delete(named.0, named.1, named.2);
+    pass(30).await;
+    let after = works();
+    eprintln!(
+        "after: {after:?}; binding there: {}",
+        stand.binding(named.2).is_some()
+    );
+    assert!(
+        after.iter().all(|it| !it.starts_with("DELETE")),
+        "{after:?}"
+    );
+}
