@@ -375,11 +375,14 @@ mod tests {
             }
             let mut story = story(well, nowhere);
             if failed == 2 {
-                let silent = cluster("Unknown", &["x:NoExecute"]);
-                story.write(person(), &cluster_key("m3"), silent);
+                let tainted = cluster("True", &["x:NoExecute"]);
+                story.write(person(), &cluster_key("m3"), tainted);
             }
             let told = story.wait(600).end();
-            let told: Vec<_> = told.into_iter().filter(|it| it.contains("web")).collect();
+            let told: Vec<_> = told
+                .into_iter()
+                .filter(|it| it.contains("nowhere"))
+                .collect();
             assert_eq!(told.is_empty(), is_kept, "{failed} {has_task}: {told:?}");
         }
     }
