@@ -79,8 +79,8 @@ pub fn wanted(
         .collect();
     keep.extend(is_duplicate.then_some((DUPLICATE, NO_SCHEDULE)));
     let mut again = None;
-    // Where only the fleet's own credentials have ended, the workloads run, and nothing could
-    // remove their old copies.
+    // A member that refuses only the fleet's credentials runs its workloads, and nothing could
+    // remove their old copies there.
     let may_be_down = ready.filter(|ready| ready.reason != CREDENTIALS_REFUSED);
     if let (Some(key), Some(ready), Some(wait)) = (key, may_be_down, classic) {
         let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);

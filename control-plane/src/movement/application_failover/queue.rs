@@ -33,7 +33,7 @@ struct State {
     backlog: Backlog<BindingKey>,
     /// What each waits to leave.
     waiting: HashMap<BindingKey, Arc<str>>,
-    /// Those that have been paid for and have not moved yet.
+    /// Payments of the applications that may move and have not moved yet.
     granted: HashMap<BindingKey, Paid>,
 }
 

@@ -90,10 +90,10 @@ pub(super) struct Movement {
     waits: Mutex<HashMap<BindingKey, Wait>>,
 }
 
-/// What a binding waits for that stays where it is.
+/// What is known of a binding whose move waits.
 #[derive(Clone, Debug, Default)]
 struct Wait {
-    /// What is said of it.
+    /// Report that its condition gives of the wait.
     report: Option<Report>,
     /// Whether it waits for the end of a pause.
     is_paused: bool,
@@ -249,9 +249,9 @@ fn withdrawn_from(spec: &ResourceBindingSpec) -> impl Iterator<Item = &str> {
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
 /// nobody asked for by an edit. Whoever edits a policy, or the number of replicas, means this one
 /// workload or those of this policy, and means them at once: edits that a pause has `held` back, or
-/// that no cluster could take, do not all take effect in the moment in which that ends. A cluster
-/// that is being removed takes its copies with it.
-fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &Snapshot) -> bool {
+/// that no cluster could take, do not all take effect in the moment in which that ends. `losers`
+/// names clusters whose copies can be kept: one that is being removed takes its copies with it.
+fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str]) -> bool {
     let is_edit = match outcome.need {
         Some(Need::PlacementChanged) => true,
         Some(Need::ReplicasChanged) => {
@@ -259,7 +259,7 @@ fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str], snapshot: &S
         }
         _ => false,
     };
-    (is_held || !is_edit) && losers.iter().any(|it| can_keep(snapshot, it))
+    (is_held || !is_edit) && !losers.is_empty()
 }
 
 impl Scheduler {
@@ -277,7 +277,7 @@ impl Scheduler {
             let returns = |name: &str| placed.clusters.iter().any(|it| it.name == name);
             losers.extend(withdrawn_from(subject.spec).filter(|it| !returns(it)));
         }
-        // What goes with its cluster is not held there.
+        // A copy that goes with its cluster is not held there, and its move is not paid for.
         losers.retain(|it| can_keep(snapshot, it));
         let mut pauses = losers.iter().filter_map(|it| fleet.pauses.of(it, now));
         if let Some(pause) = pauses.next() {
@@ -287,7 +287,7 @@ impl Scheduler {
         let is_held = wait.report.is_some()
             || has_been_held(subject, outcome)
             || has_waited(subject, wait.unplaced);
-        if !is_to_be_paid(outcome, is_held, &losers, snapshot) {
+        if !is_to_be_paid(outcome, is_held, &losers) {
             return Ok(Permit(None));
         }
         let Movement { pace, moves, .. } = &self.movement;
@@ -536,7 +536,7 @@ mod tests {
             let losers = withdrawn(&spec.clusters, after, &outcome, snapshot);
             let expected_losers: &[&str] = if expected { &["m1"] } else { &[] };
             assert_eq!(losers, expected_losers, "{what}");
-            let is_paid = is_to_be_paid(&outcome, false, &losers, snapshot);
+            let is_paid = is_to_be_paid(&outcome, false, &losers);
             assert_eq!(is_paid, expected, "{what}");
         }
     }

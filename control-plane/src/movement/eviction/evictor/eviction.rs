@@ -54,7 +54,7 @@ pub struct Eviction {
     pub purge_mode: PurgeMode,
     /// The fleet it is placed in.
     pub snapshot: Snapshot,
-    /// What was paid for it.
+    /// Payment for its move.
     pub paid: Paid,
     pub(super) rank: Rank,
     /// How often the stranded workloads had been woken when the snapshot was taken.

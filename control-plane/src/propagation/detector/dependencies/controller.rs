@@ -389,6 +389,7 @@ mod tests {
         stand_with(objects.into_iter().chain([template])).await
     }
 
+    /// Returns the Deployment that needs the ConfigMap.
     fn deployment() -> Value {
         let volume = json!({"name": "c", "configMap": {"name": "conf"}});
         json!({
@@ -397,6 +398,16 @@ mod tests {
         })
     }
 
+    /// Returns the binding of the Deployment, which takes along what that needs.
+    fn referrer() -> Value {
+        let mut referrer = binding();
+        referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
+        referrer["spec"]["propagateDeps"] = json!(true);
+        referrer
+    }
+
+    /// Returns a fleet with these objects and the ConfigMap, whose dependencies have been
+    /// distributed.
     async fn stand_with(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
         let mut stand = Stand::new(objects.chain([("configmaps", conf)]));
@@ -489,9 +500,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_it_was_never_known_what_it_needs() {
-        let mut referrer = binding();
-        referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
-        referrer["spec"]["propagateDeps"] = json!(true);
+        let mut referrer = referrer();
         let before = stand([("resourcebindings", referrer.clone())]).await;
         let attached = before.binding("conf-configmap").unwrap();
         let attached = serde_json::to_value(attached.as_ref()).unwrap();
@@ -515,9 +524,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needed_is_given_up_although_the_cache_lacked_the_workload_meanwhile() {
-        let mut referrer = binding();
-        referrer["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
-        referrer["spec"]["propagateDeps"] = json!(true);
+        let mut referrer = referrer();
         let stand = stand([("resourcebindings", referrer.clone())]).await;
         let needed_by = || {
             stand
