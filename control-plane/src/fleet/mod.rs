@@ -15,6 +15,7 @@ pub(crate) mod fencing;
 pub mod intern;
 pub mod job_status;
 pub mod last_patches;
+pub mod memory;
 pub mod orders;
 pub mod parked;
 pub mod pause;
@@ -36,7 +37,6 @@ mod tests;
 pub mod unheard;
 pub mod unseen_works;
 mod waiting;
-pub mod waits;
 pub mod works;
 
 use std::sync::{Arc, OnceLock};

@@ -21,7 +21,7 @@ use muster_shared::names::condition;
 use muster_shared::queue::{Next, backoff, jittered};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -33,6 +33,7 @@ use crate::clusters::cluster::monitored::{self, Monitoring};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
+use crate::fleet::memory::Since;
 use crate::settings::{PUSH_CONTROLLERS, Settings};
 
 /// Name of the queue.
@@ -63,7 +64,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 struct Hosts {
     running: Mutex<HashMap<String, Host>>,
     /// Since when a member has had no connection.
-    unconnected: Mutex<HashMap<String, Instant>>,
+    unconnected: Since<String>,
 }
 
 /// Tasks of one member.
@@ -86,14 +87,10 @@ impl Drop for Host {
 }
 
 impl Hosts {
-    fn unconnected(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.unconnected.lock()
-    }
-
     /// Ends the tasks of a member.
     fn stop(&self, name: &str) {
         self.running.lock().remove(name);
-        self.unconnected().remove(name);
+        self.unconnected.forget(name);
         let count = self.running.lock().len();
         metrics::gauge!("muster_push_clusters").set(u32::try_from(count).unwrap_or(u32::MAX));
     }
@@ -126,7 +123,7 @@ async fn reconcile(fleet: &Arc<Fleet>, hosts: &Hosts, name: &str) -> Result<Next
         Ok(config) => config,
         Err(problem) => return unconnected(fleet, hosts, &cluster, &problem).await,
     };
-    hosts.unconnected().remove(name);
+    hosts.unconnected.forget(name);
     let version = secret.as_ref().and_then(ResourceExt::resource_version);
     let gateway = host(fleet, hosts, &cluster, (config, version));
     let monitoring = if fleet.settings.runs(STATUS) {
@@ -272,16 +269,13 @@ async fn unconnected(
     if hosts.running.lock().contains_key(&name) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
-    let since = *hosts
-        .unconnected()
-        .entry(name.clone())
-        .or_insert_with(Instant::now);
+    let lasts = hosts.unconnected.lasts(&name, ());
     // Without the reporter of this control plane, `Ready` is another one's.
     if !fleet.settings.runs(STATUS) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
     let grace = *fleet.settings.cluster_monitor_grace_period;
-    let left = grace.saturating_sub(since.elapsed());
+    let left = grace.saturating_sub(lasts);
     if !left.is_zero() {
         return Ok(Next::After(left.min(LOOK_AGAIN)));
     }

@@ -1,6 +1,5 @@
 //! Approves the signing requests of agents.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +15,11 @@ use muster_shared::k8s::CertificateSigningRequest;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::decide::{self, Question, Request, Standing};
 use crate::fleet::Fleet;
+use crate::fleet::memory::Recent;
 use crate::settings::COMPONENT;
 
 /// One after another, so that of two requests for one name the second finds the first approved.
@@ -69,7 +67,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let api = Api::all(fleet.watch_client.clone());
     let requests: Informer<CertificateSigningRequest> =
         Informer::keeping(api, Selection::everything(), decide::form);
-    let memory = (requests.clone(), Arc::new(Given::default()));
+    let memory = (requests.clone(), Arc::new(Given::lasting(REMEMBERED)));
     Controller::new(fleet, "agent approver")
         .watches(&requests, |_, change| match change {
             Change::Applied { new, .. } => Some(new.name_any()),
@@ -92,24 +90,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 }
 
 /// Names for which a request was approved a moment ago, with that request.
-#[derive(Debug, Default)]
-struct Given(Mutex<HashMap<String, (String, Instant)>>);
-
-impl Given {
-    fn remember(&self, cluster: &str, request: &str) {
-        let mut given = self.0.lock();
-        given.retain(|_, (_, at)| at.elapsed() < REMEMBERED);
-        given.insert(cluster.to_owned(), (request.to_owned(), Instant::now()));
-    }
-
-    /// Returns whether another request than this one was approved for the name.
-    fn is_promised(&self, cluster: &str, request: &str) -> bool {
-        let given = self.0.lock();
-        given
-            .get(cluster)
-            .is_some_and(|(other, at)| other != request && at.elapsed() < REMEMBERED)
-    }
-}
+type Given = Recent<String, String>;
 
 async fn answer(
     fleet: &Fleet,
@@ -142,7 +123,7 @@ async fn answer(
     let all = requests.list();
     let standing = if is_there(fleet, &cluster).await? {
         Standing::There
-    } else if given.is_promised(&cluster, name)
+    } else if given.get(&cluster).is_some_and(|other| other != name)
         || decide::is_promised(name, &cluster, all.iter().map(|it| &**it))
     {
         Standing::Promised
@@ -151,7 +132,7 @@ async fn answer(
     };
     for question in standing.questions(renewal) {
         if may(fleet, &request, &cluster, *question).await? {
-            given.remember(&cluster, name);
+            given.note(cluster.clone(), name.to_owned());
             return approve(fleet, &request, question.message).await;
         }
     }

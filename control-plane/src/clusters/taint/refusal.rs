@@ -4,13 +4,12 @@
 //! others from coming and going. Beside Karmada it refuses `PreferNoSchedule` and
 //! `PreferNoExecute`, which its policies take. What was refused is left out for a while.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use muster_shared::k8s::Taint;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE};
-use parking_lot::Mutex;
-use tokio::time::Instant;
+
+use crate::fleet::memory::Recent;
 
 /// Time after which a refused taint is tried again: the definition of Cluster may have been
 /// replaced.
@@ -19,26 +18,25 @@ const AGAIN: Duration = Duration::from_hours(1);
 /// Key, value and effect of a taint.
 type Identity = (String, Option<String>, String);
 
-/// What was refused, and when.
-#[derive(Debug, Default)]
-pub struct Refusals(Mutex<HashMap<Identity, Instant>>);
+/// What was refused a short time ago.
+#[derive(Debug)]
+pub struct Refusals(Recent<Identity>);
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(Recent::lasting(AGAIN))
+    }
+}
 
 impl Refusals {
     /// Notes that a taint was refused.
     pub fn add(&self, taint: &Taint) {
-        let mut refused = self.0.lock();
-        refused.retain(|_, at| at.elapsed() < AGAIN);
-        refused.insert(identity(taint), Instant::now());
+        self.0.note(identity(taint), ());
     }
 
     /// Returns whether a taint was refused a short time ago.
     pub fn has(&self, taint: &Taint) -> bool {
-        let refused = self.0.lock();
-        // As a rule there are none.
-        !refused.is_empty()
-            && refused
-                .get(&identity(taint))
-                .is_some_and(|at| at.elapsed() < AGAIN)
+        self.0.get(&identity(taint)).is_some()
     }
 }
 
@@ -161,11 +159,5 @@ mod tests {
         tokio::time::advance(AGAIN / 2).await;
         assert!(!refusals.has(&first), "it is tried again");
         assert!(refusals.has(&second));
-        refusals.add(&second);
-        assert_eq!(
-            refusals.0.lock().len(),
-            1,
-            "what is tried again is forgotten"
-        );
     }
 }

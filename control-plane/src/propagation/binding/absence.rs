@@ -5,13 +5,10 @@
 //! does not exist, also where it was seen being deleted: it may be about to be made again, or was,
 //! and a short list lacks the new one. What an ordinary deletion removes is gone before that.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use kube::Client;
 use muster_shared::queue::Next;
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::error::Error;
 use super::namespaces;
@@ -19,6 +16,7 @@ use super::removal::{self, Reason};
 use super::write::remove;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::memory::Since;
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
@@ -27,22 +25,13 @@ use crate::fleet::works::CachedWork;
 const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
-#[derive(Default)]
-pub struct Missing(Mutex<HashMap<BindingKey, Instant>>);
+pub type Missing = Since<BindingKey>;
 
-impl Missing {
-    /// Returns the time that has still to pass before the Works of a binding that does not exist
-    /// may be removed.
-    fn wait(&self, key: &BindingKey, now: Instant) -> Option<Duration> {
-        let since = *self.0.lock().entry(key.clone()).or_insert(now);
-        let rest = CONFIRMED.saturating_sub(now.duration_since(since));
-        (!rest.is_zero()).then_some(rest)
-    }
-
-    /// Forgets that a binding was missing, because it exists or its Works are gone.
-    pub fn forget(&self, key: &BindingKey) {
-        self.0.lock().remove(key);
-    }
+/// Returns the time that has still to pass before the Works of a binding that does not exist may be
+/// removed.
+fn wait(missing: &Missing, key: &BindingKey) -> Option<Duration> {
+    let rest = CONFIRMED.saturating_sub(missing.lasts(key, ()));
+    (!rest.is_zero()).then_some(rest)
 }
 
 /// Removes the Works of a binding that is not in the cache, once it is certain that it does not
@@ -62,7 +51,7 @@ pub async fn sweep(
         missing.forget(key);
         return Ok(Next::Done);
     }
-    if let Some(rest) = missing.wait(key, Instant::now()) {
+    if let Some(rest) = wait(missing, key) {
         return Ok(Next::After(rest));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
@@ -136,12 +125,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn works_go_when_the_api_has_said_for_a_while_that_their_binding_does_not_exist() {
         let missing = Missing::default();
-        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED));
+        assert_eq!(wait(&missing, &key()), Some(CONFIRMED));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED / 2));
+        assert_eq!(wait(&missing, &key()), Some(CONFIRMED / 2));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(missing.wait(&key(), Instant::now()), None);
+        assert_eq!(wait(&missing, &key()), None);
         missing.forget(&key());
-        assert_eq!(missing.wait(&key(), Instant::now()), Some(CONFIRMED));
+        assert_eq!(wait(&missing, &key()), Some(CONFIRMED));
     }
 }

@@ -36,11 +36,11 @@ use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::fencing;
 use crate::fleet::last_patches::LastPatches;
+use crate::fleet::memory::Backoff;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
-use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
 
 /// First and longest time after which a binding is looked at again whose policy says more than it
@@ -57,13 +57,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let memory = Arc::new(Memory {
         patches: Arc::default(),
         missing: Missing::default(),
-        waits: Waits::default(),
-        unremoved: Waits::default(),
-        outdated: Waits::default(),
+        waits: Backoff::default(),
+        unremoved: Backoff::default(),
+        outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
         companions: Companions::default(),
-        ahead: Waits::between(AHEAD.0, AHEAD.1),
+        ahead: Backoff::between(AHEAD.0, AHEAD.1),
     });
     overriding::follow(fleet, &queue);
     let keeping = Arc::clone(&memory.keeping);
@@ -118,18 +118,18 @@ pub(super) struct Memory {
     /// The last patch of each Work, by its uid.
     pub(super) patches: Arc<LastPatches<String>>,
     missing: Missing,
-    pub(super) waits: Waits<BindingKey>,
+    pub(super) waits: Backoff<BindingKey>,
     /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
-    unremoved: Waits<BindingKey>,
+    unremoved: Backoff<BindingKey>,
     /// Bindings that are about a former object.
-    pub(super) outdated: Waits<BindingKey>,
+    pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
     /// Bindings some of whose replicas wait for others.
     pub(super) keeping: Arc<Keeping>,
     /// Bindings some of whose Works stay because a workload of their policy may be there.
     companions: Companions,
     /// Bindings whose policy says more than they do.
-    ahead: Waits<BindingKey>,
+    ahead: Backoff<BindingKey>,
 }
 
 impl Memory {
@@ -140,7 +140,7 @@ impl Memory {
         let binding = fleet.bindings.get(key);
         let is_ahead = binding.is_some_and(|it| matches!(protected(fleet, &it), Cow::Owned(_)));
         if !is_ahead {
-            self.ahead.over(key);
+            self.ahead.forget(key);
             return next;
         }
         let pause = self.ahead.next(key).time;
@@ -192,9 +192,9 @@ fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKe
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.work_writer.turn().await;
     let Some(binding) = fleet.bindings.get(key) else {
-        memory.waits.over(key);
-        memory.unremoved.over(key);
-        memory.outdated.over(key);
+        memory.waits.forget(key);
+        memory.unremoved.forget(key);
+        memory.outdated.forget(key);
         memory.parked.leave(key);
         memory.keeping.end(key);
         return absence::sweep(fleet, &client, &memory.missing, key).await;
@@ -252,12 +252,12 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
             namespaces::keep(fleet, key, members).await?;
         }
         match remove(fleet, &client, works.iter().filter(goes), stays).await {
-            Ok(()) => memory.unremoved.over(key),
+            Ok(()) => memory.unremoved.forget(key),
             Err(Error::Deposed) => return Err(Error::Deposed),
             Err(error) => (removed, refusal) = (false, Some(error)),
         }
     } else if removed {
-        memory.unremoved.over(key);
+        memory.unremoved.forget(key);
     }
     let wanted = Wanted {
         key,
@@ -377,7 +377,7 @@ async fn finish(
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);
         }
-        memory.unremoved.over(key);
+        memory.unremoved.forget(key);
     }
     lead(fleet)?;
     let others: Vec<_> = binding

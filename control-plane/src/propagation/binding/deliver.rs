@@ -143,7 +143,7 @@ async fn write(
         }
         Some(wait.time)
     } else {
-        memory.waits.over(&key);
+        memory.waits.forget(&key);
         None
     };
     let wait = outcomes.iter().filter_map(|outcome| match outcome {

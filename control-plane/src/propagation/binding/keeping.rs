@@ -2,7 +2,6 @@
 //!
 //! See [`super::shrink`] for the rule.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,12 +10,11 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
-use parking_lot::Mutex;
-use tokio::time::Instant;
 
 use super::hold_condition::tell_of_hold;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::memory::Since;
 
 /// Type of the condition on a binding: True while clusters keep ready replicas beyond their share.
 pub const CONDITION: &str = "ReplicasKept";
@@ -29,13 +27,12 @@ const UNTOLD: Duration = Duration::from_secs(15);
 
 /// The bindings of which replicas are kept, and since when this process knows. May be lost.
 #[derive(Default)]
-pub struct Keeping(Mutex<HashMap<BindingKey, Instant>>);
+pub struct Keeping(Since<BindingKey>);
 
 impl Keeping {
     /// Replicas of a binding are kept; returns how long until that has to be told.
-    pub fn begin(&self, key: &BindingKey, now: Instant) -> Duration {
-        let since = *self.0.lock().entry(key.clone()).or_insert(now);
-        UNTOLD.saturating_sub(now.duration_since(since))
+    fn begin(&self, key: &BindingKey) -> Duration {
+        UNTOLD.saturating_sub(self.0.lasts(key, ()))
     }
 
     /// Tells which clusters keep more than their share, once that has lasted; returns when to look
@@ -48,7 +45,7 @@ impl Keeping {
         binding: &AnyBinding,
         keepers: Option<String>,
     ) -> Next {
-        let wait = keepers.as_ref().map(|_| self.begin(key, Instant::now()));
+        let wait = keepers.as_ref().map(|_| self.begin(key));
         if keepers.is_none() {
             self.end(key);
         }
@@ -64,12 +61,12 @@ impl Keeping {
 
     /// Notes that no replicas of a binding are kept any more.
     pub fn end(&self, key: &BindingKey) {
-        self.0.lock().remove(key);
+        self.0.forget(key);
     }
 
     /// Returns whether replicas of a binding are kept, so that a report may let them go.
     pub fn has(&self, key: &BindingKey) -> bool {
-        self.0.lock().contains_key(key)
+        self.0.has(key)
     }
 }
 
@@ -115,14 +112,14 @@ mod tests {
             namespace: Some("default".to_owned()),
             name: "web-deployment".to_owned(),
         };
-        let (keeping, start) = (Keeping::default(), Instant::now());
-        assert_eq!(keeping.begin(&key, start), UNTOLD);
+        let keeping = Keeping::default();
+        assert_eq!(keeping.begin(&key), UNTOLD);
         assert!(keeping.has(&key));
-        let later = start + Duration::from_secs(20);
-        assert_eq!(keeping.begin(&key, later), Duration::ZERO);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert_eq!(keeping.begin(&key), Duration::ZERO);
         keeping.end(&key);
         assert!(!keeping.has(&key));
-        assert_eq!(keeping.begin(&key, later), UNTOLD, "anew");
+        assert_eq!(keeping.begin(&key), UNTOLD, "anew");
 
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(Some("m1"), false, &[], now), None);

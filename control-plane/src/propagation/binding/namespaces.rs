@@ -31,8 +31,8 @@ use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
-use crate::fleet::waits::Waits;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
 
 /// Something to look at: a namespace in all clusters, or in one of them.
@@ -91,7 +91,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = settings.concurrent_namespace_syncs;
     let shared = Arc::new(Shared {
         scope,
-        waits: Waits::default(),
+        waits: Backoff::default(),
         queue: queue.clone(),
     });
     Controller::with(fleet, "namespace", &queue)
@@ -227,7 +227,7 @@ fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
 /// What the workers share.
 struct Shared {
     scope: Arc<Scope>,
-    waits: Waits<Place>,
+    waits: Backoff<Place>,
     queue: Queue<Place>,
 }
 
@@ -235,13 +235,13 @@ async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next,
     let namespace = fleet.namespaces.get(None, &place.namespace);
     let namespace = namespace.filter(|namespace| goes_everywhere(namespace, &shared.scope));
     let Some(namespace) = namespace else {
-        shared.waits.over(&place);
+        shared.waits.forget(&place);
         return Ok(Next::Done);
     };
     let preserved = preserved_of(fleet, &place.namespace);
     if let Some(cluster) = &place.cluster {
         if ensure(fleet, &namespace, cluster, &preserved).await? {
-            shared.waits.over(&place);
+            shared.waits.forget(&place);
             return Ok(Next::Done);
         }
         return Ok(Next::After(shared.waits.next(&place).time));

@@ -292,7 +292,7 @@ fn outdated(
 ) -> Option<Duration> {
     let about = About::of(binding, template);
     if about == About::Template {
-        memory.outdated.over(key);
+        memory.outdated.forget(key);
         return None;
     }
     let wait = memory.outdated.next(key);

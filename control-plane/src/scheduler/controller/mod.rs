@@ -39,7 +39,7 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
-use crate::fleet::waits::Waits;
+use crate::fleet::memory::Backoff;
 use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
@@ -160,7 +160,7 @@ struct Scheduler {
     waiting: Waiting<BindingKey>,
     changes: Changes,
     /// Bindings of Jobs of which it cannot be read whether they have completed.
-    unread: Waits<BindingKey>,
+    unread: Backoff<BindingKey>,
     expectations: Expectations<BindingKey>,
     options: Options,
     /// Bindings whose move waits for the budget, or for the end of a pause.
@@ -176,7 +176,7 @@ impl Scheduler {
             reports: Queue::new("scheduling reports"),
             waiting: Waiting::ranked(is_ranked),
             changes: Changes::default(),
-            unread: Waits::default(),
+            unread: Backoff::default(),
             expectations: Expectations::default(),
             options: Options::of(&fleet.settings),
             movement: Movement::new(pace, is_ranked),
@@ -209,7 +209,7 @@ impl Scheduler {
             Change::Deleted { old } => {
                 let key = BindingKey::of(old.as_ref());
                 scheduler.expectations.forget(&key);
-                scheduler.unread.over(&key);
+                scheduler.unread.forget(&key);
                 scheduler.queue.add(key);
             }
         });
@@ -334,7 +334,7 @@ impl Scheduler {
             let next = if let Held::Obstructed(_) = held {
                 Next::After(self.movement.obstructed.next(key).time)
             } else {
-                self.movement.obstructed.over(key);
+                self.movement.obstructed.forget(key);
                 wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN))
             };
             return Ok((next, wait));
@@ -420,7 +420,7 @@ impl Scheduler {
     fn completion(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Option<bool> {
         let completion = has_completed_everywhere(fleet, binding);
         if completion.is_some() {
-            self.unread.over(key);
+            self.unread.forget(key);
         } else if self.unread.next(key).is_worth_telling {
             tell_unread(fleet, binding);
         }

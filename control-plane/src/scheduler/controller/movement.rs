@@ -23,8 +23,8 @@ use super::{Scheduler, Subject};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::{Pace, Paid};
+use crate::fleet::memory::Backoff;
 use crate::fleet::pause::Pause;
-use crate::fleet::waits::Waits;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
@@ -84,7 +84,7 @@ pub(super) struct Movement {
     /// Those that wait for the budget.
     pub moves: MoveQueue<BindingKey>,
     /// Bindings whose order could not be carried out in any cluster.
-    pub obstructed: Waits<BindingKey>,
+    pub obstructed: Backoff<BindingKey>,
     /// Whether they wait by priority.
     is_ranked: bool,
     waits: Mutex<HashMap<BindingKey, Wait>>,
@@ -109,7 +109,7 @@ impl Movement {
         Self {
             pace,
             moves,
-            obstructed: Waits::between(OBSTRUCTED_FIRST, OBSTRUCTED_LONGEST),
+            obstructed: Backoff::between(OBSTRUCTED_FIRST, OBSTRUCTED_LONGEST),
             is_ranked,
             waits: Mutex::default(),
         }
@@ -118,7 +118,7 @@ impl Movement {
     /// Notes that a binding does not wait for anything any more.
     pub fn ends(&self, key: &BindingKey) {
         self.moves.leave(key);
-        self.obstructed.over(key);
+        self.obstructed.forget(key);
         self.waits.lock().remove(key);
     }
 

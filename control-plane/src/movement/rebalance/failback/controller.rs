@@ -23,11 +23,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
-use super::in_flight::{AGAIN, InFlight, Vain};
+use super::in_flight::{AGAIN, InFlight};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
 use crate::fleet::binding::{BindingKey, Bindings, patch_params};
 use crate::fleet::copy::obstacle;
+use crate::fleet::memory::Backoff;
 use crate::movement::eviction::homes::forgotten;
 use crate::movement::rebalance::decide;
 use crate::movement::rebalance::request::{ask, is_answered, moved};
@@ -74,7 +75,7 @@ struct Failback {
     options: Options,
     homes: Homes,
     in_flight: InFlight,
-    vain: Vain,
+    vain: Backoff<BindingKey>,
     queue: Queue<BindingKey>,
     clusters: Queue<String>,
     /// Beginning of the decisions of this process.
@@ -91,7 +92,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
         in_flight: InFlight::default(),
-        vain: Vain::default(),
+        vain: Backoff::between(AGAIN.0, AGAIN.1),
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
@@ -298,11 +299,11 @@ impl Failback {
         {
             Ok(Course::Returns(names)) => names,
             Ok(Course::IsHome(names)) => return forget(fleet, key, binding.as_ref(), &names).await,
-            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.note(key))),
+            Ok(Course::Stays) | Err(_) => return Ok(Next::After(self.vain.next(key).time)),
         };
         let mut new = brought.iter().filter(|it| spec.target(it).is_none());
         if new.any(|it| obstacle(fleet, spec, it).is_some()) {
-            return Ok(Next::After(self.vain.note(key)));
+            return Ok(Next::After(self.vain.next(key).time));
         }
         // The end of a pause is told, and all are looked at again.
         let targets = spec.clusters.iter().map(|it| it.name.as_str());

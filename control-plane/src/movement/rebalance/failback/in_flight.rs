@@ -1,11 +1,10 @@
 //! Workloads that are asked to return: a few at a time. One that a new placement would not bring
 //! home is looked at less and less often.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
 
 use crate::fleet::binding::BindingKey;
 
@@ -74,42 +73,6 @@ impl InFlight {
     }
 }
 
-/// Workloads that a new placement would not bring home, with the number of looks and the time of
-/// the next.
-#[derive(Default)]
-pub(super) struct Vain(Mutex<HashMap<BindingKey, (u32, Instant)>>);
-
-impl Vain {
-    /// Returns what is left of the pause after looks in vain.
-    pub fn rest(&self, key: &BindingKey) -> Option<Duration> {
-        let (_, until) = *self.lock().get(key)?;
-        let rest = until.saturating_duration_since(Instant::now());
-        (!rest.is_zero()).then_some(rest)
-    }
-
-    /// Notes a look in vain; returns the pause before the next.
-    pub fn note(&self, key: &BindingKey) -> Duration {
-        let mut all = self.lock();
-        let looks = all.get(key).map_or(0, |(looks, _)| *looks);
-        let pause = (AGAIN.0 * 2_u32.saturating_pow(looks.min(16))).min(AGAIN.1);
-        all.insert(
-            key.clone(),
-            (looks.saturating_add(1), Instant::now() + pause),
-        );
-        pause
-    }
-
-    /// Forgets the pause of a workload after something has changed that may bring the workload
-    /// home.
-    pub fn forget(&self, key: &BindingKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, (u32, Instant)>> {
-        self.0.lock()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,20 +124,5 @@ mod tests {
             !in_flight.begins(&asked[1]) || in_flight.ends(&asked[1]).is_none(),
             "it uses its turn"
         );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn each_look_in_vain_doubles_the_pause_before_the_next_up_to_an_hour() {
-        let vain = Vain::default();
-        assert_eq!(vain.rest(&key("a")), None);
-        let minutes: Vec<u64> = (0..9)
-            .map(|_| vain.note(&key("a")).as_secs() / 60)
-            .collect();
-        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(vain.rest(&key("a")), Some(AGAIN.1));
-        tokio::time::advance(AGAIN.1).await;
-        assert_eq!(vain.rest(&key("a")), None);
-        vain.forget(&key("a"));
-        assert_eq!(vain.note(&key("a")), AGAIN.0);
     }
 }
