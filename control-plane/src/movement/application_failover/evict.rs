@@ -5,22 +5,20 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
-use muster_shared::client;
 use muster_shared::queue::until;
 use serde_json::json;
 
 use super::explain::Obstacle;
 use super::history::{self, History, Move};
 use super::readiness::Readiness;
+use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
 use crate::fleet::fencing;
 use crate::fleet::protection::protected;
-use crate::fleet::{Fleet, copy};
-use crate::movement::eviction::execute::carry_out;
-use crate::movement::eviction::plan::{Departure, plan};
+use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
 use crate::movement::eviction::reason::{EvictionReason, application};
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
@@ -88,30 +86,17 @@ pub fn obstacle(
     off.then_some((Obstacle::GateOff, OBSTRUCTED.1))
 }
 
-/// Returns the departure of an application from a cluster where it has been unhealthy since a
+/// Returns the reason for which an application leaves a cluster where it has been unhealthy since a
 /// moment.
-pub fn departure<'a>(
-    (spec, status): (&'a ResourceBindingSpec, &'a ResourceBindingStatus),
+pub fn failure<'a>(
     behavior: &ApplicationFailoverBehavior,
-    (cluster, since): (&'a str, Timestamp),
-    mode: &'a PurgeMode,
+    since: Timestamp,
     producer: &'a str,
-    switches: Switches,
-) -> Departure<'a> {
-    Departure {
-        spec,
-        status,
-        cluster,
-        reason: EvictionReason::Failure {
-            since,
-            producer,
-            grace_seconds: behavior.grace_period_seconds.or(Some(GRACE_SECONDS)),
-        },
-        purge_mode: mode,
-        preserves_state: switches.preserves_state,
-        ours: true,
-        obstacle: &|_| None,
-        pause: &|_| None,
+) -> EvictionReason<'a> {
+    EvictionReason::Failure {
+        since,
+        producer,
+        grace_seconds: behavior.grace_period_seconds.or(Some(GRACE_SECONDS)),
     }
 }
 
@@ -197,22 +182,14 @@ impl Exit {
         };
         let mode = purge_mode_of(spec, behavior);
         let since = history.since.get(cluster).copied().unwrap_or(now);
-        let obstacle = |cluster: &str| copy::obstacle(fleet, spec, cluster);
-        let pause_of = |cluster: &str| fleet.pauses.of(cluster, fleet.clock.now());
-        let departure = Departure {
-            ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
-            obstacle: &obstacle,
-            pause: &pause_of,
-            ..departure(
-                (spec, binding.status()),
-                behavior,
-                (cluster, since),
-                &mode,
-                producer(key.kind()),
-                Switches::of(&fleet.settings),
-            )
+        let leaving = Leaving {
+            spec,
+            status: binding.status(),
+            cluster,
+            reason: failure(behavior, since, producer(key.kind())),
+            purge_mode: &mode,
         };
-        let mut plan = match plan(&departure, &self.snapshot.get(), &self.options, now) {
+        let mut plan = match plan_in(fleet, &leaving, &self.snapshot.get(), &self.options, now) {
             Ok(plan) => plan,
             Err(nowhere) => {
                 return Outcome::Held {
@@ -221,9 +198,6 @@ impl Exit {
                 };
             }
         };
-        if !fleet.leadership.is_current() {
-            return Outcome::Overtaken;
-        }
         let moved = Move {
             from: cluster.to_owned(),
             since,
@@ -242,15 +216,11 @@ impl Exit {
                 history: then,
                 moved,
             },
-            Err(error) => {
-                if client::is_conflict(&error) || client::is_not_found(&error) {
-                    return Outcome::Overtaken;
-                }
-                Outcome::Held {
-                    why: Obstacle::Failed(client::brief(&error)),
-                    pause: pause(attempts),
-                }
-            }
+            Err(NotWritten::Overtaken | NotWritten::Gone) => Outcome::Overtaken,
+            Err(NotWritten::Refused(why) | NotWritten::Unclear(why)) => Outcome::Held {
+                why: Obstacle::Failed(why),
+                pause: pause(attempts),
+            },
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::tasks::Tasks;
@@ -20,21 +19,18 @@ use super::homes;
 use super::jobs::Jobs;
 use super::judge::{Switches, purge_mode};
 use super::measure::{INTERVAL, Meter};
-use super::plan::{Departure, Nowhere, plan};
+use super::plan::Nowhere;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::copy;
 use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
 use crate::movement::eviction::evictor::{Eviction, Evictor, Now, Outcome, Reports, Step};
-use crate::movement::eviction::execute::carry_out;
+use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::Options;
-use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
@@ -236,21 +232,16 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
         // The binding is about to say so, too, and is judged anew then.
         return Outcome::Conflict;
     }
-    let ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
-    let pause_of = |cluster: &str| fleet.pauses.of(cluster, fleet.clock.now());
-    let departure = Departure {
+    let leaving = Leaving {
         spec,
         status: eviction.binding.status(),
         cluster: &eviction.cluster,
         reason: EvictionReason::Taint(&eviction.cause),
         purge_mode: &eviction.purge_mode,
-        preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
-        ours,
-        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
-        pause: &pause_of,
     };
     let now = fleet.clock.now();
-    let plan = match plan(&departure, &eviction.snapshot, &controller.options, now) {
+    let (snapshot, options) = (&eviction.snapshot, &controller.options);
+    let plan = match plan_in(fleet, &leaving, snapshot, options, now) {
         Ok(mut plan) => {
             let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
             let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
@@ -264,15 +255,14 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
             return match nowhere {
                 Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
                 // The queue of the cluster stands still by now, and says so of all that wait in it.
-                Nowhere::Paused(_) if pause_of(&eviction.cluster).is_some() => Outcome::Conflict,
+                Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
+                    Outcome::Conflict
+                }
                 Nowhere::Paused(why) => Outcome::Paused(why),
                 nowhere => Outcome::Nowhere(nowhere.to_string()),
             };
         }
     };
-    if !fleet.leadership.is_current() {
-        return Outcome::Conflict;
-    }
     let to = plan.destination();
     match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
         Ok(binding) => {
@@ -283,21 +273,15 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
                 to,
             }
         }
-        Err(error) => {
-            let why = client::brief(&error);
-            tracing::info!(binding = %key, cluster = %eviction.cluster, error = why, "not evicted");
-            outcome_of(&error)
+        Err(not_written) => {
+            tracing::info!(binding = %key, cluster = %eviction.cluster, ?not_written, "not evicted");
+            match not_written {
+                NotWritten::Overtaken => Outcome::Conflict,
+                NotWritten::Gone => Outcome::Gone,
+                NotWritten::Refused(why) => Outcome::Failed(why),
+                NotWritten::Unclear(why) => Outcome::Unclear(why),
+            }
         }
-    }
-}
-
-/// Returns the outcome of an eviction whose write was answered by this error.
-fn outcome_of(error: &kube::Error) -> Outcome {
-    match error {
-        error if client::is_conflict(error) => Outcome::Conflict,
-        error if client::is_not_found(error) => Outcome::Gone,
-        error if may_be_written(error) => Outcome::Unclear(client::brief(error)),
-        error => Outcome::Failed(client::brief(error)),
     }
 }
 
@@ -335,28 +319,5 @@ mod tests {
             panic!("it has failed")
         };
         assert!(why.contains("odd data"), "{why}");
-    }
-
-    #[test]
-    fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
-        for (code, expected) in [
-            (409, "Conflict"),
-            (404, "Gone"),
-            (403, "Failed"),
-            (422, "Failed"),
-            (429, "Failed"),
-            (500, "Unclear"),
-            (504, "Unclear"),
-        ] {
-            let reason = match code {
-                404 => "NotFound",
-                409 => "Conflict",
-                _ => "Other",
-            };
-            let status = kube::core::Status::failure("", reason).with_code(code);
-            let outcome = outcome_of(&kube::Error::Api(status.boxed()));
-            let outcome = format!("{outcome:?}");
-            assert!(outcome.starts_with(expected), "{code}: {outcome}");
-        }
     }
 }

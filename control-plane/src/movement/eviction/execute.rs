@@ -1,27 +1,108 @@
-//! Writes a planned eviction.
+//! Plans and writes the eviction of a workload, whatever the reason for it is.
 
+use jiff::Timestamp;
 use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::client;
 use serde_json::json;
 
-use super::plan::Plan;
-use crate::fleet::Fleet;
+use super::plan::{Departure, Nowhere, Plan, plan};
+use super::reason::EvictionReason;
+use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::budget::pace::Paid;
+use crate::fleet::{Fleet, copy};
+use crate::scheduler::core::{Options, Snapshot};
+use crate::settings::STATEFUL_FAILOVER_INJECTION;
+
+/// A workload that is to leave a cluster.
+pub struct Leaving<'a> {
+    /// The spec of its binding, with the settings that protect as the policy has them now.
+    pub spec: &'a ResourceBindingSpec,
+    /// The status of its binding.
+    pub status: &'a ResourceBindingStatus,
+    /// The cluster that it leaves.
+    pub cluster: &'a str,
+    /// Why.
+    pub reason: EvictionReason<'a>,
+    /// What becomes of the old copy.
+    pub purge_mode: &'a PurgeMode,
+}
+
+/// Reason why an eviction that was planned did not take place, as far as is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotWritten {
+    /// Another client wrote the binding first, or another replica leads by now.
+    Overtaken,
+    /// The binding is gone.
+    Gone,
+    /// The API refused the write, in words: nothing was evicted.
+    Refused(String),
+    /// Nobody knows whether the write was carried out (no answer in time, an error within the
+    /// server, a connection that was lost), in words.
+    Unclear(String),
+}
+
+impl NotWritten {
+    /// Returns what the error of a write says.
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            error if client::is_conflict(error) => Self::Overtaken,
+            error if client::is_not_found(error) => Self::Gone,
+            error if may_be_written(error) => Self::Unclear(client::brief(error)),
+            error => Self::Refused(client::brief(error)),
+        }
+    }
+}
+
+/// Plans how a workload leaves a cluster in the fleet as it is now.
+///
+/// # Errors
+/// The workload cannot leave now.
+pub fn plan_in(
+    fleet: &Fleet,
+    leaving: &Leaving<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    now: Timestamp,
+) -> Result<Plan, Nowhere> {
+    let Leaving {
+        spec,
+        status,
+        cluster,
+        reason,
+        purge_mode,
+    } = *leaving;
+    let departure = Departure {
+        spec,
+        status,
+        cluster,
+        reason,
+        purge_mode,
+        preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
+        ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
+        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
+        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
+    };
+    plan(&departure, snapshot, options, now)
+}
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then. The
 /// payment is kept, unless it is known that nothing was moved.
 ///
 /// # Errors
-/// Those of the API; a conflict when the binding is not the one any more that the plan was made
-/// for.
+/// The plan was not carried out, or it is not known whether it was.
 pub async fn carry_out(
     fleet: &Fleet,
     binding: &AnyBinding,
     mut plan: Plan,
     paid: &Paid,
-) -> Result<AnyBinding, kube::Error> {
+) -> Result<AnyBinding, NotWritten> {
+    if !fleet.leadership.is_current() {
+        return Err(NotWritten::Overtaken);
+    }
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
     let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
@@ -29,7 +110,7 @@ pub async fn carry_out(
         .patch(&key.name, &patch_params(), &Patch::Merge(plan.patch))
         .await;
     paid.settle(&written);
-    let binding = written?;
+    let binding = written.map_err(|error| NotWritten::of(&error))?;
     if let Some(name) = plan.affinity_name {
         // Where it is lost, the scheduler comes to the same group by itself.
         let status = json!({"status": {"schedulerObservingAffinityName": name}});
@@ -41,4 +122,32 @@ pub async fn carry_out(
         }
     }
     Ok(binding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
+        for (code, expected) in [
+            (409, "Overtaken"),
+            (404, "Gone"),
+            (403, "Refused"),
+            (422, "Refused"),
+            (429, "Refused"),
+            (500, "Unclear"),
+            (504, "Unclear"),
+        ] {
+            let reason = match code {
+                404 => "NotFound",
+                409 => "Conflict",
+                _ => "Other",
+            };
+            let status = kube::core::Status::failure("", reason).with_code(code);
+            let outcome = NotWritten::of(&kube::Error::Api(status.boxed()));
+            let outcome = format!("{outcome:?}");
+            assert!(outcome.starts_with(expected), "{code}: {outcome}");
+        }
+    }
 }

@@ -1,34 +1,32 @@
 //! Moves a workload on from a cluster in which its order could not be carried out.
 //!
 //! A placement that came to nothing is no place: a foreign object of that name, a quota or an
-//! admission webhook of the member refused the copy. Where the workload was moved there, the next
-//! cluster is tried, as an eviction from the one that refuses it; its former copy stays meanwhile.
+//! admission webhook of the member refused the copy, or an override policy that was changed since
+//! lets no Work be made for it. Where the workload was moved there, the next cluster is tried, as an
+//! eviction from the one that refuses it; its former copy stays meanwhile.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth};
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::ManifestStatus;
-use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::controller::Mover;
 use super::reports::carrying_out;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::copy;
+use crate::fleet::memory::Since;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
-use crate::movement::eviction::execute::carry_out;
-use crate::movement::eviction::plan::{Departure, Nowhere, plan};
+use crate::movement::eviction::execute::{Leaving, carry_out, plan_in};
+use crate::movement::eviction::plan::Nowhere;
 use crate::movement::eviction::reason::EvictionReason;
 use crate::movement::eviction::record::Record;
 use crate::scheduler::core::replacement::purge_mode;
@@ -51,30 +49,9 @@ struct Refused {
     why: String,
 }
 
-/// The refusals of workloads, and since when this process sees them: members date them by their own
-/// clocks. May be lost.
-#[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<BindingKey, (Seen, Instant)>>);
-
-/// A cluster that refuses, and since when it says so.
-type Seen = (String, Timestamp);
-
-impl Refusals {
-    /// Returns for how long a refusal has been seen.
-    fn lasts(&self, key: &BindingKey, refused: &Refused) -> Duration {
-        let (seen, now) = ((refused.cluster.clone(), refused.since), Instant::now());
-        let mut all = self.0.lock();
-        let known = all.get(key).filter(|known| known.0 == seen);
-        let since = known.map_or(now, |known| known.1);
-        all.insert(key.clone(), (seen, since));
-        now.duration_since(since)
-    }
-
-    /// Forgets a workload that is not refused any more.
-    pub fn forget(&self, key: &BindingKey) {
-        self.0.lock().remove(key);
-    }
-}
+/// The refusals of workloads, each a cluster and since when it says so, and since when this process
+/// sees them: members date them by their own clocks. May be lost.
+pub(super) type Refusals = Since<BindingKey, (String, Timestamp)>;
 
 impl Refused {
     /// Returns what the Work for a target says if it says that the order could not be carried out,
@@ -98,6 +75,33 @@ impl Refused {
             why,
         })
     }
+
+    /// Returns what keeps a Work from being made for a target that has none since the last move.
+    fn without_work(
+        fleet: &Fleet,
+        binding: &AnyBinding,
+        cluster: &str,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let since = last_move(binding).filter(|_| was_moved(binding, Some(now)))?;
+        let why = fleet.orders.refuse(&binding.spec, cluster)?;
+        Some(Self {
+            cluster: cluster.to_owned(),
+            since,
+            why,
+        })
+    }
+}
+
+/// Returns when a workload was moved last, as far as its binding tells.
+fn last_move(binding: &AnyBinding) -> Option<Timestamp> {
+    let spec = &binding.spec;
+    let tasks = spec.graceful_eviction_tasks.iter();
+    let begun = tasks.filter_map(|task| task.creation_timestamp.as_ref());
+    let requested = spec.reschedule_triggered_at.iter();
+    let evicted = Record::read(binding.metadata.annotations.as_ref()).map(|record| record.at);
+    let told = begun.chain(requested).map(|at| at.0);
+    told.chain(evicted).max()
 }
 
 /// Returns whether a workload was moved to where it is, by an eviction or by somebody's request;
@@ -119,10 +123,16 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
         || [requested, evicted].into_iter().flatten().any(is_recent)
 }
 
-/// Returns whether a binding may have to be moved on, as far as it tells itself.
+/// Returns whether a binding may have to be moved on, as far as it tells itself: a target says that
+/// it refuses it, or says nothing.
 pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
-    let mut reports = binding.status().aggregated_status.iter();
-    reports.any(|it| !it.applied && it.applied_message.is_some())
+    let reports = &binding.status().aggregated_status;
+    let is_refused = |target: &TargetCluster| {
+        let mut said = reports.iter().filter(|it| it.cluster_name == target.name);
+        said.next()
+            .is_none_or(|it| !it.applied && it.applied_message.is_some())
+    };
+    binding.spec.clusters.iter().any(is_refused)
         && binding.metadata.deletion_timestamp.is_none()
         && was_moved(binding, None)
 }
@@ -143,9 +153,9 @@ pub(super) async fn move_on(
     let works = fleet.work_index.of(key);
     let works = carrying_out(&works, &fleet.deleted_works);
     let targets = spec.clusters.iter();
-    let mut refused = targets.filter_map(|target| {
-        let work = works.get(target.name.as_str())?;
-        Refused::of(binding.as_ref(), &target.name, work)
+    let mut refused = targets.filter_map(|target| match works.get(target.name.as_str()) {
+        Some(work) => Refused::of(binding.as_ref(), &target.name, work),
+        None => Refused::without_work(fleet, binding.as_ref(), &target.name, now),
     });
     let Some(refused) = refused.next() else {
         mover.refusals.forget(key);
@@ -155,7 +165,8 @@ pub(super) async fn move_on(
     if !was_moved(binding.as_ref(), Some(refused.since.min(now))) {
         return None;
     }
-    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, &refused));
+    let seen = (refused.cluster.clone(), refused.since);
+    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, seen));
     if !rest.is_zero() {
         return Some(rest);
     }
@@ -173,18 +184,14 @@ pub(super) async fn move_on(
         None => PurgeMode::Directly,
         Some(_) => PurgeMode::Gracefully,
     };
-    let departure = Departure {
+    let leaving = Leaving {
         spec,
         status: binding.status(),
         cluster: &cluster,
         reason: EvictionReason::Refused { since, why: &why },
         purge_mode: &purge_mode,
-        preserves_state: false,
-        ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
-        obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
-        pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
-    let plan = match plan(&departure, &mover.snapshot.get(), &mover.options, now) {
+    let plan = match plan_in(fleet, &leaving, &mover.snapshot.get(), &mover.options, now) {
         Ok(plan) => plan,
         // Whoever paused movement knows that nothing moves.
         Err(Nowhere::Paused(_)) => return Some(AGAIN),
@@ -196,9 +203,6 @@ pub(super) async fn move_on(
             return Some(AGAIN);
         }
     };
-    if !fleet.leadership.is_current() {
-        return Some(AGAIN);
-    }
     let paid = match mover.pace.pay_after_evictions(Instant::now()) {
         Ok(paid) => paid,
         Err(when) => return Some(until_paid(when)),
@@ -211,8 +215,8 @@ pub(super) async fn move_on(
             fleet.publish(binding, EventType::Normal, "Evicted", note);
             None
         }
-        Err(error) => {
-            tracing::info!(binding = %key, cluster, error = client::brief(&error), "not moved on");
+        Err(not_written) => {
+            tracing::info!(binding = %key, cluster, ?not_written, "not moved on");
             Some(AGAIN)
         }
     }
@@ -269,15 +273,24 @@ mod tests {
     }
 
     async fn targets_after(seconds: u64, binding: Value, work: Value) -> Vec<Value> {
+        targets_in(&mut stand(binding, Some(work)), seconds).await
+    }
+
+    /// Returns a control plane with a cluster that has to be left and two others.
+    fn stand(binding: Value, work: Option<Value>) -> Stand {
         let mut drained = testing::cluster("m1");
         drained["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
-        let mut stand = Stand::new([
+        let objects = [
             ("clusters", drained),
             ("clusters", testing::cluster("m2")),
             ("clusters", testing::cluster("m3")),
             ("resourcebindings", binding),
-            ("works", work),
-        ]);
+        ];
+        Stand::new(objects.into_iter().chain(work.map(|work| ("works", work))))
+    }
+
+    /// Returns what was written of the binding within that many seconds.
+    async fn targets_in(stand: &mut Stand, seconds: u64) -> Vec<Value> {
         let pace = Pace::of(&stand.fleet.settings);
         start(&stand.fleet, &pace, &mut stand.tasks);
         stand.follow().await;
@@ -316,6 +329,41 @@ mod tests {
                 if annotations == &evicted { 1 } else { 2 },
                 "{tasks}"
             );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_is_moved_on_where_an_override_that_broke_since_lets_no_work_be_made() {
+        let task = |minutes: i64| {
+            let at = muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes);
+            json!([{
+                "fromCluster": "m1", "reason": "r", "producer": "p", "purgeMode": "Gracefully",
+                "gracePeriodSeconds": 7200, "creationTimestamp": at,
+            }])
+        };
+        let none = json!([]);
+        for (broken, tasks, annotations, expected) in [
+            (Some("m2"), task(0), json!({}), 1),
+            // The old copy waits for the new one, however long.
+            (Some("m2"), task(30), json!({}), 1),
+            (Some("m2"), none.clone(), evicted(0), 1),
+            (Some("m2"), none.clone(), evicted(30), 0),
+            (Some("m2"), none.clone(), json!({}), 0),
+            (Some("m3"), task(0), json!({}), 0),
+            (None, task(0), json!({}), 0),
+        ] {
+            let mut binding = refused(false, &tasks, &annotations);
+            binding["status"]["aggregatedStatus"] = json!([]);
+            let mut stand = stand(binding, None);
+            stand.fleet.orders.answer(move |_, cluster| {
+                (Some(cluster) == broken).then(|| "its override cannot be applied".to_owned())
+            });
+            let writes = targets_in(&mut stand, 120).await;
+            assert_eq!(writes.len(), expected, "{broken:?} {tasks} {annotations}");
+            for spec in &writes {
+                assert_eq!(spec["clusters"], json!([{"name": "m3", "replicas": 2}]));
+                assert_eq!(spec["gracefulEvictionTasks"][0]["fromCluster"], "m2");
+            }
         }
     }
 

@@ -16,10 +16,11 @@ use super::render::{Origin, render_plain};
 use crate::deviations::DEVIATIONS;
 use crate::movement::application_failover::decide::{Since, decide, toleration};
 use crate::movement::application_failover::evict::{
-    Switches, departure, obstacle, producer, purge_mode,
+    Switches, failure, obstacle, producer, purge_mode,
 };
 use crate::movement::application_failover::history::History;
 use crate::movement::application_failover::readiness::Readiness;
+use crate::movement::eviction::plan::Departure;
 use crate::movement::eviction::preserve;
 use crate::movement::eviction::reason::application;
 
@@ -88,14 +89,17 @@ fn pass(
             if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
                 return None;
             }
-            let departure = departure(
-                (spec, status),
-                &behavior,
-                (cluster, now),
-                &mode,
-                producer(BindingKind::Namespaced),
-                switches,
-            );
+            let departure = Departure {
+                spec,
+                status,
+                cluster,
+                reason: failure(&behavior, now, producer(BindingKind::Namespaced)),
+                purge_mode: &mode,
+                preserves_state: switches.preserves_state,
+                ours: true,
+                obstacle: &|_| None,
+                pause: &|_| None,
+            };
             departure.leave(now).ok().map(|(after, _)| (cluster, after))
         })
         .collect();
