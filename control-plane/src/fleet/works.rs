@@ -1,5 +1,6 @@
 //! Cached Works, and the index of Works by binding.
 
+mod removal;
 mod report;
 mod role;
 
@@ -17,6 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+pub use self::removal::Doomed;
 use self::report::Report;
 pub use self::role::Role;
 use super::binding::BindingKey;

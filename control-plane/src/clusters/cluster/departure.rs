@@ -23,7 +23,7 @@ use super::waiting::{
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::protection::preserves_on_deletion;
-use crate::fleet::works::{CachedWork, binding_of, is_of_namespace};
+use crate::fleet::works::{CachedWork, Doomed, binding_of, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
@@ -239,17 +239,10 @@ async fn delete_works(
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
     for work in works.iter().filter(|work| stays(work)) {
-        let (name, params) = (work.name_any(), DeleteParams::default());
-        if has_to_preserve(fleet, work).await? {
-            let patch = Patch::Merge(json!({"spec": {"preserveResourcesOnDeletion": true}}));
-            let patched = works_of(fleet, cluster)
-                .patch(&name, &PatchParams::default(), &patch)
-                .await;
-            tolerate(patched.map(drop))
-                .map_err(failed("preserve what the Works placed", cluster))?;
-        }
-        let deleted = works_of(fleet, cluster).delete(&name, &params).await;
-        tolerate(deleted.map(drop)).map_err(failed("delete the Works", cluster))?;
+        let preserves = has_to_preserve(fleet, work).await?;
+        let doomed = Doomed::of(&work.metadata);
+        let deleted = doomed.remove(fleet, &fleet.client, preserves).await;
+        tolerate(deleted).map_err(failed("delete the Works", cluster))?;
     }
     Ok(())
 }
@@ -261,13 +254,10 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     )
 }
 
-/// Returns whether what a Work placed has still to be preserved before the Work is deleted. A
-/// policy that preserves counts from the moment at which it says so.
+/// Returns whether what a Work placed stays in the member. A policy that preserves counts from the
+/// moment at which it says so.
 async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error> {
-    if work.preserve_resources_on_deletion == Some(true) {
-        return Ok(false);
-    }
-    if is_of_namespace(&work.metadata) {
+    if work.preserve_resources_on_deletion == Some(true) || is_of_namespace(&work.metadata) {
         return Ok(true);
     }
     let binding = binding_of(work).and_then(|key| fleet.bindings.get(&key));
@@ -317,9 +307,9 @@ mod tests {
         for (owners, preserves, deletion, (preserve, expected)) in [
             (namespace.clone(), json!(null), json!(null), (true, true)),
             (namespace.clone(), json!(false), json!(null), (true, true)),
-            (namespace.clone(), json!(true), json!(null), (false, true)),
+            (namespace.clone(), json!(true), json!(null), (true, true)),
             (json!(null), json!(null), json!(null), (false, true)),
-            (json!(null), json!(true), json!(null), (false, true)),
+            (json!(null), json!(true), json!(null), (true, true)),
             (
                 namespace,
                 json!(null),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use kube::api::{Api, Patch, PostParams};
 use kube::{Client, ResourceExt};
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
@@ -20,7 +20,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::last_patches::LastPatches;
-use crate::fleet::works::{CachedWork, binding_named};
+use crate::fleet::works::{CachedWork, Doomed, binding_named};
 
 /// Result of reconciling one Work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,23 +205,8 @@ pub async fn remove(
 ) -> Result<(), Error> {
     let doomed = works
         .filter(|work| work.metadata.deletion_timestamp.is_none())
-        .map(|work| {
-            let doomed = Doomed {
-                namespace: work.namespace().unwrap_or_default(),
-                name: work.name_any(),
-                uid: work.uid(),
-            };
-            (doomed, stays(work))
-        });
+        .map(|work| (Doomed::of(&work.metadata), stays(work)));
     remove_named(fleet, client, doomed.collect()).await
-}
-
-/// A Work that is to go.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Doomed {
-    pub namespace: String,
-    pub name: String,
-    pub uid: Option<String>,
 }
 
 /// Deletes Works by their uids, each with whether its objects stay in the member.
@@ -235,63 +220,22 @@ pub async fn remove_named(
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
     let removals = works.into_iter().filter(|(work, _)| in_members(work));
     let removals = removals.map(|(work, stays)| async move {
-        let failed = |error| match error {
-            kube::Error::Api(status) if status.is_not_found() => Ok(()),
-            // A conflict, too: another Work has the name, which the cache shows in a moment, and
-            // which has to be looked at as well.
-            error => Err(Error::from(ApiError::of("remove work", &work.name)(error))),
-        };
-        let api: Api<Head<Work>> = Api::namespaced(client.clone(), &work.namespace);
-        // What the agent does with the objects stands in the Work before it is deleted.
-        if !says(fleet, &work, stays) {
-            let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
-            if let Some(uid) = &work.uid {
-                patch["metadata"]["uid"] = json!(uid);
-            }
-            let (params, patch) = (patch_params(), Patch::Merge(&patch));
-            if let Err(error) = api.patch(&work.name, &params, &patch).await {
-                return failed(error);
-            }
-        }
-        let this_one = DeleteParams::default().preconditions(Preconditions {
-            uid: work.uid.clone(),
-            resource_version: None,
-        });
-        tracing::info!(
-            namespace = work.namespace,
-            work = work.name,
-            objects_stay = stays,
-            "removing a work that is not wanted any more"
-        );
-        api.delete(&work.name, &this_one)
-            .await
-            .map_or_else(failed, |_| Ok(()))
+        // A conflict is an error: another Work has the name, which the cache shows in a moment, and
+        // which has to be looked at as well.
+        let removed = work.remove(fleet, client, stays).await;
+        removed.map_err(|error| Error::from(ApiError::of("remove work", &work.name)(error)))
     });
     join_all(removals).await.into_iter().collect()
-}
-
-/// Returns whether a Work says that its objects stay in the member, or go, as it is to say.
-fn says(fleet: &Fleet, work: &Doomed, stays: bool) -> bool {
-    let held = fleet.works.get(Some(&work.namespace), &work.name);
-    let held = held.filter(|held| held.metadata.uid == work.uid);
-    held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
 }
 
 /// Returns the Works of a binding: those that the cache knows, and those that it does not show,
 /// such as one that was made a moment ago. A Work that a former process made just before it ended
 /// is removed when the cache shows it and its binding is gone.
 pub async fn listed(fleet: &Fleet, key: &BindingKey) -> Result<Vec<Doomed>, Error> {
-    fn doomed(metadata: &ObjectMeta) -> Doomed {
-        Doomed {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            uid: metadata.uid.clone(),
-        }
-    }
     let unseen = fleet.unseen_works.read(fleet, key).await?;
     let known = fleet.work_index.of(key);
-    let unseen = unseen.iter().map(|work| doomed(&work.metadata));
-    let known = known.iter().map(|work| doomed(&work.metadata));
+    let unseen = unseen.iter().map(|work| Doomed::of(&work.metadata));
+    let known = known.iter().map(|work| Doomed::of(&work.metadata));
     let mut works: Vec<Doomed> = unseen.chain(known).collect();
     works.sort();
     works.dedup();

@@ -1,0 +1,83 @@
+//! Removes Works.
+
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, Preconditions};
+use kube::core::ObjectMeta;
+use muster_shared::api::work::Work;
+use muster_shared::client::{self, Head};
+use serde_json::json;
+
+use crate::fleet::Fleet;
+use crate::fleet::binding::patch_params;
+
+/// A Work that is to go.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Doomed {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid: another Work of the same name is not meant.
+    pub uid: Option<String>,
+}
+
+impl Doomed {
+    /// Returns the Work that has this metadata.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone(),
+        }
+    }
+
+    /// Deletes the Work. The agent then removes its objects from the member, or leaves them there
+    /// where they are to stay: that stands in the Work before it is deleted.
+    ///
+    /// # Errors
+    /// Those of the API; a conflict where another Work has the name by now.
+    pub async fn remove(
+        &self,
+        fleet: &Fleet,
+        client: &Client,
+        stays: bool,
+    ) -> Result<(), kube::Error> {
+        let unless_gone = |error: kube::Error| {
+            if client::is_not_found(&error) {
+                Ok(())
+            } else {
+                Err(error)
+            }
+        };
+        let api: Api<Head<Work>> = Api::namespaced(client.clone(), &self.namespace);
+        if !self.says(fleet, stays) {
+            let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
+            if let Some(uid) = &self.uid {
+                patch["metadata"]["uid"] = json!(uid);
+            }
+            let (params, patch) = (patch_params(), Patch::Merge(&patch));
+            if let Err(error) = api.patch(&self.name, &params, &patch).await {
+                return unless_gone(error);
+            }
+        }
+        let this_one = DeleteParams::default().preconditions(Preconditions {
+            uid: self.uid.clone(),
+            resource_version: None,
+        });
+        tracing::info!(
+            namespace = self.namespace,
+            work = self.name,
+            objects_stay = stays,
+            "removing a work that is not wanted any more"
+        );
+        let deleted = api.delete(&self.name, &this_one).await;
+        deleted.map_or_else(unless_gone, |_| Ok(()))
+    }
+
+    /// Returns whether the Work says that its objects stay in the member, or go, as it is to say.
+    fn says(&self, fleet: &Fleet, stays: bool) -> bool {
+        let held = fleet.works.get(Some(&self.namespace), &self.name);
+        let held = held.filter(|held| held.metadata.uid == self.uid);
+        held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
+    }
+}
