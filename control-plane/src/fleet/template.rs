@@ -18,6 +18,18 @@ use serde_json::{Value, json};
 use super::allocated::drop_allocated;
 use super::job_status::is_complete;
 
+/// On a binding (ours): fingerprint of the template that it was made of. Every write of a
+/// template's status makes a new version of it, so versions do not tell whether the template
+/// changed, and memory does not outlive the process.
+pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
+
+/// Returns the fingerprint of the template that a binding was made of, `None` before one was
+/// recorded.
+pub fn recorded_fingerprint(binding: &ObjectMeta) -> Option<&str> {
+    let annotations = binding.annotations.as_ref()?;
+    annotations.get(TEMPLATE_FINGERPRINT).map(String::as_str)
+}
+
 /// Group, version and kind in the form in which objects and selectors name them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
@@ -163,8 +175,8 @@ impl Template {
 
     /// Returns a fingerprint of the content without the claim of a policy. It is the same in every
     /// process, so that a binding can record what it was made of.
-    pub fn fingerprint(&self) -> u64 {
-        self.fingerprint
+    pub fn fingerprint(&self) -> String {
+        format!("{:016x}", self.fingerprint)
     }
 
     /// Returns whether the status of the template says, as that of a Job does, that it has
@@ -308,7 +320,7 @@ mod tests {
             json!({ "metadata": { "name": "web", "uid": "u" }, "data": { "a": "1" } }),
         );
         // FNV-1a of {"data":{"a":"1"},"metadata":{"name":"web","uid":"u"}}.
-        assert_eq!(template.unwrap().fingerprint(), 0x649b_d551_a545_c93a);
+        assert_eq!(template.unwrap().fingerprint(), "649bd551a545c93a");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
 use super::start;
-use crate::fleet::template::Kind;
+use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
 use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
@@ -481,4 +481,53 @@ async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
     pass(60).await;
     assert_eq!(written(&stand, "service"), []);
     assert_eq!(written(&stand, "workload"), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_says_how_many() {
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+        })
+    };
+    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let binding = |replicas: i64, share: i64, made_of: i64| {
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
+        binding["metadata"]["generation"] = json!(1 + replicas);
+        binding["spec"]["replicas"] = json!(replicas);
+        binding["spec"]["replicaRequirements"] = Value::Null;
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": share}]);
+        binding
+    };
+    // Whether the binding follows its template, and the replicas that are asked of the cluster.
+    for (follows, early, late) in [(true, None, 3), (false, None, 7)] {
+        let mut stand = Stand::new([
+            ("clusters", cluster("m2")),
+            ("resourcebindings", binding(0, 0, 0)),
+            ("deployments", template(0)),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        stand.api.forget();
+        stand.api.put("deployments", template(7));
+        pass(1).await;
+        let asked = || {
+            let writes = stand.api.writes().into_iter();
+            let works = writes.filter(|(_, path, _)| path.contains("/works"));
+            let mut manifests = works.map(|it| it.2["spec"]["workload"]["manifests"][0].clone());
+            manifests
+                .next_back()
+                .map(|it| it["spec"]["replicas"].as_i64().unwrap())
+        };
+        assert_eq!(asked(), early, "{follows}");
+        if follows {
+            stand.api.put("resourcebindings", binding(7, 3, 7));
+        }
+        pass(30).await;
+        assert_eq!(asked(), Some(late), "{follows}");
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::core::ObjectMeta;
+use muster_interpreter::Operation;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::events::EventType;
@@ -26,7 +27,7 @@ use crate::fleet::claim::Claim;
 use crate::fleet::copy::Order;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::TemplateKey;
+use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 use crate::movement::graceful_eviction::assess::{ready_replicas, retains_replicas};
@@ -125,18 +126,10 @@ pub(super) fn prepare(
             return Ok(Prepared::Later(next));
         }
     };
-    if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
-        return Ok(Prepared::Later(Next::After(pause)));
-    }
-    if !fleet.knows_overrides() {
-        return Ok(Prepared::Later(Next::After(UNLISTED)));
+    if let Some(next) = not_yet(fleet, memory, key, binding, &template) {
+        return Ok(Prepared::Later(next));
     }
     let origin = origin(key, id);
-    // The detector is about to write the claim on the template. Claim and generation of the
-    // template are part of the manifest: a Work that is made now would be written twice.
-    if Claim::on(&binding.metadata).is_some() && Claim::on(template.metadata()).is_none() {
-        return Ok(Prepared::Later(Next::After(memory.waits.next(key).time)));
-    }
     let subject = Subject::of(&template_key, &template);
     let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
@@ -207,6 +200,49 @@ pub(super) fn prepare(
         refused,
         keepers,
     })
+}
+
+/// Returns when to look again at a binding that is about to be written, or whose override policies
+/// are not known: a Work that is made now would be written twice, or be wrong.
+fn not_yet(
+    fleet: &Fleet,
+    memory: &Memory,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    template: &Template,
+) -> Option<Next> {
+    if let Some(pause) = outdated(fleet, memory, key, binding, template.metadata()) {
+        return Some(Next::After(pause));
+    }
+    if !fleet.knows_overrides() {
+        return Some(Next::After(UNLISTED));
+    }
+    // The detector is about to write the claim on the template. Claim and generation of the
+    // template are part of the manifest.
+    if Claim::on(&binding.metadata).is_some() && Claim::on(template.metadata()).is_none() {
+        return Some(Next::After(memory.waits.next(key).time));
+    }
+    if !is_about_to_scale(fleet, binding, template) {
+        return None;
+    }
+    let wait = memory.waits.next(key);
+    (!wait.is_long).then_some(Next::After(wait.time))
+}
+
+/// Returns whether a binding of a workload without replicas was made of another state of its
+/// template, so that it may be about to say how many replicas each cluster gets. Until then a Work
+/// would ask for all of them in each.
+fn is_about_to_scale(fleet: &Fleet, binding: &AnyBinding, template: &Template) -> bool {
+    let resource = &binding.spec.resource;
+    let counts = || {
+        let (version, kind) = (&resource.api_version, &resource.kind);
+        let interpreters = &fleet.interpreters;
+        interpreters.has(version, kind, Operation::InterpretReplica)
+    };
+    let recorded = recorded_fingerprint(&binding.metadata);
+    !binding.spec.is_workload()
+        && counts()
+        && recorded.is_some_and(|recorded| recorded != template.fingerprint())
 }
 
 /// Tells that an override policy cannot be applied for some clusters.

@@ -16,13 +16,8 @@ use serde_json::{Value, json};
 use super::identity::{Owner, owner, sound_name};
 use crate::fleet::claim::{Claim, Pairs, missing};
 use crate::fleet::protection::protect;
-use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
 use crate::scheduler::core::outcome::Placed;
-
-/// On a binding (ours): fingerprint of the template that it was made of. Every write of a
-/// template's status makes a new version of it, so versions do not tell whether the template
-/// changed, and memory does not outlive the process.
-pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint";
 
 /// Longest name of a component, by the schema of bindings.
 const LONGEST_COMPONENT: usize = 32;
@@ -165,7 +160,7 @@ impl<'a> Wanted<'a> {
             template: key,
             metadata: template.metadata(),
             name,
-            fingerprint: fingerprint(template),
+            fingerprint: template.fingerprint(),
             claim,
             policy,
             replicas,
@@ -244,7 +239,7 @@ impl<'a> Wanted<'a> {
                     .as_object()
                     .is_some_and(|difference| difference.len() == 1)
         };
-        let recorded = recorded(&binding.metadata);
+        let recorded = recorded_fingerprint(&binding.metadata);
         let changed = recorded.map_or(changed, |recorded| recorded != self.fingerprint);
         if let Some(difference) = differs.filter(|it| changed || !version_alone(it)) {
             patch["spec"] = difference;
@@ -389,7 +384,7 @@ pub fn is_written_anew(old: &AnyBinding, new: &AnyBinding) -> bool {
     let is_marked_anew = was.labels != is.labels
         || was.finalizers != is.finalizers
         || was.owner_references != is.owner_references
-        || recorded(was) != recorded(is)
+        || recorded_fingerprint(was) != recorded_fingerprint(is)
         || Claim::on(was) != Claim::on(is);
     // A write of the status alone leaves the generation.
     let may_differ = was.generation.is_none() || was.generation != is.generation;
@@ -407,18 +402,6 @@ fn differs(old: &ResourceBindingSpec, new: &ResourceBindingSpec) -> bool {
         ..new.clone()
     };
     *old != new
-}
-
-/// Returns the fingerprint of a template as bindings record it.
-pub fn fingerprint(template: &Template) -> String {
-    format!("{:016x}", template.fingerprint())
-}
-
-/// Returns the fingerprint of the template that a binding was made of, `None` before one was
-/// recorded.
-pub fn recorded(binding: &ObjectMeta) -> Option<&str> {
-    let annotations = binding.annotations.as_ref()?;
-    annotations.get(TEMPLATE_FINGERPRINT).map(String::as_str)
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use kube::core::ObjectMeta;
 
-use super::build;
 use crate::fleet::policy::Policy;
-use crate::fleet::template::Template;
+use crate::fleet::template::{Template, recorded_fingerprint};
 
 /// State of the template from which its binding was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +21,7 @@ impl<'a> Made<'a> {
     pub fn of(binding: Option<&'a ObjectMeta>) -> Self {
         match binding {
             None => Self::Nothing,
-            Some(binding) => build::recorded(binding).map_or(Self::Unrecorded, Self::Of),
+            Some(binding) => recorded_fingerprint(binding).map_or(Self::Unrecorded, Self::Of),
         }
     }
 }
@@ -34,7 +33,7 @@ impl<'a> Made<'a> {
 /// meanwhile.
 pub fn activates(policy: &Policy, template: &Template, made: Made<'_>, changed: bool) -> bool {
     match made {
-        Made::Of(recorded) => recorded != build::fingerprint(template),
+        Made::Of(recorded) => recorded != template.fingerprint(),
         Made::Unrecorded => changed,
         Made::Nothing => {
             let (came, policy) = (template.metadata(), policy.metadata());
@@ -65,10 +64,7 @@ mod tests {
             Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
         };
         let (older, newer) = (template(1, "red"), template(9, "red"));
-        let (same, other) = (
-            build::fingerprint(&older),
-            build::fingerprint(&template(1, "blue")),
-        );
+        let (same, other) = (older.fingerprint(), template(1, "blue").fingerprint());
         for (what, template, made, changed, expected) in [
             ("bound, unchanged", &older, Made::Of(&same), false, false),
             (

@@ -97,7 +97,7 @@ fn a_process_that_remembers_nothing_knows_whether_the_template_changed() {
     let first = patch_taken_for(&held, &same, true).unwrap().unwrap();
     assert_eq!(
         first["metadata"]["annotations"][TEMPLATE_FINGERPRINT],
-        fingerprint(&same)
+        same.fingerprint()
     );
     assert_eq!(first["spec"]["resource"]["resourceVersion"], "2");
 }

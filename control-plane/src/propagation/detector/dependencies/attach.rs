@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding::controller_of;
-use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
 use crate::propagation::binding::render::expects;
-use crate::propagation::detector::build::{self, TEMPLATE_FINGERPRINT};
+use crate::propagation::detector::build;
 use crate::propagation::detector::identity::sound_name;
 
 /// Referrers that a binding names, and clusters that it names for them. With a label for each
@@ -161,7 +161,7 @@ impl<'a> Attached<'a> {
                 "namespace": self.key.namespace,
                 "name": self.name,
                 "labels": labels,
-                "annotations": { TEMPLATE_FINGERPRINT: build::fingerprint(self.template) },
+                "annotations": { TEMPLATE_FINGERPRINT: self.template.fingerprint() },
                 "finalizers": [finalizer::RESOURCE_BINDING],
                 "ownerReferences": [self.owner()],
             },
@@ -190,8 +190,8 @@ impl<'a> Attached<'a> {
         let kept: Vec<&BindingSnapshot> = held.spec.required_by.iter().filter(kept).collect();
         let mut spec = held.spec.clone();
         spec.required_by = self.merged(&held.spec.required_by, &kept);
-        let fingerprint = build::fingerprint(self.template);
-        let recorded = build::recorded(&held.metadata);
+        let fingerprint = self.template.fingerprint();
+        let recorded = recorded_fingerprint(&held.metadata);
         let changed = recorded.map_or(changed, |recorded| recorded != fingerprint);
         if changed {
             spec.resource = self.resource();
