@@ -115,6 +115,55 @@ async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_hea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_said_without_it() {
+    let kind = |object: &mut serde_json::Value| {
+        object["apiVersion"] = json!("example.com/v1");
+        object["kind"] = json!("Training");
+    };
+    let mut binding = leaving("", &json!([{"name": "m2"}]));
+    kind(&mut binding["spec"]["resource"]);
+    let task = &mut binding["spec"]["gracefulEvictionTasks"][0];
+    task["creationTimestamp"] = json!(muster_shared::clock::calendar());
+    let said = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+    binding["status"]["aggregatedStatus"] = json!([
+        {"clusterName": "m1", "health": "Healthy", "applied": true, "status": said},
+        {"clusterName": "m2", "health": "Healthy", "applied": true},
+    ]);
+    // The agent had no rule: whatever there is was healthy for it.
+    let mut work = work("m2", "Healthy");
+    let said = &mut work["status"]["manifestStatuses"][0];
+    said["identifier"]["group"] = json!("example.com");
+    said["identifier"]["version"] = json!("v1");
+    said["identifier"]["kind"] = json!("Training");
+    said["status"] = json!(null);
+    let script = "function InterpretHealth(observedObj) return true end";
+    let mut rule = json!({"metadata": {"name": "training"}, "spec": {
+        "target": {}, "customizations": {"healthInterpretation": {"luaScript": script}},
+    }});
+    kind(&mut rule["spec"]["target"]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", binding),
+        ("works", work),
+        ("resourceinterpretercustomizations", rule),
+    ]);
+    start(
+        &stand.fleet,
+        &Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(200).await;
+    let (api_version, hook) = ("example.com/v1", Operation::InterpretHealth);
+    let has_rule = stand.fleet.interpreters.has(api_version, "Training", hook);
+    assert!(has_rule, "the rule of the user is known");
+    assert_eq!(stand.api.writes(), []);
+    pass(120).await;
+    assert_eq!(stand.api.writes().len(), 1, "it is believed after a while");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cluster_again() {
     for (scheduler, expected) in [
         ("other", Some(json!([{"name": "m1", "replicas": 2}]))),

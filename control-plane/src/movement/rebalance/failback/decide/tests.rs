@@ -83,6 +83,32 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
 }
 
 #[test]
+fn a_workload_that_has_been_away_for_a_month_longer_than_was_asked_stays_where_it_is() {
+    const DAY: i64 = 24 * 60 * 60;
+    let well = cluster(|_| {});
+    let home = Home {
+        name: "home",
+        left: at(100),
+        cluster: Some(&well),
+        is_gone: false,
+    };
+    let returns = Verdict::Due { since: at(100) };
+    for (after, away, expected) in [
+        (600, 30 * DAY, &returns),
+        (600, 30 * DAY + 601, &Verdict::Over),
+        (40 * DAY, 70 * DAY, &returns),
+        (40 * DAY, 70 * DAY + 1, &Verdict::Over),
+    ] {
+        let rule = Rule {
+            after: SignedDuration::from_secs(after),
+            window: None,
+        };
+        let found = is_due(&spec("away", None), &rule, &home, at(100 + away));
+        assert_eq!(found, *expected, "{after} {away}");
+    }
+}
+
+#[test]
 fn a_workload_returns_inside_its_window_only() {
     let well = cluster(|_| {});
     let closed = |time: &str| Verdict::NotBefore(Some(time.parse().unwrap()), Why::Closed);
