@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{
+    GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
+};
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
@@ -235,15 +237,30 @@ fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
 
 /// Returns whether a workload has copies, although it may have no cluster any more.
 pub(super) fn has_copies(subject: &Subject<'_>) -> bool {
-    !subject.spec.clusters.is_empty() || withdrawn_from(subject.spec).next().is_some()
+    !subject.spec.clusters.is_empty() || kept_copies(subject.spec).next().is_some()
 }
 
-/// Returns the clusters that no workload without a cluster is to have any more, and that keep its
-/// copies until another cluster takes it: to place it is a move out of these.
-fn withdrawn_from(spec: &ResourceBindingSpec) -> impl Iterator<Item = &str> {
+/// Returns the tasks that keep the copies of a workload without a cluster until another cluster
+/// takes it: to place it is a move out of theirs.
+fn kept_copies(spec: &ResourceBindingSpec) -> impl Iterator<Item = &GracefulEvictionTask> {
     let tasks = spec.graceful_eviction_tasks.iter();
-    let kept = tasks.filter(|it| spec.clusters.is_empty() && it.reason == REASON_NO_CLUSTER_FIT);
-    kept.map(|it| it.from_cluster.as_str())
+    tasks.filter(|it| spec.clusters.is_empty() && it.reason == REASON_NO_CLUSTER_FIT)
+}
+
+/// Returns the clusters whose kept copy, or replicas of it, a result gives to others.
+fn given_up<'a>(spec: &'a ResourceBindingSpec, after: &[TargetCluster]) -> Vec<&'a str> {
+    let kept = kept_copies(spec).map(|task| TargetCluster {
+        name: task.from_cluster.clone(),
+        replicas: task.replicas.unwrap_or(0),
+        ..TargetCluster::default()
+    });
+    let kept: Vec<TargetCluster> = kept.collect();
+    let losers = losers(&kept, after);
+    let is_dropped = |name: &str| after.iter().all(|it| it.name != name);
+    kept_copies(spec)
+        .map(|task| task.from_cluster.as_str())
+        .filter(|it| is_dropped(it) || losers.contains(it))
+        .collect()
 }
 
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
@@ -274,8 +291,7 @@ impl Scheduler {
     ) -> Result<Permit, Held> {
         let mut losers = losers_of(subject, outcome, snapshot);
         if let Some(placed) = outcome.placed.as_ref().filter(|it| !it.clusters.is_empty()) {
-            let returns = |name: &str| placed.clusters.iter().any(|it| it.name == name);
-            losers.extend(withdrawn_from(subject.spec).filter(|it| !returns(it)));
+            losers.extend(given_up(subject.spec, &placed.clusters));
         }
         // A copy that goes with its cluster is not held there, and its move is not paid for.
         losers.retain(|it| can_keep(snapshot, it));
@@ -348,7 +364,8 @@ impl Scheduler {
         // The pause may have ended meanwhile. By a later time than that of the decision, it would
         // be decided anew with the same result until the second is over.
         let named = binding.spec.clusters.iter().map(|it| it.name.as_str());
-        let mut clusters = named.chain(withdrawn_from(&binding.spec));
+        let kept = kept_copies(&binding.spec).map(|it| it.from_cluster.as_str());
+        let mut clusters = named.chain(kept);
         if is_paused && clusters.all(|it| fleet.pauses.of(it, now).is_none()) {
             self.pauses_changed();
         }
@@ -431,12 +448,16 @@ mod tests {
         assert_eq!(scheduler.queue.len(), 0);
     }
 
-    /// Handles a workload without clusters whose copy in `m1` is kept, and that may have these.
-    /// Returns its clusters afterwards.
-    async fn placed_from(m1: serde_json::Value, names: &[&str], is_stopped: bool) -> String {
+    /// Handles a workload without clusters whose copy in `m1` is kept, and whose placement is made
+    /// by `edit`. Returns its clusters afterwards.
+    async fn placed_from(
+        m1: serde_json::Value,
+        edit: impl Fn(&mut serde_json::Value),
+        is_stopped: bool,
+    ) -> String {
         let mut kept = stand::binding();
         kept["spec"]["clusters"] = json!([]);
-        kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(names);
+        edit(&mut kept);
         kept["spec"]["gracefulEvictionTasks"] = json!([{
             "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
         }]);
@@ -482,10 +503,39 @@ mod tests {
             ("it would leave a paused cluster", paused, "m2", false, None),
             ("it would leave at a stopped rate", well(), "m2", true, None),
         ] {
-            let clusters = placed_from(m1, &[names], is_stopped).await;
+            let place_in = |kept: &mut serde_json::Value| {
+                kept["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!([names]);
+            };
+            let clusters = placed_from(m1, place_in, is_stopped).await;
             let expected = |place| json!([{"name": place, "replicas": 2}]).to_string();
             let expected = place.map_or_else(|| "[]".to_owned(), expected);
             assert_eq!(clusters, expected, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_that_is_divided_between_its_kept_copy_and_another_cluster_moves() {
+        let mut paused = stand::cluster("m1");
+        paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        for (what, m1, is_stopped) in [
+            ("it is paused", paused, false),
+            ("the rate is stopped", stand::cluster("m1"), true),
+        ] {
+            let clusters = placed_from(
+                m1,
+                |kept| {
+                    let weights = ["m1", "m2"]
+                        .map(|it| json!({"targetCluster": {"clusterNames": [it]}, "weight": 1}));
+                    kept["spec"]["placement"] = json!({"replicaScheduling": {
+                        "replicaSchedulingType": "Divided",
+                        "replicaDivisionPreference": "Weighted",
+                        "weightPreference": {"staticWeightList": weights},
+                    }});
+                },
+                is_stopped,
+            )
+            .await;
+            assert_eq!(clusters, "[]", "{what}: a replica of two would leave m1");
         }
     }
 
