@@ -363,10 +363,14 @@ impl Scheduler {
         }
         // The pause may have ended meanwhile. By a later time than that of the decision, it would
         // be decided anew with the same result until the second is over.
-        let named = binding.spec.clusters.iter().map(|it| it.name.as_str());
-        let kept = kept_copies(&binding.spec).map(|it| it.from_cluster.as_str());
-        let mut clusters = named.chain(kept);
-        if is_paused && clusters.all(|it| fleet.pauses.of(it, now).is_none()) {
+        let Held::Paused(pause) = held else {
+            return;
+        };
+        let lasts = match &pause.cluster {
+            Some(cluster) => fleet.pauses.of(cluster, now),
+            None => fleet.pauses.of_fleet(now),
+        };
+        if lasts.is_none() {
             self.pauses_changed();
         }
     }
@@ -446,6 +450,33 @@ mod tests {
         scheduler.handle(fleet, key.clone()).await.unwrap();
         assert!(scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_ended_during_the_decision_is_not_waited_for_because_another_one_lasts() {
+        let mut leaving = stand::cluster("m1");
+        leaving["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        let mut binding = stand::binding();
+        binding["spec"]["clusters"] =
+            json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
+        let clusters = [leaving, stand::cluster("m2")].map(|it| ("clusters", it));
+        let objects = clusters.into_iter().chain([("resourcebindings", binding)]);
+        let stand = stand::Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+        let binding = stand.binding("web-deployment").unwrap();
+        let (key, now) = (BindingKey::of(binding.as_ref()), fleet.clock.now());
+        let snapshot = snapshot(&[cluster("m2", 10)]);
+        let outcome = stay(&Subject::of(binding.as_ref()), &snapshot, now);
+        let of_m2 = Pause {
+            cluster: Some("m2".to_owned()),
+            ..Pause::default()
+        };
+        let held = Held::Paused(Arc::new(of_m2));
+        scheduler.hold(fleet, (&key, binding.as_ref()), &outcome, &held, now);
+        assert!(!scheduler.movement.wait(&key).is_paused);
+        assert_eq!(scheduler.queue.len(), 1);
     }
 
     /// Handles a workload without clusters whose copy in `m1` is kept, and whose placement is made
