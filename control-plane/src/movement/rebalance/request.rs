@@ -18,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::budget::pace::Pace;
-use crate::scheduler::controller::waits_for_others;
+use crate::scheduler::controller::{waits_for_others, waits_to_move};
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
 
@@ -109,7 +109,8 @@ pub(super) async fn request(
 /// Returns whether the scheduler has looked at the last request.
 pub(super) fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
     let told = conditions::status(&status.conditions, SCHEDULED);
-    !is_reschedule_requested(spec, status) || told == Some(conditions::FALSE)
+    let is_refused = told == Some(conditions::FALSE) && !waits_to_move(status);
+    !is_reschedule_requested(spec, status) || is_refused
 }
 
 /// Writes a request.

@@ -332,4 +332,40 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
     assert!(stored(&stand).is_none(), "its time is over");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_rebalancer() {
+    for (told, m1) in [
+        ("WaitingForRate", roomy("m1", true)),
+        ("Paused", paused(roomy("m1", true))),
+    ] {
+        let mut objects = vec![("clusters", m1), ("clusters", roomy("m2", false))];
+        objects.extend((0..MANY).map(|it| {
+            let mut it = workload(it);
+            it["spec"]["clusters"] = json!([]);
+            it["spec"]["gracefulEvictionTasks"] = json!([{
+                "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
+            }]);
+            let condition = &mut it["status"]["conditions"][0];
+            condition["status"] = json!("False");
+            condition["reason"] = json!(told);
+            ("resourcebindings", it)
+        }));
+        objects.push(("workloadrebalancers", rebalancer(None)));
+        let stand = follow(objects).await;
+        pass(20).await;
+        let is_placed = |it: &usize| {
+            stand
+                .binding(&name(*it))
+                .unwrap()
+                .spec
+                .target("m2")
+                .is_some()
+        };
+        let placed = (0..MANY).filter(is_placed).count();
+        assert!(placed < MANY, "{told}");
+        let done = results(&stand);
+        assert!(done <= placed, "{told}: {done} results for {placed}");
+    }
+}
+
 mod moves;

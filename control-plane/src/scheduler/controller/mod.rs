@@ -20,7 +20,7 @@ pub mod write;
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 use self::movement::has_copies;
-pub(crate) use self::movement::waits_for_others;
+pub(crate) use self::movement::{waits_for_others, waits_to_move};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,6 +47,13 @@ pub(crate) fn waits_for_others(status: &ResourceBindingStatus) -> bool {
     told.is_some_and(|told| [PAUSED, OBSTRUCTED].contains(&&*told.reason))
 }
 
+/// Returns whether a binding says that its move waits.
+pub(crate) fn waits_to_move(status: &ResourceBindingStatus) -> bool {
+    const WAITS: [&str; 4] = [PAUSED, WAITING_FOR_RATE, STOPPED_BY_THRESHOLD, OBSTRUCTED];
+    let told = conditions::get(&status.conditions, SCHEDULED);
+    told.is_some_and(|told| WAITS.contains(&&*told.reason))
+}
+
 /// Permission to write a result. Nothing else gives one than [`Scheduler::permit`].
 #[must_use = "a result is written, or what was paid for it is taken back"]
 #[derive(Debug)]
@@ -213,10 +220,8 @@ pub(super) fn losers_of<'a>(
 fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
     let told = conditions::get(&subject.status.conditions, SCHEDULED);
     let is_withdrawal = outcome.failure.is_some() && !subject.spec.clusters.is_empty();
-    told.is_some_and(|told| match &*told.reason {
-        PAUSED | WAITING_FOR_RATE | STOPPED_BY_THRESHOLD | OBSTRUCTED => true,
-        reason => is_withdrawal && reason == Kind::NoClusterFit.reason(),
-    })
+    waits_to_move(subject.status)
+        || told.is_some_and(|it| is_withdrawal && it.reason == Kind::NoClusterFit.reason())
 }
 
 /// Returns whether the binding was looked at before as it is now, and no other clusters were found.
