@@ -357,6 +357,7 @@ impl Scheduler {
                 Err(source) => {
                     ended(false);
                     if let Some(verdict) = Verdict::refused(&source) {
+                        self.movement.refused(key);
                         tell_failure(fleet, binding, &verdict);
                         let report = Report {
                             scheduled: Some(verdict),

@@ -106,7 +106,7 @@ struct Wait {
     report: Option<Report>,
     /// Whether it waits for the end of a pause.
     is_paused: bool,
-    /// Generation for which no other clusters were found.
+    /// Generation for which no other clusters were found; 0, which no object has, if some were.
     unplaced: Option<i64>,
 }
 
@@ -135,6 +135,14 @@ impl Movement {
     pub fn found_none(&self, key: &BindingKey, generation: i64) {
         let mut waits = self.waits.lock();
         waits.entry(key.clone()).or_default().unplaced = Some(generation);
+    }
+
+    /// Notes that clusters were found for a binding and that the API refused the result: its
+    /// condition says that it failed, and yet no look at it was in vain.
+    pub fn refused(&self, key: &BindingKey) {
+        let mut waits = self.waits.lock();
+        let wait = waits.entry(key.clone()).or_default();
+        wait.unplaced.get_or_insert(0);
     }
 
     /// Returns what is said of a binding that waits.
@@ -229,12 +237,8 @@ fn has_been_held(subject: &Subject<'_>, outcome: &Outcome) -> bool {
 /// tells of those of the process before.
 fn has_waited(subject: &Subject<'_>, unplaced: Option<i64>) -> bool {
     let has_failed = || {
-        let told = conditions::get(&subject.status.conditions, SCHEDULED);
-        // A write that the API refused says something else.
-        let mut found_none = [Kind::NoClusterFit, Kind::Unschedulable].into_iter();
-        told.is_some_and(|told| {
-            told.status == conditions::FALSE && found_none.any(|it| told.reason == it.reason())
-        })
+        let told = conditions::status(&subject.status.conditions, SCHEDULED);
+        told == Some(conditions::FALSE)
     };
     let is_same = unplaced.map(|generation| generation == subject.generation);
     has_copies(subject) && is_same.unwrap_or_else(has_failed)

@@ -201,3 +201,44 @@ async fn workloads_that_were_asked_for_and_that_a_pause_holds_keep_no_others_wai
     });
     assert_eq!(moved.count(), OTHERS);
 }
+
+#[tokio::test(start_paused = true)]
+async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_too() {
+    for told in ["NoClusterFit", "Unschedulable", "SchedulerError"] {
+        let clusters = [roomy("m1", false), roomy("m2", false)];
+        let stand = follow_all(clusters, |it| {
+            let mut it = edited(it, told);
+            it["status"]["conditions"][0]["status"] = json!("False");
+            it
+        })
+        .await;
+        pass(5).await;
+        let moved = moved(&stand);
+        assert!((1..=AT_THE_RATE).contains(&moved), "{told}: {moved} moved");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_whose_write_the_api_refused_is_still_an_edit() {
+    let clusters = [roomy("m1", false), roomy("m2", false)];
+    let mut objects = clusters.map(|it| ("clusters", it)).to_vec();
+    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let stand = follow(objects).await;
+    for number in 0..MANY {
+        let path = format!("/resourcebindings/{}", name(number));
+        let body = refusal(403, "QuotaExceeded", &name(number));
+        stand.api.answer(http::Method::PATCH, &path, 403, body);
+        let mut it = stand
+            .api
+            .object("resourcebindings", "shop", &name(number))
+            .unwrap();
+        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+        it["metadata"]["generation"] = json!(2);
+        stand.api.put("resourcebindings", it);
+    }
+    pass(10).await;
+    assert_eq!(moved(&stand), 0);
+    stand.api.answer_truly();
+    pass(30).await;
+    assert_eq!(moved(&stand), MANY);
+}
