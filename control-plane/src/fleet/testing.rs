@@ -75,6 +75,8 @@ struct State {
     /// What is answered in place of the truth, by method and end of the path; `None`: nothing, the
     /// connection breaks.
     answers: Vec<(Method, String, Option<Answer>)>,
+    /// Time that the answers to requests take, by method and end of the path.
+    delays: Vec<(Method, String, Duration)>,
     asked: Vec<Asked>,
 }
 
@@ -335,6 +337,13 @@ impl FakeApi {
         self.answer_with(method, path, None);
     }
 
+    /// Has the answers to requests of a method whose path ends like this take so long from now on:
+    /// they tell of the time at which they were asked for.
+    pub fn delay(&self, method: Method, path: &str, time: Duration) {
+        let delays = &mut self.0.state.lock().delays;
+        delays.push((method, path.to_owned(), time));
+    }
+
     fn answer_with(&self, method: Method, path: &str, answer: Option<Answer>) {
         let mut state = self.0.state.lock();
         state
@@ -419,13 +428,27 @@ impl FakeApi {
             body,
         };
         self.0.state.lock().asked.push(asked.clone());
-        let Some((code, answer)) = self.answer_to(&asked) else {
+        let answer = self.answer_to(&asked);
+        tokio::time::sleep(self.delay_of(&asked)).await;
+        let Some((code, answer)) = answer else {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
         };
         let body = Full::from(answer.to_string()).map_err(BoxError::from);
         let date = rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&self.date())?;
         let response = Response::builder().status(code).header(DATE, date);
         Ok(response.body(body.boxed_unsync())?)
+    }
+
+    /// Returns the time that the answer to a request takes.
+    fn delay_of(&self, asked: &Asked) -> Duration {
+        let state = self.0.state.lock();
+        let is_meant =
+            |it: &&(Method, String, Duration)| it.0 == asked.method && asked.path.ends_with(&it.1);
+        state
+            .delays
+            .iter()
+            .find(is_meant)
+            .map_or(Duration::ZERO, |it| it.2)
     }
 
     /// Returns the answer to a request; `None` where the connection breaks.

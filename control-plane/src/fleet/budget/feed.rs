@@ -65,13 +65,15 @@ pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
 
 /// Asks the API for a cluster that counts as failed although the cache lacks it.
 async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Error> {
-    let is_lost = matches!(fleet.clusters.presence(None, &name), Presence::Unknown(_));
-    if !is_lost || !pace.has_failed(&name) {
+    let is_lost = || matches!(fleet.clusters.presence(None, &name), Presence::Unknown(_));
+    if !is_lost() || !pace.has_failed(&name) {
         return Ok(Next::Done);
     }
     let clusters: Api<Head<Cluster>> = Api::all(fleet.client.clone());
     match clusters.get(&name).await {
         Ok(_) => Ok(Next::After(AGAIN)),
+        // It was made again since the API said that.
+        Err(error) if says_absent(&error, &name) && !is_lost() => Ok(Next::Done),
         Err(error) if says_absent(&error, &name) => {
             tracing::info!(
                 cluster = name,
@@ -141,5 +143,29 @@ mod tests {
         stand.api.delete("clusters", "", "m1");
         pass(5).await;
         assert_eq!(look(&stand, true, GONE).await, nothing, "it is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_that_is_made_again_while_the_api_is_asked_for_it_counts_as_failed() {
+        let tainted = json!({
+            "metadata": {"name": "m1", "finalizers": ["karmada.io/cluster-controller"]},
+            "spec": {"syncMode": "Pull", "taints": [{"key": "down", "effect": "NoExecute"}]},
+        });
+        let mut stand = Stand::new([("clusters", tainted.clone())]);
+        let pace = budget(&Arc::clone(&stand.fleet), &mut stand.tasks);
+        stand.follow().await;
+        pass(5).await;
+        stand
+            .api
+            .delay(Method::GET, "/clusters/m1", Duration::from_secs(5));
+        stand.api.lose("clusters", "", "m1");
+        let asked = || stand.api.asked().into_iter();
+        while !asked().any(|it| it.path.ends_with("/clusters/m1")) {
+            pass(1).await;
+        }
+        stand.api.put("clusters", tainted);
+        pass(60).await;
+        assert!(stand.fleet.clusters.get(None, "m1").is_some());
+        assert!(pace.has_failed("m1"));
     }
 }

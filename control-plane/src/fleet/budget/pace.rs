@@ -188,6 +188,11 @@ impl Pace {
         self.inner.lock().clusters.get(cluster) == Some(&true)
     }
 
+    /// Returns whether a cluster counts, and not as failed.
+    pub fn is_well(&self, cluster: &str) -> bool {
+        self.inner.lock().clusters.get(cluster) == Some(&false)
+    }
+
     /// Returns how much of the fleet has failed.
     pub fn health(&self) -> FleetHealth {
         self.inner.lock().health()

@@ -421,7 +421,7 @@ impl Evictor {
     pub(super) fn is_behind(&self, cluster: &str) -> bool {
         let known = self.fleet.get(cluster);
         known.is_some_and(|(_, known)| is_counted(known) && has_failed(known))
-            && !self.pace.has_failed(cluster)
+            && self.pace.is_well(cluster)
     }
 
     /// Returns what people are to be told since this was last called.

@@ -187,6 +187,13 @@ fn a_rate_that_rises_because_a_cluster_is_back_evicts_nothing_from_it() {
 }
 
 #[test]
+fn a_failed_cluster_of_which_the_budget_knows_nothing_is_emptied() {
+    let mut world = World::new(8, 1, 3);
+    world.evictor.pace.gone("c0", world.now().tick);
+    assert_eq!(world.evict(100.0).len(), 3);
+}
+
+#[test]
 fn the_higher_priority_leaves_first_then_what_had_to_leave_first() {
     let priority = |priority: i32| json!({"schedulePriority": {"priority": priority}});
     let tolerating = |seconds: i64| json!({"placement": {"clusterTolerations": [{"operator": "Exists", "tolerationSeconds": seconds}]}});
