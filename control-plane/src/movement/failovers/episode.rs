@@ -198,7 +198,8 @@ impl Episode {
     }
 
     /// Returns whether the failover has a cause. A record that was read before its writer had given
-    /// the cause gets that later; if the writer ended before, the record says so in the end.
+    /// the cause gets that later; if the writer ended before, the record says so once nothing fails
+    /// any more, although its workloads may never be healthy.
     pub fn is_explained(&mut self) -> bool {
         let is_known = |it: &&Cause| !it.kind.as_str().is_empty() && it.message != UNWRITTEN;
         if is_known(&&self.status.cause) {
@@ -207,7 +208,7 @@ impl Episode {
         let stored = self.object.as_ref().and_then(|it| it.status.as_ref());
         if let Some(cause) = stored.map(|it| &it.cause).filter(is_known) {
             self.status.cause = cause.clone();
-        } else if self.ended().is_some() {
+        } else if self.status.state != State::Active {
             self.status.cause = Cause {
                 kind: match self.spec.subject {
                     Subject::Applications => CauseType::ApplicationFailure,

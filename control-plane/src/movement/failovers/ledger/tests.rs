@@ -889,3 +889,30 @@ fn a_record_that_was_read_without_its_cause_gets_it_later_or_says_that_nobody_wr
         assert_eq!(second(status.times.recovered.as_ref()), Some(60));
     }
 }
+
+#[test]
+fn a_record_without_its_cause_is_written_although_a_workload_never_becomes_healthy() {
+    for subject in [Subject::Cluster, Subject::Applications] {
+        let signs = match subject {
+            Subject::Applications => failing("w", "m1", "m2", 45, 10),
+            _ => moved("w", "m1", "m2", 45),
+        };
+        let mut begun = new([], 0);
+        if subject == Subject::Cluster {
+            begun.cluster(&silent("m1", 40), Some(at(10)), at(40));
+        }
+        show(&mut begun, &signs, 45);
+        let whole = one(&mut begun, 46);
+        let bare = Failover {
+            status: None,
+            ..whole.clone()
+        };
+        let mut ledger = new([bare], 50);
+        ledger.cluster(&well("m1", 50), None, at(50));
+        show(&mut ledger, &signs, 50);
+        ledger.loaded(at(50));
+        let wanted = ledger.wanted(&whole.name_any(), at(50 + 24 * 3_600));
+        let status = wanted.expect("it is written").status.unwrap();
+        assert_eq!((status.state, status.workloads.moved), (State::Settling, 1));
+    }
+}
