@@ -21,6 +21,7 @@ use super::waiting::{
     DeletionWaits, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
 };
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::works::{CachedWork, Doomed, binding_of, is_of_namespace};
@@ -260,11 +261,19 @@ async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error
     if work.preserve_resources_on_deletion == Some(true) || is_of_namespace(&work.metadata) {
         return Ok(true);
     }
-    let binding = binding_of(work).and_then(|key| fleet.bindings.get(&key));
+    let Some(key) = binding_of(work) else {
+        return Ok(false);
+    };
+    let binding = match fleet.bindings.get(&key) {
+        Some(cached) => Some(cached),
+        // A list may have lacked it.
+        None => {
+            let found = key.api(&fleet.client).get_opt(&key.name).await;
+            found.map_err(ApiError::of("read", &key))?.map(Arc::new)
+        }
+    };
     match binding {
-        Some(binding) => preserves_on_deletion(fleet, &binding)
-            .await
-            .map_err(Error::from),
+        Some(binding) => Ok(preserves_on_deletion(fleet, &binding).await?),
         None => Ok(false),
     }
 }

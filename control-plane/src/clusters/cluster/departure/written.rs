@@ -111,7 +111,7 @@ async fn works_of_a_cluster_with_an_agent_are_deleted() {
 #[tokio::test(start_paused = true)]
 async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_work_does_not_say_so()
 {
-    for preserves in [true, false] {
+    for (preserves, is_listed) in [(true, true), (true, false), (false, true), (false, false)] {
         let policy = json!({
             "metadata": {
                 "namespace": "shop", "name": "web", "uid": "p",
@@ -142,6 +142,11 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
             ("works", placed),
         ])
         .await;
+        if !is_listed {
+            stand.api.hide("resourcebindings", "shop", "web-deployment");
+            pass(5).await;
+            assert!(stand.binding("web-deployment").is_none());
+        }
         step(&stand, &DeletionWaits::default()).await.unwrap();
         let writes = stand.api.writes();
         let methods: Vec<_> = writes.iter().map(|it| &it.0).collect();
@@ -150,7 +155,7 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
         } else {
             &[&Method::DELETE]
         };
-        assert_eq!(methods, expected, "{preserves}");
+        assert_eq!(methods, expected, "{preserves} {is_listed}");
     }
 }
 
