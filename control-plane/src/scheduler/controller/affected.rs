@@ -51,9 +51,9 @@ impl<'a> Concerns<'a> {
 
 /// Returns whether the effect of a cluster may change the result of a binding that is settled.
 /// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
-/// behaviour). For the others, too, a cluster that only admits more or less says nothing of what it
-/// has already. No cluster has what is scaled to zero, so that one which admits less may be
-/// missing.
+/// behaviour), or one that keeps a copy, which holds up no move any more. For the others, too, a
+/// cluster that only admits more or less says nothing of what it has already. No cluster has what
+/// is scaled to zero, so that one which admits less may be missing.
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
@@ -64,9 +64,13 @@ fn concerns(
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         spec.target(name).is_some()
     };
+    let keeps_copy = |cluster: &Cluster| {
+        let mut tasks = spec.graceful_eviction_tasks.iter();
+        tasks.any(|task| Some(&task.from_cluster) == cluster.metadata.name.as_ref())
+    };
     let stays = spec.is_workload() && is_divided(placement);
     match effect {
-        Effect::Leaves(cluster) => is_target(cluster),
+        Effect::Leaves(cluster) => is_target(cluster) || keeps_copy(cluster),
         _ if stays => false,
         Effect::Moved(cluster) => is_target(cluster) || may_choose,
         Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
@@ -145,6 +149,9 @@ mod tests {
         let none = deployment(0, &only_m1);
         let waiting = deployment(3, &only_m1);
         let no_parts = deployment(0, &dynamic());
+        let mut kept = deployment(3, &dynamic());
+        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
+        kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
         for (what, spec, effect, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
             ("it may go there now", &copy, Effect::AdmitsMore(&m1), true),
@@ -204,6 +211,8 @@ mod tests {
             ),
             ("its cluster goes", &divided, Effect::Leaves(&m1), true),
             ("another goes", &divided, Effect::Leaves(&m2), false),
+            ("its kept copy goes", &kept, Effect::Leaves(&m1), true),
+            ("another than that goes", &kept, Effect::Leaves(&m2), false),
         ] {
             assert_eq!(Concerns::of(&[effect]).has(spec), expected, "{what}");
         }

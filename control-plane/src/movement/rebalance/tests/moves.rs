@@ -242,3 +242,38 @@ async fn an_edit_whose_write_the_api_refused_is_still_an_edit() {
     pass(30).await;
     assert_eq!(moved(&stand), MANY);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_kept_copy_goes_with_its_cluster_waits_for_no_pause_and_no_rate() {
+    for (what, is_paused, failed) in [("a pause", true, 0), ("the rate", false, 3)] {
+        let mut m1 = roomy("m1", false);
+        if is_paused {
+            m1 = paused(m1);
+        }
+        let mut kept = edited(0, "NoClusterFit");
+        kept["spec"]["clusters"] = json!([]);
+        kept["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
+        }]);
+        kept["status"]["conditions"][0]["status"] = json!("False");
+        let mut objects = vec![
+            ("clusters", m1.clone()),
+            ("clusters", roomy("m2", false)),
+            ("resourcebindings", kept),
+        ];
+        objects.extend((0..failed).map(|it| {
+            let mut failed = roomy(&format!("failed-{it}"), false);
+            failed["status"]["conditions"][0]["status"] = json!("False");
+            ("clusters", failed)
+        }));
+        let stand = follow(objects).await;
+        let is_placed = || stand.binding(&name(0)).unwrap().spec.target("m2").is_some();
+        pass(30).await;
+        assert!(!is_placed(), "it waits for {what}");
+        m1["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        m1["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+        stand.api.put("clusters", m1);
+        pass(30).await;
+        assert!(is_placed(), "{what}");
+    }
+}
