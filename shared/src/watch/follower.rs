@@ -157,14 +157,15 @@ impl<K: Followed> Follower<K> {
                     self.state = next;
                 }
                 Err((next, stumble)) => {
-                    // The watch goes on where the API refuses a list that only confirms another.
-                    self.state = match (next, self.known.take()) {
-                        (State::Unlisted, Some(resource_version)) => {
-                            self.ready.push_back(News::BrokenOff);
-                            State::Listed { resource_version }
-                        }
-                        (next, _) => next,
-                    };
+                    // The watch goes on at once where the API refuses a list that only confirms
+                    // another: that list can wait.
+                    if let (State::Unlisted, Some(resource_version)) = (&next, self.known.take()) {
+                        tracing::debug!(resource = self.kind, error = %stumble, "not confirmed");
+                        self.state = State::Listed { resource_version };
+                        self.ready.push_back(News::BrokenOff);
+                        continue;
+                    }
+                    self.state = next;
                     self.stumbled(&stumble).await;
                 }
             }

@@ -262,7 +262,9 @@ fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> 
             *lists += 1;
             (code, full(body))
         };
-        let answer = http::Response::builder().status(code).body(body).unwrap();
+        let pause = if code == 429 { "120" } else { "0" };
+        let answer = http::Response::builder().status(code);
+        let answer = answer.header("retry-after", pause).body(body).unwrap();
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
     Api::all(kube::Client::new(service, "default"))
@@ -329,4 +331,17 @@ async fn what_a_watch_tells_after_a_confirmation_broke_off_counts() {
             expected = expected as Presence<Arc<ConfigMap>>
         )
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_goes_on_at_once_where_the_api_has_no_time_for_a_confirmation() {
+    let busy = serde_json::json!({"kind": "Status", "code": 429}).to_string();
+    let answers = vec![
+        answer(&[plain("a"), plain("b")]),
+        answer(&[plain("a")]),
+        (429, busy),
+    ];
+    let line = "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"resourceVersion\":\"2\"}}}\n";
+    let informer = followed_for(attacked(answers, line), CONFIRMATION * 2).await;
+    assert!(informer.get(None, "c").is_some());
 }
