@@ -161,12 +161,12 @@ impl Templates {
         }
     }
 
-    /// Returns whether a template was seen being deleted.
-    pub fn is_gone(&self, key: &TemplateKey) -> bool {
+    /// Returns whether the API told of the deletion of a template.
+    pub fn was_deleted(&self, key: &TemplateKey) -> bool {
         match self.read().get(&key.kind).map(|entry| &entry.watched) {
-            Some(Watched::Following { informer, .. }) => informer
-                .presence(key.namespace.as_deref(), &key.name)
-                .is_gone(),
+            Some(Watched::Following { informer, .. }) => {
+                informer.was_deleted(key.namespace.as_deref(), &key.name)
+            }
             _ => false,
         }
     }

@@ -320,6 +320,13 @@ impl<K: Followed> Informer<K> {
         }
     }
 
+    /// Returns whether the API told of the deletion of an object, and the object has not been seen
+    /// since. That a list lacks an object is no such news.
+    pub fn was_deleted(&self, namespace: Option<&str>, name: &str) -> bool {
+        let departure = self.departed().get(namespace.unwrap_or_default(), name);
+        departure == Some(Departure::Deleted)
+    }
+
     /// Returns the names of objects that were seen being deleted.
     pub fn departed(&self) -> Arc<Departed> {
         Arc::clone(&self.inner.departed.read())

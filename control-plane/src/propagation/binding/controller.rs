@@ -351,7 +351,7 @@ async fn finish(
     let is_deleted = match fleet.templates.get(&template) {
         Lookup::Found(template) => template.metadata().deletion_timestamp.is_some(),
         // A deletion that nobody saw deletes no data: a list may have lacked the template.
-        Lookup::Absent | Lookup::Unknown => fleet.templates.is_gone(&template),
+        Lookup::Absent | Lookup::Unknown => fleet.templates.was_deleted(&template),
     };
     let reason = if is_deleted {
         Reason::TemplateDeleted

@@ -531,3 +531,44 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         assert_eq!(asked(), Some(late), "{follows}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_lacks_a_claim_for_storage_deletes_no_data_when_its_policy_is_deleted() {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "shop", "name": "web", "uid": "t"},
+    });
+    let mut binding = moved("web", "v1", "PersistentVolumeClaim");
+    binding["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+    binding["metadata"]["generation"] = json!(1);
+    let mut work = work_of(&binding, "m2");
+    work["metadata"]["labels"] = binding["metadata"]["labels"].clone();
+    let mut stand = Stand::new([
+        ("clusters", cluster("m2")),
+        ("persistentvolumeclaims", claim),
+        ("resourcebindings", binding.clone()),
+        ("works", work),
+    ]);
+    let (plural, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
+    stand.api.serve("/api/v1", "v1", plural, kind);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.fleet.follow_templates();
+    stand.fleet.templates.name(&Kind::new("v1", kind));
+    stand.follow().await;
+    pass(10).await;
+    stand.api.forget();
+    stand.api.hide(plural, "shop", "web");
+    pass(5).await;
+    stand.api.show_again(plural, "shop", "web");
+    binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+    binding["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", binding);
+    pass(5).await;
+    let of_work = |(method, at, body): (Method, String, Value)| {
+        at.ends_with("/karmada-es-m2/works/web")
+            .then(|| (method, body["spec"]["preserveResourcesOnDeletion"].clone()))
+    };
+    let written: Vec<_> = stand.api.writes().into_iter().filter_map(of_work).collect();
+    let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
+    assert_eq!(written, expected);
+}
