@@ -315,3 +315,44 @@ async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
         assert!(writes.iter().any(freed), "{deletion:?}: {writes:?}");
     }
 }
+
+/// Returns the Work of the binding [`binding`].
+fn placed() -> Value {
+    let mut placed = work("a", None);
+    placed["metadata"]["annotations"] = json!({
+        "resourcebinding.karmada.io/namespace": "shop",
+        "resourcebinding.karmada.io/name": "web-deployment",
+    });
+    placed
+}
+
+/// Returns the methods of what was written about a Work.
+fn methods(stand: &Stand, name: &str) -> Vec<Method> {
+    let path = format!("{WORKS}/{name}");
+    let writes = stand.api.writes().into_iter();
+    let of_work = writes.filter(|(_, at, _)| *at == path);
+    of_work.map(|(method, ..)| method).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() {
+    let mut of_namespace = work("a", None);
+    of_namespace["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Namespace", "name": "shop", "uid": "u"}]);
+    let stand = Stand::followed([
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("works", of_namespace),
+    ])
+    .await;
+    let path = format!("{WORKS}/a");
+    stand
+        .api
+        .answer(Method::PATCH, &path, 409, refusal(409, "Conflict", "a"));
+    _ = step(&stand, &DeletionWaits::default()).await;
+    assert_eq!(methods(&stand, "a"), [Method::PATCH]);
+    stand.api.answer_truly();
+    stand.api.forget();
+    step(&stand, &DeletionWaits::default()).await.unwrap();
+    assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
+}
