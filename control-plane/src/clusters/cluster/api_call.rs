@@ -24,6 +24,14 @@ pub(super) enum Error {
     Other(#[from] ApiError),
 }
 
+impl Error {
+    /// Returns whether the API gave an answer, though not the one that was asked for.
+    pub(super) fn is_answered(&self) -> bool {
+        let (Self::Call { error, .. } | Self::Other(ApiError { source: error, .. })) = self;
+        matches!(**error, kube::Error::Api(_) | kube::Error::SerdeError(_))
+    }
+}
+
 pub(super) async fn write(
     fleet: &Fleet,
     cluster: &Cluster,

@@ -233,19 +233,31 @@ async fn release_works(
 
 /// Deletes Works, for the agent to see to. Namespaces that came to the member by themselves stay
 /// there: they may hold objects that the fleet did not place, such as volume claims of workloads
-/// that moved away.
+/// that moved away. A Work about which nothing can be decided keeps no other; returns the first
+/// error.
 async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
+    let mut outcome = Ok(());
     for work in works.iter().filter(|work| stays(work)) {
-        let preserves = has_to_preserve(fleet, work).await?;
-        let doomed = Doomed::of(&work.metadata);
-        let deleted = doomed.remove(fleet, &fleet.client, preserves).await;
-        tolerate(deleted).map_err(failed("delete the Works", cluster))?;
+        let deleted = delete_work(fleet, cluster, work).await;
+        // Where the API gives no answer, none of the others is deleted either.
+        if deleted.as_ref().is_err_and(|error| !error.is_answered()) {
+            return deleted;
+        }
+        outcome = outcome.and(deleted);
     }
-    Ok(())
+    outcome
+}
+
+/// Deletes a Work, once it says that what it placed stays in the member where that is to stay.
+async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), Error> {
+    let stays = has_to_preserve(fleet, work).await?;
+    let doomed = Doomed::of(&work.metadata);
+    let removed = doomed.remove(fleet, &fleet.client, stays).await;
+    tolerate(removed).map_err(failed("delete the Works", cluster))
 }
 
 fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {

@@ -356,3 +356,33 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
     step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_that_leaves() {
+    let mut binding = binding();
+    binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    binding["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    let stand = Stand::followed([
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("resourcebindings", binding),
+        ("works", placed()),
+        ("works", work("b", None)),
+    ])
+    .await;
+    // A policy that does not decode cannot be read, however often it is asked for.
+    let policy = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": 5});
+    let path = "/propagationpolicies/web";
+    stand.api.answer(Method::GET, path, 200, policy);
+    for _ in 0..3 {
+        assert!(step(&stand, &DeletionWaits::default()).await.is_err());
+        pass(10).await;
+    }
+    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
+    assert_eq!(methods(&stand, "b"), [Method::DELETE]);
+    let told = stand.api.told().await;
+    assert!(told.iter().any(|it| it.1 == "RemoveExecutionSpaceFailed"));
+}
