@@ -12,6 +12,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
+use muster_shared::watch::{Doubt, Presence};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -268,7 +269,7 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
 }
 
 /// Returns whether what a Work placed stays in the member. A policy that preserves counts from the
-/// moment at which it says so.
+/// moment at which it says so; the API is asked for a binding that the cache lacks.
 async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error> {
     if work.preserve_resources_on_deletion == Some(true) || is_of_namespace(&work.metadata) {
         return Ok(true);
@@ -276,12 +277,13 @@ async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error
     let Some(key) = binding_of(work) else {
         return Ok(false);
     };
-    let binding = match fleet.bindings.get(&key) {
-        Some(cached) => Some(cached),
-        // A list may have lacked it.
-        None => {
-            let found = key.api(&fleet.client).get_opt(&key.name).await;
-            found.map_err(ApiError::of("read", &key))?.map(Arc::new)
+    let binding = match fleet.bindings.presence(&key) {
+        Presence::There(binding) => Some(binding),
+        // What its policy says is not known, so that the copy stays.
+        Presence::Unknown(Doubt::Unreadable { .. }) => return Ok(true),
+        Presence::Gone | Presence::Unknown(_) => {
+            let read = key.api(&fleet.client).get_opt(&key.name).await;
+            read.map_err(ApiError::of("read", &key))?.map(Arc::new)
         }
     };
     match binding {

@@ -386,3 +386,24 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
     let told = stand.api.told().await;
     assert!(told.iter().any(|it| it.1 == "RemoveExecutionSpaceFailed"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
+    let mut binding = binding();
+    binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    let stand = Stand::followed([
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("resourcebindings", binding),
+        ("works", placed()),
+    ])
+    .await;
+    stand.api.hide("resourcebindings", "shop", "web-deployment");
+    pass(5).await;
+    assert!(
+        stand.binding("web-deployment").is_none(),
+        "the list is short"
+    );
+    step(&stand, &DeletionWaits::default()).await.unwrap();
+    assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
+}
