@@ -25,7 +25,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::protection::preserves_on_deletion;
-use crate::fleet::works::{CachedWork, Doomed, binding_of, is_of_namespace};
+use crate::fleet::works::{CachedWork, Doomed, Role, binding_of, is_of_namespace};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
@@ -232,10 +232,8 @@ async fn release_works(
     Ok(())
 }
 
-/// Deletes Works, for the agent to see to. Namespaces that came to the member by themselves stay
-/// there: they may hold objects that the fleet did not place, such as volume claims of workloads
-/// that moved away. A Work about which nothing can be decided keeps no other; returns the first
-/// error.
+/// Deletes Works, for the agent to see to. A Work about which nothing can be decided keeps no other;
+/// returns the first error.
 async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,
@@ -268,10 +266,13 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
     )
 }
 
-/// Returns whether what a Work placed stays in the member. A policy that preserves counts from the
-/// moment at which it says so; the API is asked for a binding that the cache lacks.
+/// Returns whether what a Work placed stays in the member. Containers and storage do: they may hold
+/// what the fleet did not place, and what workloads left that moved away. Of other objects their
+/// policy says so, from the moment at which it does; the API is asked for a binding that the cache
+/// lacks.
 async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error> {
-    if work.preserve_resources_on_deletion == Some(true) || is_of_namespace(&work.metadata) {
+    let preserves = work.preserve_resources_on_deletion == Some(true);
+    if preserves || work.role != Role::Plain || is_of_namespace(&work.metadata) {
         return Ok(true);
     }
     let Some(key) = binding_of(work) else {

@@ -407,3 +407,28 @@ async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
     step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leaves() {
+    for (api_version, kind, stays) in [
+        ("v1", "Namespace", true),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", true),
+        ("v1", "PersistentVolumeClaim", true),
+        ("v1", "ConfigMap", false),
+    ] {
+        let mut placed = placed();
+        placed["spec"]["workload"]["manifests"] =
+            json!([{"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}]);
+        let stand = Stand::followed([
+            ("clusters", leaving("True")),
+            ("namespaces", namespace(None)),
+            ("resourcebindings", binding()),
+            ("works", placed),
+        ])
+        .await;
+        step(&stand, &DeletionWaits::default()).await.unwrap();
+        let preserved = stays.then_some(Method::PATCH).into_iter();
+        let expected: Vec<_> = preserved.chain([Method::DELETE]).collect();
+        assert_eq!(methods(&stand, "a"), expected, "{kind}");
+    }
+}
