@@ -187,6 +187,8 @@ pub mod condition {
     /// Reason of [`READY`] while the member refuses the credentials that the fleet has for it: the
     /// member may be well.
     pub const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
+    /// Reason of [`READY`] that the control plane writes while nothing is heard of a cluster.
+    pub const SILENT: &str = "ClusterStatusUnknown";
     /// Of a policy: every part of it has an effect on the fleet as it is.
     pub const EFFECTIVE: &str = "Effective";
     /// Of a Cluster: `status.apiEnablements` is complete.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
+use muster_shared::names::condition::{CREDENTIALS_REFUSED, SILENT};
 use tokio::time::Instant;
 
 /// How long a cluster may be silent before its Ready condition becomes Unknown.
@@ -34,7 +35,7 @@ impl Silence {
     pub fn reason(self) -> &'static str {
         match self {
             Self::NeverReported => "ClusterStatusNeverUpdated",
-            Self::Stopped => "ClusterStatusUnknown",
+            Self::Stopped => SILENT,
         }
     }
 
@@ -136,7 +137,10 @@ impl Liveness {
     pub fn judge(&self, graces: Graces, now: Instant) -> Verdict {
         let (grace, silence) = match &self.ready {
             None => (graces.startup, Silence::NeverReported),
-            Some(ready) if ready.status == "Unknown" => return Verdict::Settled,
+            // The agent of a member that refuses its credentials says so itself, and may end.
+            Some(ready) if ready.status == "Unknown" && ready.reason != CREDENTIALS_REFUSED => {
+                return Verdict::Settled;
+            }
             Some(_) => (graces.monitor, Silence::Stopped),
         };
         let deadline = self.heard + grace;
@@ -245,6 +249,29 @@ mod tests {
         assert_eq!(
             liveness.judge(GRACES, start + seconds(50)),
             Verdict::Until(start + seconds(90))
+        );
+    }
+
+    #[test]
+    fn a_cluster_that_refused_the_credentials_of_the_fleet_before_it_fell_silent_is_silent() {
+        let start = Instant::now();
+        let mut refused = ready("Unknown");
+        refused.reason = CREDENTIALS_REFUSED.to_owned();
+        let mut liveness = Liveness::new(Some(&refused), start, start);
+        liveness.lease(renewal(1), start + seconds(30));
+        assert_eq!(
+            liveness.judge(GRACES, start + seconds(60)),
+            Verdict::Until(start + seconds(70)),
+            "its agent is alive"
+        );
+        assert_eq!(
+            liveness.judge(GRACES, start + seconds(71)),
+            Verdict::Silent(Silence::Stopped)
+        );
+        liveness.wrote(Silence::Stopped.condition(Timestamp::UNIX_EPOCH));
+        assert_eq!(
+            liveness.judge(GRACES, start + seconds(200)),
+            Verdict::Settled
         );
     }
 }

@@ -340,6 +340,13 @@ impl RollCall {
         let observation = silence.condition(self.fleet.clock.now());
         let name = cluster.name_any();
         let client = &self.fleet.urgent_client;
+        // The silence begins now, also where Ready was Unknown for another reason.
+        let mut cluster = cluster.clone();
+        let conditions = cluster.status.iter_mut().flat_map(|it| &mut it.conditions);
+        for ready in conditions.filter(|it| it.type_ == condition::READY) {
+            ready.status.clear();
+        }
+        let cluster = &cluster;
         let written = write_condition(client, cluster, observation).await?;
         tracing::warn!(
             cluster = name,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::k8s::{Condition, Taint};
-use muster_shared::names::condition::CREDENTIALS_REFUSED;
+use muster_shared::names::condition::{CREDENTIALS_REFUSED, SILENT};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
@@ -92,7 +92,13 @@ pub fn wanted(
             .map_or(Some(now), |taint| {
                 taint.time_added.as_ref().map(|time| time.0)
             });
-        let since = seen.unwrap_or(ready.last_transition_time.0);
+        let told = ready.last_transition_time.0;
+        // What the control plane wrote itself is by its own clock, and may be newer than a taint
+        // that tells of refused credentials.
+        let since = match seen {
+            Some(seen) if ready.reason == SILENT => seen.max(told),
+            seen => seen.unwrap_or(told),
+        };
         let due = since
             .min(now)
             .saturating_add(wait)
@@ -364,6 +370,27 @@ mod tests {
             };
             assert_eq!(found, expected, "{reason}");
         }
+    }
+
+    #[test]
+    fn the_classic_mode_counts_from_the_silence_of_a_member_that_refused_the_credentials_before() {
+        let classic = Some(Duration::from_mins(5));
+        let present = [taint(UNREACHABLE, NO_SCHEDULE, Some(10))];
+        let mut silent = ready("Unknown", 9_000);
+        silent.reason = SILENT.to_owned();
+        let found = wanted(
+            &present,
+            Some(&silent),
+            false,
+            classic,
+            |_| false,
+            at(9_000),
+        );
+        let expected = Wanted {
+            taints: None,
+            again: Some(at(9_300)),
+        };
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -231,3 +231,19 @@ async fn a_cluster_in_which_its_member_wrote_what_cannot_be_read_is_reported_all
     pass(60).await;
     assert_eq!(silent(&stand), ["m1"], "once");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_refused_the_credentials_is_reported_silent_as_of_its_silence() {
+    let mut refused = cluster("m1", "Pull");
+    let ready = &mut refused["status"]["conditions"][0];
+    ready["status"] = json!("Unknown");
+    ready["reason"] = json!("ClusterCredentialsRefused");
+    let stand = stand(vec![("clusters", refused), ("leases", lease("m1", 0))]).await;
+    pass(60).await;
+    assert_eq!(silent(&stand), ["m1"]);
+    let writes = stand.api.writes();
+    let written = writes.iter().find(|it| it.1.ends_with("/m1/status"));
+    let ready = &written.unwrap().2["status"]["conditions"][0];
+    assert_eq!(ready["reason"], json!("ClusterStatusUnknown"));
+    assert_ne!(ready["lastTransitionTime"], json!("2024-01-01T00:00:00Z"));
+}
