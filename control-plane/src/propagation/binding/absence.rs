@@ -3,8 +3,10 @@
 //! A binding that is missing in the cache may exist: the list may have been short, or the object
 //! may not decode. A Work is removed only if the API reports twice, with a pause, that the binding
 //! does not exist, also where it was seen being deleted: it may be about to be made again, or was,
-//! and a short list lacks the new one. What an ordinary deletion removes is gone before that.
+//! and a short list lacks the new one. What an ordinary deletion removes is gone before that. While
+//! a policy claims the template of the binding, the Works stay: the binding is made again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -16,12 +18,13 @@ use super::removal::{self, Reason};
 use super::write::remove;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::claim::Claim;
 use crate::fleet::memory::Since;
+use crate::fleet::template::{Kind, TemplateKey};
+use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
-/// A template whose binding was lost gets a new one within 6.4 seconds, and that one takes over the
-/// Works.
 const CONFIRMED: Duration = Duration::from_secs(10);
 
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
@@ -32,6 +35,24 @@ pub type Missing = Since<BindingKey>;
 fn wait(missing: &Missing, key: &BindingKey) -> Option<Duration> {
     let rest = CONFIRMED.saturating_sub(missing.lasts(key, ()));
     (!rest.is_zero()).then_some(rest)
+}
+
+/// Returns whether a binding that does not exist is to be made again: a policy claims its template.
+/// How long that takes depends on the API, which may refuse it for a while.
+pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
+    let is_claimed = |kind: &Arc<Kind>| {
+        let suffix = format!("-{}", kind.kind.to_lowercase());
+        let template = key.name.strip_suffix(&suffix).map(|name| TemplateKey {
+            kind: Arc::clone(kind),
+            namespace: key.namespace.clone(),
+            name: name.to_owned(),
+        });
+        match template.map(|template| fleet.templates.get(&template)) {
+            Some(Lookup::Found(it)) => !it.is_deleting() && Claim::on(it.metadata()).is_some(),
+            Some(Lookup::Absent | Lookup::Unknown) | None => false,
+        }
+    };
+    fleet.templates.kinds().iter().any(is_claimed)
 }
 
 /// Removes the Works of a binding that is not in the cache, once it is certain that it does not
@@ -46,6 +67,10 @@ pub async fn sweep(
     if works.is_empty() {
         missing.forget(key);
         return Ok(Next::Done);
+    }
+    if is_made_again(fleet, key) {
+        missing.forget(key);
+        return Ok(Next::After(CONFIRMED));
     }
     if key.exists(fleet).await? {
         missing.forget(key);

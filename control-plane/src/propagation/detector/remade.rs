@@ -58,3 +58,74 @@ async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_agai
         "{after:?}"
     );
 }
+
+/// Returns a fleet in which a policy has placed the Deployment `shop/web` and the ConfigMap
+/// `shop/conf` that it needs in `m1`.
+async fn placed() -> Stand {
+    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    let created = "2026-01-01T00:00:00Z";
+    let policy = json!({
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "p", "generation": 1, "labels": id,
+            "creationTimestamp": created,
+        },
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+            "propagateDeps": true,
+        },
+    });
+    let volume = json!({"name": "c", "configMap": {"name": "conf"}});
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web", "uid": "t", "creationTimestamp": created},
+        "spec": {"replicas": 2, "template": {"spec": {"containers": [], "volumes": [volume]}}},
+    });
+    let needed = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": "conf", "uid": "c", "creationTimestamp": created},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("propagationpolicies", policy),
+        ("deployments", template),
+        ("configmaps", needed),
+    ]);
+    stand.api.serve_deployments();
+    stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    let named = ("resourcebindings", "shop", "web-deployment");
+    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
+    bound["spec"]["clusters"] = json!([{"name": "m1", "replicas": 2}]);
+    bound["metadata"]["generation"] = json!(7);
+    stand.api.put(named.0, bound);
+    pass(30).await;
+    stand
+}
+
+/// Returns the Works that were deleted.
+fn deleted(stand: &Stand) -> Vec<String> {
+    let writes = stand.api.writes().into_iter();
+    let deleted = writes.filter(|it| it.0 == http::Method::DELETE && it.1.contains("/works/"));
+    deleted.map(|it| it.1).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding_again() {
+    let stand = placed().await;
+    assert_eq!(stand.fleet.works.len(), 2);
+    stand.api.forget();
+    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+    let path = "/resourcebindings";
+    stand.api.answer(http::Method::POST, path, 503, busy);
+    stand
+        .api
+        .delete("resourcebindings", "shop", "web-deployment");
+    pass(120).await;
+    assert!(stand.binding("web-deployment").is_none());
+    let deleted = deleted(&stand).into_iter();
+    let of_workload = deleted.filter(|it| it.contains("/works/web-"));
+    assert_eq!(of_workload.count(), 0);
+}
