@@ -129,3 +129,18 @@ async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding
     let of_workload = deleted.filter(|it| it.contains("/works/web-"));
     assert_eq!(of_workload.count(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again() {
+    let stand = placed().await;
+    let needed = stand.binding("conf-configmap").expect("attached");
+    assert_eq!(needed.spec.required_by.len(), 1);
+    assert_eq!(stand.fleet.works.len(), 2);
+    stand.api.forget();
+    stand
+        .api
+        .delete("resourcebindings", "shop", "web-deployment");
+    pass(60).await;
+    assert!(stand.binding("web-deployment").is_some(), "made again");
+    assert_eq!(deleted(&stand), [""; 0]);
+}

@@ -23,6 +23,7 @@ use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, TemplateEvent};
+use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
 use crate::propagation::detector::controller::LATER;
 use crate::propagation::detector::error::Error;
@@ -148,6 +149,9 @@ impl Distributor {
     /// Finds out what a binding refers to.
     async fn survey(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let binding = fleet.bindings.get(&key);
+        if binding.is_none() && is_made_again(fleet, &key) {
+            return Ok(Next::After(LEAVING));
+        }
         if binding.is_none() && key.exists(fleet).await? {
             // One that merely cannot be seen needs what it needed.
             return Ok(Next::Done);
@@ -336,11 +340,11 @@ impl Distributor {
     }
 
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
-    /// referrer needs, or the referrer merely cannot be seen.
+    /// referrer needs, the referrer merely cannot be seen, or it is to be made again.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
         match fleet.bindings.get(referrer) {
             Some(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
-            None => Ok(referrer.exists(fleet).await?),
+            None => Ok(is_made_again(fleet, referrer) || referrer.exists(fleet).await?),
         }
     }
 
