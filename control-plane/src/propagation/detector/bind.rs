@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use kube::api::{Api, Patch, PostParams};
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
+use muster_shared::names::{self, annotation};
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
@@ -14,6 +16,7 @@ use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::claim::Pairs;
 use crate::fleet::template::TemplateKey;
 use crate::scheduler::controller::InitialPlacement;
 
@@ -38,7 +41,8 @@ impl Detector {
                 return Err(Error::Unreadable { binding });
             }
             Presence::Gone | Presence::Unknown(_) => {
-                let object = wanted.create(|spec| self.first.as_ref()?.of(spec));
+                let held = self.held_by(&binding);
+                let object = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
                 return self.create(&api, key, &binding, object).await;
             }
         };
@@ -60,6 +64,26 @@ impl Detector {
         }
     }
 
+    /// Returns the clusters in which there are copies by a former binding of this name, which the
+    /// new one takes over.
+    fn held_by(&self, key: &BindingKey) -> Vec<TargetCluster> {
+        let works = self.fleet.work_index.of(key);
+        let stay = works
+            .iter()
+            .filter(|it| !self.fleet.deleted_works.is_to_go(it));
+        let targets = stay.filter_map(|work| {
+            let lies_in = work.metadata.namespace.as_deref()?;
+            let cluster = names::cluster_of_execution_namespace(lies_in)?;
+            let replicas = work.replicas.and_then(|it| it.try_into().ok());
+            Some(TargetCluster {
+                name: cluster.to_owned(),
+                replicas: replicas.unwrap_or_default(),
+                ..TargetCluster::default()
+            })
+        });
+        targets.collect()
+    }
+
     async fn create(
         &self,
         api: &Api<AnyBinding>,
@@ -77,7 +101,9 @@ impl Detector {
             .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
-                if !created.spec.clusters.is_empty() {
+                let annotations = created.metadata.annotations.as_ref();
+                let is_placed = |it: &Pairs| it.contains_key(annotation::APPLIED_PLACEMENT);
+                if annotations.is_some_and(is_placed) {
                     InitialPlacement::tell(&self.fleet, &created);
                 }
                 Ok(Next::Done)

@@ -6,7 +6,7 @@ use kube::core::ObjectMeta;
 use muster_interpreter::{Interpreters, Replicas};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    Component, ObjectReference, ResourceBindingSpec, SchedulePriority,
+    Component, ObjectReference, ResourceBindingSpec, SchedulePriority, TargetCluster,
 };
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::merge;
@@ -179,10 +179,16 @@ impl<'a> Wanted<'a> {
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and
     /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
     ///
-    /// `place` decides where it goes, if that can be decided now.
-    pub fn create(&self, place: impl FnOnce(&ResourceBindingSpec) -> Option<Placed>) -> Value {
+    /// `held` are the clusters that have copies by a former binding of its name. `place` decides
+    /// where it goes, if that can be decided now.
+    pub fn create(
+        &self,
+        held: Vec<TargetCluster>,
+        place: impl FnOnce(&ResourceBindingSpec) -> Option<Placed>,
+    ) -> Value {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
+        spec.clusters = held;
         let mut annotations = self.claim.annotations();
         annotations.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
         if let Some(placed) = place(&spec) {

@@ -62,6 +62,11 @@ async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_agai
 /// Returns a fleet in which a policy has placed the Deployment `shop/web` and the ConfigMap
 /// `shop/conf` that it needs in `m1`.
 async fn placed() -> Stand {
+    placed_in(&["m1"]).await
+}
+
+/// Returns such a fleet with these clusters, in the last of which the two are.
+async fn placed_in(clusters: &[&str]) -> Stand {
     let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
     let created = "2026-01-01T00:00:00Z";
     let policy = json!({
@@ -72,6 +77,9 @@ async fn placed() -> Stand {
         "spec": {
             "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
             "propagateDeps": true,
+            "placement": {"spreadConstraints": [{
+                "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1,
+            }]},
         },
     });
     let volume = json!({"name": "c", "configMap": {"name": "conf"}});
@@ -84,12 +92,13 @@ async fn placed() -> Stand {
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "shop", "name": "conf", "uid": "c", "creationTimestamp": created},
     });
-    let mut stand = Stand::new([
-        ("clusters", cluster("m1")),
+    let objects = [
         ("propagationpolicies", policy),
         ("deployments", template),
         ("configmaps", needed),
-    ]);
+    ];
+    let members = clusters.iter().map(|it| ("clusters", cluster(it)));
+    let mut stand = Stand::new(members.chain(objects));
     stand.api.serve_deployments();
     stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
     crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
@@ -98,7 +107,8 @@ async fn placed() -> Stand {
     pass(30).await;
     let named = ("resourcebindings", "shop", "web-deployment");
     let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
-    bound["spec"]["clusters"] = json!([{"name": "m1", "replicas": 2}]);
+    let last = clusters.last().expect("a cluster");
+    bound["spec"]["clusters"] = json!([{"name": last, "replicas": 2}]);
     bound["metadata"]["generation"] = json!(7);
     stand.api.put(named.0, bound);
     pass(30).await;
@@ -142,5 +152,46 @@ async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again(
         .delete("resourcebindings", "shop", "web-deployment");
     pass(60).await;
     assert!(stand.binding("web-deployment").is_some(), "made again");
+    assert_eq!(deleted(&stand), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_of_a_template_stay_although_none_would_be_placed_there_now() {
+    let stand = placed().await;
+    assert_eq!(stand.fleet.works.len(), 2);
+    let mut cordoned = cluster("m1");
+    cordoned["metadata"]["generation"] = json!(2);
+    cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
+    stand.api.put("clusters", cordoned);
+    pass(10).await;
+    stand.api.forget();
+    stand
+        .api
+        .delete("resourcebindings", "shop", "web-deployment");
+    pass(60).await;
+    let made = stand.binding("web-deployment").expect("made again");
+    assert_eq!(made.spec.clusters.len(), 1);
+    assert_eq!(deleted(&stand), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() {
+    let stand = placed_in(&["m1", "m2"]).await;
+    // The agent of the cluster that they were in before has removed them.
+    for work in stand.fleet.works.list_in("karmada-es-m1") {
+        let name = work.metadata.name.as_deref().unwrap_or_default();
+        stand.api.delete("works", "karmada-es-m1", name);
+        pass(30).await;
+    }
+    assert_eq!(stand.fleet.works.list_in("karmada-es-m1").len(), 0);
+    assert_eq!(stand.fleet.works.list_in("karmada-es-m2").len(), 2);
+    stand.api.forget();
+    stand
+        .api
+        .delete("resourcebindings", "shop", "web-deployment");
+    pass(60).await;
+    let made = stand.binding("web-deployment").expect("made again");
+    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
+    assert_eq!(clusters, ["m2"]);
     assert_eq!(deleted(&stand), [""; 0]);
 }
