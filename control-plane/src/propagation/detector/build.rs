@@ -179,8 +179,8 @@ impl<'a> Wanted<'a> {
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and
     /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
     ///
-    /// `held` are the clusters that have copies by a former binding of its name. `place` decides
-    /// where it goes, if that can be decided now.
+    /// `held` are the clusters that have copies by a former binding of its name: the scheduler moves
+    /// them like others. Without any, `place` decides where it goes, if that can be decided now.
     pub fn create(
         &self,
         held: Vec<TargetCluster>,
@@ -188,10 +188,11 @@ impl<'a> Wanted<'a> {
     ) -> Value {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
+        let is_new = held.is_empty();
         spec.clusters = held;
         let mut annotations = self.claim.annotations();
         annotations.insert(TEMPLATE_FINGERPRINT.to_owned(), self.fingerprint.clone());
-        if let Some(placed) = place(&spec) {
+        if is_new && let Some(placed) = place(&spec) {
             spec.clusters = placed.clusters;
             annotations.insert(
                 annotation::APPLIED_PLACEMENT.to_owned(),
