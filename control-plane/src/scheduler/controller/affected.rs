@@ -51,9 +51,10 @@ impl<'a> Concerns<'a> {
 
 /// Returns whether the effect of a cluster may change the result of a binding that is settled.
 /// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
-/// behaviour), or one that keeps a copy, which holds up no move any more. For the others, too, a
-/// cluster that only admits more or less says nothing of what it has already. No cluster has what
-/// is scaled to zero, so that one which admits less may be missing.
+/// behaviour), or one that keeps a copy, which holds up no move any more. What has no cluster may
+/// return to a copy that is kept, instead of waiting to move. For the others, too, a cluster that
+/// only admits more or less says nothing of what it has already. No cluster has what is scaled to
+/// zero, so that one which admits less may be missing.
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
@@ -71,6 +72,11 @@ fn concerns(
     let stays = spec.is_workload() && is_divided(placement);
     match effect {
         Effect::Leaves(cluster) => is_target(cluster) || keeps_copy(cluster),
+        Effect::Moved(cluster) | Effect::AdmitsMore(cluster)
+            if spec.clusters.is_empty() && keeps_copy(cluster) =>
+        {
+            true
+        }
         _ if stays => false,
         Effect::Moved(cluster) => is_target(cluster) || may_choose,
         Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
@@ -213,6 +219,9 @@ mod tests {
             ("another goes", &divided, Effect::Leaves(&m2), false),
             ("its kept copy goes", &kept, Effect::Leaves(&m1), true),
             ("another than that goes", &kept, Effect::Leaves(&m2), false),
+            ("it may stay", &kept, Effect::Moved(&m1), true),
+            ("it may stay again", &kept, Effect::AdmitsMore(&m1), true),
+            ("it may go elsewhere", &kept, Effect::AdmitsMore(&m2), false),
         ] {
             assert_eq!(Concerns::of(&[effect]).has(spec), expected, "{what}");
         }

@@ -277,3 +277,44 @@ async fn a_workload_whose_kept_copy_goes_with_its_cluster_waits_for_no_pause_and
         assert!(is_placed(), "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_waits_to_move_returns_to_its_kept_copy_once_that_may_stay() {
+    for scheduling in [
+        json!({ "replicaSchedulingType": "Duplicated" }),
+        json!({
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        }),
+    ] {
+        let labelled = |name: &str, env: &str| {
+            let mut it = roomy(name, false);
+            it["metadata"]["labels"] = json!({ "env": env });
+            it
+        };
+        let mut kept = edited(0, "NoClusterFit");
+        kept["spec"]["placement"] = json!({
+            "clusterAffinity": { "labelSelector": { "matchLabels": { "env": "prod" } } },
+            "replicaScheduling": scheduling,
+        });
+        let applied = kept["spec"]["placement"].to_string();
+        kept["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        kept["spec"]["clusters"] = json!([]);
+        kept["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
+        }]);
+        kept["status"]["conditions"][0]["status"] = json!("False");
+        let stand = follow([
+            ("clusters", paused(labelled("m1", "test"))),
+            ("clusters", labelled("m2", "prod")),
+            ("resourcebindings", kept),
+        ])
+        .await;
+        pass(30).await;
+        assert_eq!(reason(&stand, 0).0, "Paused", "{scheduling}");
+        stand.api.put("clusters", labelled("m2", "test"));
+        stand.api.put("clusters", paused(labelled("m1", "prod")));
+        pass(30).await;
+        let binding = stand.binding(&name(0)).unwrap();
+        assert!(binding.spec.target("m1").is_some(), "{scheduling}");
+    }
+}
