@@ -65,7 +65,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
-use crate::fleet::orders::Orders;
+use crate::fleet::orders::{Needs, Orders};
 use crate::fleet::pause::Pauses;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
@@ -131,6 +131,8 @@ pub struct Fleet {
     pub interpreter_webhooks: InterpreterWebhooks,
     /// Whether a Work could be made for a workload in a cluster.
     pub orders: Orders,
+    /// What workloads need.
+    pub needs: Needs,
     /// Which movement is paused.
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
@@ -188,6 +190,7 @@ impl Fleet {
             ),
             templates_followed: OnceLock::new(),
             orders: Orders::default(),
+            needs: Needs::default(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
             interpreter_webhooks: InterpreterWebhooks::new(
                 watch_client.clone(),

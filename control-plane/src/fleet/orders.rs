@@ -1,10 +1,12 @@
-//! Question whether a Work could be made for a workload in a cluster, which is answered by the part
-//! that makes Works.
+//! Questions that one part asks and another one answers, which lies above it: whether a Work could be
+//! made for a workload in a cluster, and whether a workload needs an object.
 
 use std::fmt;
 use std::sync::OnceLock;
 
 use muster_shared::api::binding::ResourceBindingSpec;
+
+use super::template::{Template, TemplateKey};
 
 /// Returns why no Work could be made for a workload in a cluster, if so.
 type Refuse = dyn Fn(&ResourceBindingSpec, &str) -> Option<String> + Send + Sync;
@@ -26,6 +28,32 @@ impl Orders {
     /// where this process makes no Works.
     pub fn refuse(&self, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
         self.0.get().and_then(|refuse| refuse(spec, cluster))
+    }
+}
+
+/// Returns whether a workload needs a template.
+type Need = dyn Fn(&TemplateKey, &Template) -> bool + Send + Sync;
+
+/// The part that knows what workloads need, as those see it who remove objects.
+#[derive(Default)]
+pub struct Needs(OnceLock<Box<Need>>);
+
+impl Needs {
+    /// Has the question answered from now on; only the first answerer counts.
+    pub fn answer(&self, needs: impl Fn(&TemplateKey, &Template) -> bool + Send + Sync + 'static) {
+        _ = self.0.set(Box::new(needs));
+    }
+
+    /// Returns whether a workload needs a template; it does not where this process distributes no
+    /// dependencies.
+    pub fn has(&self, key: &TemplateKey, template: &Template) -> bool {
+        self.0.get().is_some_and(|needs| needs(key, template))
+    }
+}
+
+impl fmt::Debug for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Needs").finish_non_exhaustive()
     }
 }
 

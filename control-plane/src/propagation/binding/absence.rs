@@ -4,7 +4,8 @@
 //! may not decode. A Work is removed only if the API reports twice, with a pause, that the binding
 //! does not exist, also where it was seen being deleted: it may be about to be made again, or was,
 //! and a short list lacks the new one. What an ordinary deletion removes is gone before that. While
-//! a policy claims the template of the binding, the Works stay: the binding is made again.
+//! a policy claims the template of the binding, or a workload needs it, the Works stay: the binding
+//! is made again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,22 +38,25 @@ fn wait(missing: &Missing, key: &BindingKey) -> Option<Duration> {
     (!rest.is_zero()).then_some(rest)
 }
 
-/// Returns whether a binding that does not exist is to be made again: a policy claims its template.
-/// How long that takes depends on the API, which may refuse it for a while.
+/// Returns whether a binding that does not exist is to be made again: a policy claims its template,
+/// or a workload needs it. How long that takes depends on the API, which may refuse it for a while.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
-    let is_claimed = |kind: &Arc<Kind>| {
+    let is_wanted = |kind: &Arc<Kind>| {
         let suffix = format!("-{}", kind.kind.to_lowercase());
         let template = key.name.strip_suffix(&suffix).map(|name| TemplateKey {
             kind: Arc::clone(kind),
             namespace: key.namespace.clone(),
             name: name.to_owned(),
         });
-        match template.map(|template| fleet.templates.get(&template)) {
-            Some(Lookup::Found(it)) => !it.is_deleting() && Claim::on(it.metadata()).is_some(),
-            Some(Lookup::Absent | Lookup::Unknown) | None => false,
-        }
+        template.is_some_and(|key| match fleet.templates.get(&key) {
+            Lookup::Found(it) => {
+                !it.is_deleting()
+                    && (Claim::on(it.metadata()).is_some() || fleet.needs.has(&key, &it))
+            }
+            Lookup::Absent | Lookup::Unknown => false,
+        })
     };
-    fleet.templates.kinds().iter().any(is_claimed)
+    fleet.templates.kinds().iter().any(is_wanted)
 }
 
 /// Removes the Works of a binding that is not in the cache, once it is certain that it does not

@@ -195,3 +195,18 @@ async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() 
     assert_eq!(clusters, ["m2"]);
     assert_eq!(deleted(&stand), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_needs_stays_while_the_api_refuses_to_make_its_own_binding_again() {
+    let stand = placed().await;
+    stand.api.forget();
+    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+    let path = "/resourcebindings";
+    stand.api.answer(http::Method::POST, path, 503, busy);
+    stand
+        .api
+        .delete("resourcebindings", "shop", "conf-configmap");
+    pass(120).await;
+    assert!(stand.binding("conf-configmap").is_none());
+    assert_eq!(deleted(&stand), [""; 0]);
+}

@@ -64,6 +64,11 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.hear(change));
     let to = Arc::clone(&distributor);
+    fleet.needs.answer(move |key, template| {
+        let index = to.index.lock();
+        !index.referrers(key, template).is_empty()
+    });
+    let to = Arc::clone(&distributor);
     let bindings = fleet.bindings.clone();
     fleet.templates.on_change(move |news| {
         match news.event {
