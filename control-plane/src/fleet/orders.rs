@@ -1,5 +1,5 @@
-//! Questions that one part asks and another one answers, which lies above it: whether a Work could be
-//! made for a workload in a cluster, and whether a workload needs an object.
+//! Questions that one part asks and another one answers, which lies above it: whether a Work could
+//! be made for a workload in a cluster, and whether a workload needs an object.
 
 use std::fmt;
 use std::sync::OnceLock;

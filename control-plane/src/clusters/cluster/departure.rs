@@ -232,8 +232,8 @@ async fn release_works(
     Ok(())
 }
 
-/// Deletes Works, for the agent to see to. A Work about which nothing can be decided keeps no other;
-/// returns the first error.
+/// Deletes Works, for the agent to see to. A Work about which nothing can be decided keeps no
+/// other; returns the first error.
 async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,

@@ -2,8 +2,8 @@
 //!
 //! A placement that came to nothing is no place: a foreign object of that name, a quota or an
 //! admission webhook of the member refused the copy, or an override policy that was changed since
-//! lets no Work be made for it. Where the workload was moved there, the next cluster is tried, as an
-//! eviction from the one that refuses it; its former copy stays meanwhile.
+//! lets no Work be made for it. Where the workload was moved there, the next cluster is tried, as
+//! an eviction from the one that refuses it; its former copy stays meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -179,8 +179,9 @@ impl<'a> Wanted<'a> {
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and
     /// kept as a label from then on. Karmada's admission leaves an id alone that is there.
     ///
-    /// `held` are the clusters that have copies by a former binding of its name: the scheduler moves
-    /// them like others. Without any, `place` decides where it goes, if that can be decided now.
+    /// `held` are the clusters that have copies by a former binding of its name: the scheduler
+    /// moves them like others. Without any, `place` decides where it goes, if that can be decided
+    /// now.
     pub fn create(
         &self,
         held: Vec<TargetCluster>,
