@@ -240,7 +240,9 @@ async fn delete_works(
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
     let mut outcome = Ok(());
-    for work in works.iter().filter(|work| stays(work)) {
+    // What its binding removes goes as the binding has decided.
+    let is_left = |work: &&Arc<CachedWork>| stays(work) && !fleet.deleted_works.is_to_go(work);
+    for work in works.iter().filter(is_left) {
         let deleted = delete_work(fleet, cluster, work).await;
         // Where the API gives no answer, none of the others is deleted either.
         if deleted.as_ref().is_err_and(|error| !error.is_answered()) {

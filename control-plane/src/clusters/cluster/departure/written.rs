@@ -432,3 +432,20 @@ async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leav
         assert_eq!(methods(&stand, "a"), expected, "{kind}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_its_binding_removes_is_left_to_it() {
+    let mut placed = placed();
+    placed["metadata"]["uid"] = json!("w");
+    let stand = Stand::followed([
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("resourcebindings", binding()),
+        ("works", placed),
+    ])
+    .await;
+    let works = stand.fleet.works.list_in("karmada-es-m1");
+    stand.fleet.deleted_works.add(works.iter());
+    step(&stand, &DeletionWaits::default()).await.unwrap();
+    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
+}
