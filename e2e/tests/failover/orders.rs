@@ -8,6 +8,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::wait::conditions::is_deleted;
 use kube::runtime::wait::{Condition, await_condition};
 use muster_e2e::harness::apply::apply;
+use muster_e2e::harness::fleet::Plan;
 use muster_e2e::sandbox::expect;
 use muster_e2e::sandbox::scenario::VICTIM;
 use muster_e2e::sandbox::story::Story;
@@ -32,15 +33,17 @@ async fn muster(story: &Story, words: &[&str]) -> anyhow::Result<String> {
     }
 }
 
+/// Switches failover off.
+fn without_failover(plan: &mut Plan) {
+    let flags = &mut plan.control_plane;
+    flags.retain(|flag| !flag.starts_with("--feature-gates"));
+    flags.push("--feature-gates=Failover=false".to_owned());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_empties_a_cluster_while_failover_is_off_and_each_copy_waits_for_its_successor() {
     let setting = Setting {
-        plan: |plan| {
-            plan.control_plane
-                .retain(|flag| !flag.starts_with("--feature-gates"));
-            plan.control_plane
-                .push("--feature-gates=Failover=false".to_owned());
-        },
+        plan: without_failover,
         ..Setting::named("drain-gate-off")
     };
     scenario(setting, async |story: &Story| Ok(drain(story).await?)).await;
@@ -62,12 +65,7 @@ async fn drain(story: &Story) -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_moved_comes_home_when_a_person_asks_and_each_copy_waits_for_its_successor() {
     let setting = Setting {
-        plan: |plan| {
-            plan.control_plane
-                .retain(|flag| !flag.starts_with("--feature-gates"));
-            plan.control_plane
-                .push("--feature-gates=Failover=false".to_owned());
-        },
+        plan: without_failover,
         ..Setting::named("rebalance")
     };
     scenario(setting, async |story: &Story| Ok(rebalance(story).await?)).await;

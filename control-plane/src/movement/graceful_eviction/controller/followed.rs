@@ -70,6 +70,15 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
     assert_eq!(told, expected.collect::<Vec<_>>());
 }
 
+/// Starts the controller over an API that has these objects.
+async fn started<'a>(objects: impl IntoIterator<Item = (&'a str, serde_json::Value)>) -> Stand {
+    let mut stand = Stand::new(objects);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    stand
+}
+
 /// Returns a binding whose copy in `m1` waits for the one in `m2`.
 fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
     let mut binding = binding();
@@ -90,18 +99,13 @@ fn leaving(scheduler: &str, clusters: &serde_json::Value) -> serde_json::Value {
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_healthy() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let mut stand = Stand::new([
+    let stand = started([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Unhealthy")),
-    ]);
-    start(
-        &stand.fleet,
-        &Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
+    ])
+    .await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
     stand.api.put("works", work("m2", "Healthy"));
@@ -141,19 +145,14 @@ async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_sa
         "target": {}, "customizations": {"healthInterpretation": {"luaScript": script}},
     }});
     kind(&mut rule["spec"]["target"]);
-    let mut stand = Stand::new([
+    let stand = started([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("resourcebindings", binding),
         ("works", work),
         ("resourceinterpretercustomizations", rule),
-    ]);
-    start(
-        &stand.fleet,
-        &Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
+    ])
+    .await;
     pass(200).await;
     let (api_version, hook) = ("example.com/v1", Operation::InterpretHealth);
     let has_rule = stand.fleet.interpreters.has(api_version, "Training", hook);
@@ -171,16 +170,11 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
         ("", None),
         ("default-scheduler", None),
     ] {
-        let mut stand = Stand::new([
+        let stand = started([
             ("clusters", cluster("m1")),
             ("resourcebindings", leaving(scheduler, &json!([]))),
-        ]);
-        start(
-            &stand.fleet,
-            &Pace::of(&stand.fleet.settings),
-            &mut stand.tasks,
-        );
-        stand.follow().await;
+        ])
+        .await;
         pass(10).await;
         let writes = stand.api.writes();
         let clusters: Vec<_> = writes.iter().map(|it| &it.2["spec"]["clusters"]).collect();
@@ -191,17 +185,12 @@ async fn a_workload_of_another_scheduler_that_runs_nowhere_is_put_back_in_its_cl
 #[tokio::test(start_paused = true)]
 async fn an_old_copy_goes_when_a_cluster_comes_into_sight_that_a_short_list_had_left_out() {
     let targets = json!([{"name": "m2", "replicas": 2}]);
-    let mut stand = Stand::new([
+    let stand = started([
         ("clusters", cluster("m1")),
         ("resourcebindings", leaving("", &targets)),
         ("works", work("m2", "Healthy")),
-    ]);
-    start(
-        &stand.fleet,
-        &Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
+    ])
+    .await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
     stand.api.put("clusters", cluster("m2"));
