@@ -283,7 +283,7 @@ async fn unconnected(
     let ready = conditions::new(
         condition::READY,
         conditions::UNKNOWN,
-        "ClusterStatusUnknown",
+        condition::SILENT,
         &message,
         fleet.clock.now(),
     );
