@@ -105,7 +105,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 }
 
-/// Since when something is so of each key.
+/// Remembers since when something has been so of each key.
 #[derive(Debug)]
 pub struct Since<K, V = ()>(Mutex<HashMap<K, (V, Instant)>>);
 
@@ -140,7 +140,7 @@ impl<K: Clone + Eq + Hash, V: PartialEq> Since<K, V> {
     }
 }
 
-/// What was noted of each key a moment ago.
+/// Remembers for a while what was noted of each key.
 #[derive(Debug)]
 pub struct Recent<K, V = ()> {
     lasts: Duration,

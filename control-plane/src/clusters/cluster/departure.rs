@@ -240,11 +240,12 @@ async fn delete_works(
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
     let mut outcome = Ok(());
-    // What its binding removes goes as the binding has decided.
+    // A Work that its binding removes already is left to the binding, which has decided whether
+    // the object stays.
     let is_left = |work: &&Arc<CachedWork>| stays(work) && !fleet.deleted_works.is_to_go(work);
     for work in works.iter().filter(is_left) {
         let deleted = delete_work(fleet, cluster, work).await;
-        // Where the API gives no answer, none of the others is deleted either.
+        // Where the API gives no answer to one request, the other Works are not tried either.
         if deleted.as_ref().is_err_and(|error| !error.is_answered()) {
             return deleted;
         }
@@ -282,7 +283,7 @@ async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error
     };
     let binding = match fleet.bindings.presence(&key) {
         Presence::There(binding) => Some(binding),
-        // What its policy says is not known, so that the copy stays.
+        // The policy of a binding that cannot be read is not known, so that the copy stays.
         Presence::Unknown(Doubt::Unreadable { .. }) => return Ok(true),
         Presence::Gone | Presence::Unknown(_) => {
             let read = key.api(&fleet.client).get_opt(&key.name).await;

@@ -18,7 +18,7 @@ const AGAIN: Duration = Duration::from_hours(1);
 /// Key, value and effect of a taint.
 type Identity = (String, Option<String>, String);
 
-/// What was refused a short time ago.
+/// Remembers the taints that the API refused a short time ago.
 #[derive(Debug)]
 pub struct Refusals(Recent<Identity>);
 

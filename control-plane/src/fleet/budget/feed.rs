@@ -72,7 +72,7 @@ async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Erro
     let clusters: Api<Head<Cluster>> = Api::all(fleet.client.clone());
     match clusters.get(&name).await {
         Ok(_) => Ok(Next::After(AGAIN)),
-        // It was made again since the API said that.
+        // The cluster was made again after the API had said that there is none.
         Err(error) if says_absent(&error, &name) && !is_lost() => Ok(Next::Done),
         Err(error) if says_absent(&error, &name) => {
             tracing::info!(

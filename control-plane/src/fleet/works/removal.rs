@@ -13,11 +13,11 @@ use crate::fleet::binding::patch_params;
 /// A Work that is to go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Doomed {
-    /// Its namespace.
+    /// Namespace of the Work.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Work.
     pub name: String,
-    /// Its uid: another Work of the same name is not meant.
+    /// UID of the Work: another one of the same name is not meant.
     pub uid: Option<String>,
 }
 
