@@ -16,7 +16,7 @@ use muster_shared::queue::Next;
 use super::error::Error;
 use super::namespaces;
 use super::removal::{self, Reason};
-use super::write::remove;
+use super::write::{doomed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
@@ -91,7 +91,8 @@ pub async fn sweep(
     let staying = works.iter().filter(|work| stays(work));
     let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
     namespaces::keep(fleet, key, members).await?;
-    remove(fleet, client, works.iter(), stays).await?;
+    let doomed = works.iter().filter_map(|work| doomed(work, stays(work)));
+    remove(fleet, client, doomed.collect()).await?;
     missing.forget(key);
     Ok(Next::Done)
 }

@@ -20,21 +20,21 @@ use tokio::sync::OnceCell;
 
 use super::absence::{self, Missing};
 use super::companions::Companions;
-use super::deliver::{Wanted, deliver};
+use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
 use super::keeping::{self, Keeping};
 use super::namespaces;
 use super::overriding;
-use super::prepare::{Prepared, prepare, replaced};
+use super::plan::{Facts, Plan, Wanted};
+use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
 use super::render::{Scope, expects};
-use super::write::{lead, listed, remove, remove_named};
+use super::write::{doomed, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, patch_params};
-use crate::fleet::fencing;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::memory::Backoff;
 use crate::fleet::parked::Parked;
@@ -211,72 +211,80 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
     let scope = Scope::of(spec);
-
-    let is_left = |work: &&Arc<CachedWork>| {
-        cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster))
-    };
-    let left = works.iter().filter(is_left);
-    let kept = memory
-        .companions
-        .kept(fleet, key, binding.as_ref(), left.clone());
-    let elsewhere = |work: &&Arc<CachedWork>| {
-        is_left(work) && cluster_of(work).is_some_and(|cluster| !kept.contains(cluster))
-    };
-    let prepared = if scope.targets.is_empty() {
+    let left = works
+        .iter()
+        .filter(|work| cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster)));
+    let kept = memory.companions.kept(fleet, key, binding.as_ref(), left);
+    let make = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
     } else {
         prepare(fleet, memory, key, (binding.as_ref(), spec), id, &works)
     };
-    // A copy goes only for copies that can be made: for all of them, or for one where two copies
-    // must not run and nothing is made before this one is gone. One whose deletion is refused holds
-    // no others back, unless two copies must not run at a time.
-    let replaced = replaced(&prepared, spec, &scope, &works, &fleet.deleted_works);
-    let (all, any) = (!replaced.contains(&false), replaced.contains(&true));
-    let is_fenced = fencing::asked(spec).is_some();
-    let goes_first = |cluster: &str| is_fenced || scope.purged_first.contains(cluster);
-    let goes = |work: &&Arc<CachedWork>| {
-        elsewhere(work) && (all || any && cluster_of(work).is_some_and(goes_first))
-    };
-    let mut refusal = None;
-    let mut removed = works.iter().filter(elsewhere).all(|work| goes(&work));
-    if works.iter().any(|work| goes(&work)) {
-        fleet.deleted_works.add(works.iter().filter(goes));
-        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
-        let stays = |work: &CachedWork| {
-            let reason = cluster_of(work).map_or(Reason::Moved, |it| Reason::of(spec, it));
-            removal::stays(work.role, reason, preserves)
-        };
-        if preserves {
-            let staying = works.iter().filter(goes).filter(|work| stays(work));
-            let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
-            namespaces::keep(fleet, key, members).await?;
-        }
-        match remove(fleet, &client, works.iter().filter(goes), stays).await {
-            Ok(()) => memory.unremoved.forget(key),
-            Err(Error::Deposed) => return Err(Error::Deposed),
-            Err(error) => (removed, refusal) = (false, Some(error)),
-        }
-    } else if removed {
-        memory.unremoved.forget(key);
-    }
     let wanted = Wanted {
         key,
         id,
         spec,
         scope: &scope,
         works: &works,
-        prepared,
-        removed,
         kept: &kept,
     };
-    let delivered = deliver(fleet, &client, memory, binding.as_ref(), wanted).await;
-    match refusal {
-        None => delivered,
-        Some(error) => {
-            tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
-            delivered.and(Err(error))
-        }
+    let facts = Facts {
+        is_to_go: &|work| fleet.deleted_works.is_to_go(work),
+        is_heard: &|cluster| is_heard(fleet, cluster),
+        // The clock that tasks are dated by.
+        now: fleet.clock.now(),
+    };
+    let plan = Plan::of(&wanted, make, &facts);
+    // A Work whose deletion is refused holds no others back, unless two copies must not run at a
+    // time.
+    let removed = match carry_out(fleet, &client, &wanted, &plan).await {
+        Err(Error::Deposed) => return Err(Error::Deposed),
+        removed => removed,
+    };
+    let is_left = removed.is_ok() && !plan.waits;
+    if removed.is_ok() {
+        memory.unremoved.forget(key);
     }
+    let delivered = deliver(
+        fleet,
+        &client,
+        memory,
+        binding.as_ref(),
+        &wanted,
+        plan,
+        is_left,
+    )
+    .await;
+    let Err(error) = removed else {
+        return delivered;
+    };
+    tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
+    delivered.and(Err(error))
+}
+
+/// Deletes the Works that a plan removes.
+async fn carry_out(
+    fleet: &Fleet,
+    client: &Client,
+    wanted: &Wanted<'_>,
+    plan: &Plan<'_>,
+) -> Result<(), Error> {
+    if plan.remove.is_empty() {
+        return Ok(());
+    }
+    fleet
+        .deleted_works
+        .add(plan.remove.iter().map(|it| it.work));
+    if wanted.spec.preserve_resources_on_deletion == Some(true) {
+        let staying = plan.remove.iter().filter(|it| it.stays);
+        let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
+        namespaces::keep(fleet, wanted.key, members).await?;
+    }
+    let doomed = plan
+        .remove
+        .iter()
+        .filter_map(|it| doomed(it.work, it.stays));
+    remove(fleet, client, doomed.collect()).await
 }
 
 /// Publishes an event that the API does not delete Works which are not wanted any more: at once
@@ -373,7 +381,7 @@ async fn finish(
             Ok::<_, Error>((work, stays))
         });
         let doomed = try_join_all(doomed).await?;
-        if let Err(error) = remove_named(fleet, client, doomed).await {
+        if let Err(error) = remove(fleet, client, doomed).await {
             tell_of_removal(fleet, memory, key, binding, &error);
             return Err(error);
         }

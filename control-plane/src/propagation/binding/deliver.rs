@@ -1,88 +1,54 @@
 //! Makes the Works of a binding, once neither a fence nor a copy that has to go first holds them
 //! back.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 
-use super::controller::{Memory, cluster_of, is_heard};
+use super::controller::Memory;
 use super::error::Error;
 use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
 use super::keeping::sooner;
+use super::plan::{Plan, Wanted};
 use super::prepare::{Prepared, origin};
-use super::render::{Origin, Rendered, Scope};
+use super::render::{Origin, Rendered};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
-use crate::fleet::binding::BindingKey;
-use crate::fleet::works::CachedWork;
 
 /// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
 /// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// Works that a binding asks for, and those that exist.
-pub(super) struct Wanted<'a> {
-    pub(super) key: &'a BindingKey,
-    pub(super) id: &'a str,
-    /// Spec of the binding with what its policy says by now.
-    pub(super) spec: &'a ResourceBindingSpec,
-    pub(super) scope: &'a Scope,
-    pub(super) works: &'a [Arc<CachedWork>],
-    pub(super) prepared: Result<Prepared, Error>,
-    /// Whether the Works in clusters that the binding does not want any more have been deleted.
-    pub(super) removed: bool,
-    /// Clusters in which a Work stays because a workload of the policy may be there.
-    pub(super) kept: &'a BTreeSet<String>,
-}
-
-/// Makes the Works of a binding once nothing holds them back.
+/// Makes the Works of a binding once nothing holds them back. `is_left` says whether all Works have
+/// been deleted that the binding does not want any more.
 pub(super) async fn deliver(
     fleet: &Fleet,
     client: &Client,
     memory: &Memory,
     binding: &AnyBinding,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
+    Plan { hold, make, .. }: Plan<'_>,
+    is_left: bool,
 ) -> Result<Next, Error> {
-    let Wanted {
-        key,
-        id,
-        spec,
-        scope,
-        works,
-        prepared,
-        removed,
-        kept,
-    } = wanted;
-    let is_fenced = fence::held(fleet, client, key, spec, scope, works, removed);
-    if let Some(held) = is_fenced.await? {
+    let key = wanted.key;
+    if let Some(held) = fence::held(fleet, client, wanted, is_left).await? {
         let condition = held.condition(fleet.clock.now());
         tell_of_hold(fleet, client, key, binding, condition).await;
         return Ok(Next::After(held.pause));
     }
-    let is_there = |cluster: &str| {
-        scope.purged_first.contains(cluster)
-            && !kept.contains(cluster)
-            && is_heard(fleet, cluster)
-            && works.iter().any(|work| cluster_of(work) == Some(cluster))
-    };
-    // The clock that tasks are dated by.
     let now = fleet.clock.now();
-    let held = hold::hold(&spec.graceful_eviction_tasks, &is_there, now);
-    let condition = hold::condition(held.as_ref(), &binding.status().conditions, now);
+    let condition = hold::condition(hold.as_ref(), &binding.status().conditions, now);
     let is_told = tell_of_hold(fleet, client, key, binding, condition).await;
-    if let Some(held) = held {
-        return Ok(Next::After(held.pause(now, LEAVING)));
+    if let Some(hold) = hold {
+        return Ok(Next::After(hold.pause(now, LEAVING)));
     }
-    let next = match prepared? {
+    let next = match make? {
         Prepared::Nothing => {
             let keeping = &memory.keeping;
             keeping.tell(fleet, client, key, binding, None).await
@@ -95,7 +61,7 @@ pub(super) async fn deliver(
         } => {
             let keeping = &memory.keeping;
             let due = keeping.tell(fleet, client, key, binding, keepers).await;
-            let origin = origin(key, id);
+            let origin = origin(key, wanted.id);
             let written = write(fleet, client, memory, &origin, binding, &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());
             match refused.into_iter().next() {

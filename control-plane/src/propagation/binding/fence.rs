@@ -3,14 +3,12 @@
 //! Every path that makes a copy ends here: evictions, application failover, new schedules,
 //! rebalancing, and edits of policies and bindings.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
@@ -20,10 +18,9 @@ use tokio::time::Instant;
 use super::controller::cluster_of;
 use super::error::Error;
 use super::hold;
-use super::render::Scope;
+use super::plan::Wanted;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::works::CachedWork;
 
@@ -45,17 +42,21 @@ pub struct Held {
     pub pause: Duration,
 }
 
-/// Returns the first copy outside the targets that may run. `removed` says whether the Works
-/// outside the targets have been deleted.
-pub async fn held(
+/// Returns the first copy outside the targets that may run. `is_left` says whether all Works have
+/// been deleted that the binding does not want any more.
+pub(super) async fn held(
     fleet: &Fleet,
     client: &Client,
-    key: &BindingKey,
-    spec: &ResourceBindingSpec,
-    scope: &Scope,
-    works: &[Arc<CachedWork>],
-    removed: bool,
+    wanted: &Wanted<'_>,
+    is_left: bool,
 ) -> Result<Option<Held>, Error> {
+    let Wanted {
+        key,
+        spec,
+        scope,
+        works,
+        ..
+    } = *wanted;
     let Some(after) = fencing::asked(spec).filter(|_| !scope.targets.is_empty()) else {
         return Ok(None);
     };
@@ -82,7 +83,7 @@ pub async fn held(
             continue;
         };
         let is_expected = scope.expected.contains(cluster);
-        let goes = goes(removed, is_expected, &work.metadata);
+        let goes = goes(is_left, is_expected, &work.metadata);
         if let Some(held) = judge(fleet, client, cluster, work, after, goes).await? {
             return Ok(Some(held));
         }
@@ -90,10 +91,10 @@ pub async fn held(
     Ok(None)
 }
 
-/// Returns whether a Work outside the targets has been deleted; `removed` says whether those were
+/// Returns whether a Work outside the targets has been deleted; `is_left` says whether those were
 /// that are not expected any more.
-fn goes(removed: bool, is_expected: bool, work: &ObjectMeta) -> bool {
-    removed && !is_expected || work.deletion_timestamp.is_some()
+fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
+    is_left && !is_expected || work.deletion_timestamp.is_some()
 }
 
 /// Returns whether people are told that a copy holds new ones back; a copy in a ready cluster is
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_work_is_deleted_if_it_says_so_or_is_among_those_that_were_removed() {
-        for (removed, is_expected, is_deleted, expected) in [
+        for (is_left, is_expected, is_deleted, expected) in [
             (false, false, false, false),
             (true, false, false, true),
             (true, true, false, false),
@@ -185,8 +186,8 @@ mod tests {
         ] {
             let deletion = is_deleted.then_some("2024-01-01T00:00:00Z");
             let work = serde_json::from_value(json!({ "deletionTimestamp": deletion })).unwrap();
-            let goes = goes(removed, is_expected, &work);
-            assert_eq!(goes, expected, "{removed} {is_expected} {is_deleted}");
+            let goes = goes(is_left, is_expected, &work);
+            assert_eq!(goes, expected, "{is_left} {is_expected} {is_deleted}");
         }
     }
 

@@ -14,6 +14,7 @@ mod keeping;
 mod namespaces;
 mod overriding;
 pub(crate) mod owner;
+mod plan;
 mod prepare;
 mod reach;
 pub mod references;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use kube::core::ObjectMeta;
 use muster_interpreter::Operation;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
-use muster_shared::names::{self, label};
+use muster_shared::names::label;
 use muster_shared::queue::Next;
 
 use super::about::About;
@@ -18,13 +18,12 @@ use super::error::{Error, fits, manifest_fits};
 use super::namespaces;
 use super::overriding;
 use super::reach::may_place;
-use super::render::{Origin, Rendered, Scope, render};
+use super::render::{Origin, Rendered, render};
 use super::shrink::{self, Copy};
 use super::state;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::copy::Order;
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
@@ -51,39 +50,6 @@ pub(super) enum Prepared {
     Nothing,
     /// They cannot be rendered yet.
     Later(Next),
-}
-
-/// Returns for each target whether its copy is there or can be made now, so that nothing is lost
-/// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
-/// and is not held up by a former one that is still being removed. One that is not dispatched makes
-/// no copy.
-pub(super) fn replaced(
-    prepared: &Result<Prepared, Error>,
-    spec: &ResourceBindingSpec,
-    scope: &Scope,
-    works: &[Arc<CachedWork>],
-    deleted: &DeletedWorks,
-) -> Vec<bool> {
-    let is_rendered = |cluster: &str| match prepared {
-        Ok(Prepared::Works { rendered, .. }) => {
-            let namespace = names::execution_namespace(cluster);
-            rendered.iter().any(|work| work.namespace == namespace)
-        }
-        Ok(Prepared::Nothing | Prepared::Later(_)) | Err(_) => false,
-    };
-    let is_replaced = |target: &TargetCluster| {
-        let mut works = works.iter();
-        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
-        let is_sent = !spec.dispatching_suspended_in(&target.name);
-        match work {
-            None => is_sent && is_rendered(&target.name),
-            Some(work) => {
-                let is_applied = || Order::said(&work.status()) == Order::Applied;
-                !deleted.is_to_go(work) && (is_sent || is_applied())
-            }
-        }
-    };
-    scope.targets.iter().map(is_replaced).collect()
 }
 
 /// Returns the part of a binding that goes into its Works.

@@ -1,7 +1,5 @@
 //! Writes and removes the Works of a binding.
 
-use std::sync::Arc;
-
 use futures::future::join_all;
 use kube::api::{Api, Patch, PostParams};
 use kube::{Client, ResourceExt};
@@ -194,23 +192,16 @@ fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
     named(work).is_some_and(|named| named != *key)
 }
 
-/// Deletes Works; the agents then remove the objects from the members, but for those of which
-/// `stays` says that they stay there. Only those in execution namespaces are anybody's: a copy that
-/// lies elsewhere is not.
-pub async fn remove(
-    fleet: &Fleet,
-    client: &Client,
-    works: impl Iterator<Item = &Arc<CachedWork>>,
-    stays: impl Fn(&CachedWork) -> bool,
-) -> Result<(), Error> {
-    let doomed = works
-        .filter(|work| work.metadata.deletion_timestamp.is_none())
-        .map(|work| (Doomed::of(&work.metadata), stays(work)));
-    remove_named(fleet, client, doomed.collect()).await
+/// Returns what to delete of a Work, and whether its object stays in the member; `None` where the
+/// Work is being deleted already.
+pub fn doomed(work: &CachedWork, stays: bool) -> Option<(Doomed, bool)> {
+    let is_deleted = work.metadata.deletion_timestamp.is_some();
+    (!is_deleted).then(|| (Doomed::of(&work.metadata), stays))
 }
 
-/// Deletes Works by their uids, each with whether its objects stay in the member.
-pub async fn remove_named(
+/// Deletes Works, each with whether its objects stay in the member; the agents then remove those that
+/// do not. Only Works in execution namespaces are anybody's: a copy that lies elsewhere is not.
+pub async fn remove(
     fleet: &Fleet,
     client: &Client,
     works: Vec<(Doomed, bool)>,
@@ -297,7 +288,7 @@ mod tests {
         let places: Vec<_> = found.iter().map(|it| &*it.namespace).collect();
         assert_eq!(places, ["karmada-es-m1", "karmada-es-m2"]);
         let found = found.into_iter().map(|work| (work, false)).collect();
-        let removed = remove_named(&stand.fleet, &stand.fleet.client, found).await;
+        let removed = remove(&stand.fleet, &stand.fleet.client, found).await;
         assert!(removed.is_ok(), "{removed:?}");
         assert_eq!(stand.api.writes().len(), 2);
         let asked = stand.api.asked().into_iter();
