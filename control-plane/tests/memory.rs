@@ -51,17 +51,22 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
     let templates = |client| Informer::<Template>::new(Api::all_with(client, &kind), everything());
 
-    let reported = |number| binding(number, &reported_binding());
+    let reported = |number| binding(number, 10, &reported_binding());
     let figures = [
         (
             "binding, scheduled",
-            held(bindings, |number| binding(number, &scheduled())),
-            3900,
+            held(bindings, |number| binding(number, 10, &scheduled())),
+            3300,
+        ),
+        (
+            "binding, scheduled among a thousand clusters",
+            held(bindings, |number| binding(number, 1000, &scheduled())),
+            3300,
         ),
         (
             "binding, reported by its cluster",
             held(bindings, reported),
-            5000,
+            4400,
         ),
         ("template", held(templates, template), 2600),
         (
@@ -136,8 +141,10 @@ fn uid(name: &str) -> String {
     format!("{name:0>36}")
 }
 
-fn placement() -> Value {
-    let clusters: Vec<_> = (0..10).map(|number| format!("member-{number}")).collect();
+fn placement(clusters: usize) -> Value {
+    let clusters: Vec<_> = (0..clusters)
+        .map(|number| format!("member-{number}"))
+        .collect();
     json!({
         "clusterAffinity": { "clusterNames": clusters },
         "clusterTolerations": [
@@ -152,12 +159,14 @@ fn placement() -> Value {
     })
 }
 
-fn binding(number: usize, status: &Value) -> Value {
+/// Returns a binding whose policy names so many clusters.
+fn binding(number: usize, clusters: usize, status: &Value) -> Value {
+    let placement = placement(clusters);
     let template = format!("web-{number}");
     let labels = json!({ "propagationpolicy.karmada.io/permanent-id": uid("p"), "resourcebinding.karmada.io/permanent-id": uid(&template) });
     let annotations = json!({
         "propagationpolicy.karmada.io/namespace": "default", "propagationpolicy.karmada.io/name": "web",
-        "policy.karmada.io/applied-placement": placement().to_string(),
+        "policy.karmada.io/applied-placement": placement.to_string(),
     });
     let mut metadata = metadata(
         "default",
@@ -174,7 +183,7 @@ fn binding(number: usize, status: &Value) -> Value {
         "spec": {
             "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": template, "uid": uid(&template), "resourceVersion": "123" },
             "replicaRequirements": { "resourceRequest": { "cpu": "100m", "memory": "128Mi" } },
-            "replicas": 2, "clusters": [{ "name": "member-3", "replicas": 2 }], "placement": placement(),
+            "replicas": 2, "clusters": [{ "name": "member-3", "replicas": 2 }], "placement": placement,
             "schedulerName": "default-scheduler", "conflictResolution": "Abort",
         },
         "status": status,

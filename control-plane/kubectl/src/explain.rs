@@ -38,7 +38,6 @@ use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
 use muster_shared::names::DEFAULT_SCHEDULER;
-use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::settings::Words;
 use muster_shared::watch::Presence;
 use serde::Serialize;
@@ -225,8 +224,7 @@ struct Leaving {
 impl Answer {
     fn about(binding: &AnyBinding, snapshot: &Snapshot, rules: &core::Options) -> Self {
         let (spec, status) = (&binding.spec, binding.status());
-        let annotations = binding.annotations();
-        let applied = annotations.get(APPLIED_PLACEMENT).map(String::as_str);
+        let applied = binding.applied_placement();
         let leaving = spec.graceful_eviction_tasks.iter().map(|task| Leaving {
             cluster: task.from_cluster.clone(),
             reason: task.reason.clone(),
@@ -280,8 +278,7 @@ impl Answer {
         now: Timestamp,
     ) -> Self {
         let (spec, status) = (&binding.spec, binding.status());
-        let applied = binding.annotations().get(APPLIED_PLACEMENT);
-        let placement = placement(spec, applied.map(String::as_str));
+        let placement = placement(spec, binding.applied_placement());
         let switches = Switches::of(settings);
         let known = Workload::of(spec, placement.as_deref());
         let workload = Workload {

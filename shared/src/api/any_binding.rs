@@ -1,6 +1,7 @@
 //! A binding of either kind.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use kube::core::DynamicResourceScope;
 use kube::{Resource, ResourceExt as _};
@@ -11,6 +12,7 @@ use super::binding::{
     ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
 };
 use crate::k8s::{CoreObjectReference, ObjectMeta};
+use crate::names::annotation::APPLIED_PLACEMENT;
 use crate::names::{finalizer, label};
 
 /// The kind of a binding.
@@ -70,9 +72,35 @@ pub struct AnyBinding {
     /// Observed state; `None` until it is first reported.
     #[serde(default)]
     pub status: Option<ResourceBindingStatus>,
+    /// Placement that the scheduler applied last, where [`AnyBinding::share_applied_placement`] took
+    /// it out of the annotations.
+    #[serde(skip)]
+    applied_placement: Option<Arc<String>>,
 }
 
 impl AnyBinding {
+    /// Returns the placement that the scheduler applied last, as its annotation has it.
+    pub fn applied_placement(&self) -> Option<&str> {
+        let shared = self.applied_placement.as_deref().map(String::as_str);
+        shared.or_else(|| {
+            self.annotations()
+                .get(APPLIED_PLACEMENT)
+                .map(String::as_str)
+        })
+    }
+
+    /// Takes the placement that the scheduler applied last out of the annotations, and keeps what
+    /// `share` makes of it. The bindings of one policy have the same text, and it names each of
+    /// their clusters.
+    pub fn share_applied_placement(&mut self, share: impl FnOnce(&mut Arc<String>)) {
+        let annotations = self.metadata.annotations.as_mut();
+        let text = annotations.and_then(|them| them.remove(APPLIED_PLACEMENT));
+        if let Some(mut text) = text.map(Arc::new) {
+            share(&mut text);
+            self.applied_placement = Some(text);
+        }
+    }
+
     /// Returns the kind of the binding.
     pub fn binding_kind(&self) -> BindingKind {
         BindingKind::of(self.metadata.namespace.as_deref())
@@ -96,7 +124,15 @@ impl Serialize for AnyBinding {
         let mut object = serializer.serialize_struct("AnyBinding", 5)?;
         object.serialize_field("apiVersion", &Self::api_version(&kind))?;
         object.serialize_field("kind", kind.name())?;
-        object.serialize_field("metadata", &self.metadata)?;
+        match &self.applied_placement {
+            None => object.serialize_field("metadata", &self.metadata)?,
+            Some(text) => {
+                let mut metadata = self.metadata.clone();
+                let annotations = metadata.annotations.get_or_insert_default();
+                annotations.insert(APPLIED_PLACEMENT.to_owned(), text.to_string());
+                object.serialize_field("metadata", &metadata)?;
+            }
+        }
         object.serialize_field("spec", &self.spec)?;
         if let Some(status) = &self.status {
             object.serialize_field("status", status)?;

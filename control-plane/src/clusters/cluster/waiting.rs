@@ -149,14 +149,11 @@ mod tests {
     #[test]
     fn who_waits_for_bindings_says_which() {
         let spec = |name: &str, suspended: bool| {
-            let spec = serde_json::from_value(json!({
+            let binding = serde_json::from_value(json!({"spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
                 "suspension": {"scheduling": suspended},
-            }));
-            Arc::new(AnyBinding {
-                spec: spec.unwrap(),
-                ..AnyBinding::default()
-            })
+            }}));
+            Arc::<AnyBinding>::new(binding.unwrap())
         };
         let specs = [
             spec("a", true),

@@ -2,10 +2,8 @@
 
 use std::borrow::Cow;
 
-use kube::ResourceExt as _;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::Placement;
-use muster_shared::names::annotation;
 
 use super::judge;
 use crate::fleet::completion;
@@ -24,8 +22,7 @@ pub fn has_report_of(binding: &AnyBinding, cluster: &str) -> bool {
 
 /// Returns the placement of a binding whose tolerations count.
 pub fn placement(binding: &AnyBinding) -> Option<Cow<'_, Placement>> {
-    let applied = binding.annotations().get(annotation::APPLIED_PLACEMENT);
-    judge::placement(&binding.spec, applied.map(String::as_str))
+    judge::placement(&binding.spec, binding.applied_placement())
 }
 
 /// Returns the priority of a binding in the queue: `spec.schedulePriority`.
@@ -48,6 +45,7 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
             || binding.status().aggregated_status == other.status().aggregated_status)
         && has_completed_where(binding, other)
         && binding.metadata.annotations == other.metadata.annotations
+        && binding.applied_placement() == other.applied_placement()
         && binding.metadata.deletion_timestamp == other.metadata.deletion_timestamp
 }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 use kube::api::Patch;
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
@@ -14,7 +13,7 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::names::{annotation, label};
+use muster_shared::names::label;
 use muster_shared::queue::Next;
 use muster_shared::queue::until;
 use muster_shared::tasks::Tasks;
@@ -170,11 +169,7 @@ fn look(
     now: Timestamp,
 ) -> (Assessment, Option<Duration>) {
     let (spec, status) = (&binding.spec, binding.status());
-    let applied = binding
-        .annotations()
-        .get(annotation::APPLIED_PLACEMENT)
-        .map(String::as_str);
-    let placement = placement(spec, applied);
+    let placement = placement(spec, binding.applied_placement());
     let switches = Switches::of(&fleet.settings);
     let workload = Workload::of(spec, placement.as_deref());
     let workload = workload.under(switches.failover, switches.no_execute);

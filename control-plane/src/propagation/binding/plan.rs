@@ -142,237 +142,142 @@ mod tests {
     use muster_shared::queue::Next;
     use serde_json::{Value, json};
 
-    use super::super::render::{Origin, render_plain};
+    use super::super::prepare::origin;
+    use super::super::render::render_plain;
     use super::*;
     use crate::fleet::testing;
 
-    /// Plans the Works of a binding whose copy in `m1` is there, as `edit` changes its spec; `made`
-    /// says whether the Works of its targets can be rendered. Returns the clusters whose Works go,
-    /// with a `+` where the object stays, whether others wait, and the cluster of the hold.
-    fn planned(
-        edit: &Value,
-        made: bool,
-        works: &[(&str, &str)],
-        kept: &[&str],
-    ) -> (Vec<String>, bool, Option<String>) {
+    /// Returns what becomes of the Works of a binding with copies in some clusters, as `edit` changes
+    /// its spec, where a workload keeps what is in others. `made` says whether the Works of its
+    /// targets can be rendered.
+    fn planned(edit: &Value, made: bool, works: &[&str], kept: &[&str]) -> String {
         let mut binding = testing::binding();
         merge::apply(&mut binding["spec"], edit);
         let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).unwrap();
-        let works: Vec<Arc<CachedWork>> = works
-            .iter()
-            .map(|(cluster, health)| {
-                Arc::new(serde_json::from_value(testing::work(cluster, health)).unwrap())
-            })
-            .collect();
-        let kept: BTreeSet<String> = kept.iter().map(|it| (*it).to_owned()).collect();
+        let read = |cluster: &&str| serde_json::from_value(testing::work(cluster, "Healthy"));
+        let works: Vec<Arc<CachedWork>> = works.iter().map(|it| read(it).unwrap()).collect();
         let key = BindingKey {
-            namespace: Some("default".to_owned()),
+            namespace: Some("shop".to_owned()),
             name: "web-deployment".to_owned(),
-        };
-        let origin = Origin {
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-            id: "id".to_owned(),
         };
         let template = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 2},
+            "metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 2},
         });
-        let make = if made {
-            Ok(Prepared::Works {
-                rendered: render_plain(&origin, &spec, &template, false).unwrap(),
-                refused: Vec::new(),
-                keepers: None,
-            })
-        } else {
-            Ok(Prepared::Later(Next::Done))
+        let rendered = render_plain(&origin(&key, "id"), &spec, &template, false);
+        let prepared = Prepared::Works {
+            rendered: rendered.unwrap(),
+            refused: Vec::new(),
+            keepers: None,
         };
+        let later = Prepared::Later(Next::Done);
         let wanted = Wanted {
             key: &key,
             id: "id",
             spec: &spec,
             scope: &Scope::of(&spec),
             works: &works,
-            kept: &kept,
+            kept: &kept.iter().map(|it| (*it).to_owned()).collect(),
         };
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),
             is_heard: &|_| true,
             now: Timestamp::UNIX_EPOCH,
         };
-        let plan = Plan::of(&wanted, make, &facts);
-        let gone = plan.remove.iter().map(|it| {
-            let stays = if it.stays { "+" } else { "" };
-            format!("{}{stays}", cluster_of(it.work).unwrap())
+        let plan = Plan::of(&wanted, Ok(if made { prepared } else { later }), &facts);
+        let removed = plan.remove.iter().map(|it| {
+            let fate = if it.stays { "released" } else { "removed" };
+            format!("{} {fate}", cluster_of(it.work).unwrap())
         });
-        let hold = plan.hold.map(|hold| hold.cluster.to_owned());
-        (gone.collect(), plan.waits, hold)
+        let waits = plan.waits.then(|| "others wait".to_owned());
+        let hold = plan.hold.map(|it| format!("{} holds", it.cluster));
+        let all: Vec<String> = removed.chain(waits).chain(hold).collect();
+        all.join(", ")
+    }
+
+    fn to(clusters: &[&str]) -> Value {
+        let target = |name: &&str| json!({"name": name, "replicas": 1});
+        json!({"clusters": clusters.iter().map(target).collect::<Vec<_>>()})
+    }
+
+    fn with(mut spec: Value, edit: &Value) -> Value {
+        merge::apply(&mut spec, edit);
+        spec
+    }
+
+    fn task(mode: &str) -> Value {
+        let task = json!({"fromCluster": "m1", "purgeMode": mode, "reason": "", "producer": ""});
+        json!({"gracefulEvictionTasks": [task]})
     }
 
     #[test]
     fn a_copy_goes_only_for_copies_that_can_be_made() {
-        let to = |names: &[&str]| -> Value {
-            let targets = names
-                .iter()
-                .map(|name| json!({"name": name, "replicas": 1}));
-            json!({"clusters": targets.collect::<Vec<_>>()})
-        };
-        let and = |mut first: Value, second: Value| {
-            merge::apply(&mut first, &second);
-            first
-        };
-        let task = |mode: &str| {
-            let task =
-                json!({"fromCluster": "m1", "purgeMode": mode, "reason": "", "producer": ""});
-            json!({"gracefulEvictionTasks": [task]})
-        };
         let fenced = json!({"failover": {"cluster": {"fencing": {"afterSeconds": 60}}}});
+        for (spec, made, works, expected) in [
+            (to(&["m1"]), true, &["m1"][..], ""),
+            (to(&["m2"]), true, &["m1"], "m1 removed"),
+            (to(&["m2"]), false, &["m1"], "others wait"),
+            (to(&["m2"]), false, &["m1", "m2"], "m1 removed"),
+            (to(&["m2", "m3"]), false, &["m1", "m2"], "others wait"),
+            (
+                with(to(&["m2", "m3"]), &fenced),
+                false,
+                &["m1", "m2"],
+                "m1 removed",
+            ),
+            (with(to(&["m2"]), &task("Gracefully")), true, &["m1"], ""),
+            (to(&[]), false, &["m1"], "m1 removed"),
+        ] {
+            let planned = planned(&spec, made, works, &[]);
+            assert_eq!(planned, expected, "{spec} {made} {works:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_has_to_go_first_holds_new_ones_back() {
+        let leaves = |clusters: &[&str]| with(to(clusters), &task("Directly"));
+        for (spec, made, works, kept, expected) in [
+            (
+                leaves(&["m2"]),
+                true,
+                &["m1"][..],
+                &[][..],
+                "m1 removed, m1 holds",
+            ),
+            (
+                leaves(&["m2"]),
+                false,
+                &["m1"],
+                &[],
+                "others wait, m1 holds",
+            ),
+            (
+                leaves(&["m2", "m3"]),
+                false,
+                &["m1", "m2"],
+                &[],
+                "m1 removed, m1 holds",
+            ),
+            // A workload needs what is there.
+            (leaves(&["m2"]), true, &["m1"], &["m1"], ""),
+            (to(&["m2"]), true, &["m1"], &["m1"], ""),
+        ] {
+            let planned = planned(&spec, made, works, kept);
+            assert_eq!(planned, expected, "{spec} {made} {kept:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_takes_the_place_of_a_copy_where_nothing_is_dispatched_and_what_a_person_deselects_may_stay()
+     {
         let suspended = json!({"suspension": {"dispatching": true}});
         let deselected = json!({
             "placement": {"clusterAffinity": {"clusterNames": ["m2"]}},
             "preserveResourcesOnDeletion": true,
         });
-        let m1 = [("m1", "Healthy")];
-        let both = [("m1", "Healthy"), ("m2", "Healthy")];
-        let none: [&str; 0] = [];
-        for (what, spec, made, works, kept, gone, waits, hold) in [
-            (
-                "it stays a target",
-                to(&["m1"]),
-                true,
-                &m1[..],
-                &none[..],
-                &none[..],
-                false,
-                None,
-            ),
-            (
-                "the next is rendered",
-                to(&["m2"]),
-                true,
-                &m1,
-                &none,
-                &["m1"],
-                false,
-                None,
-            ),
-            (
-                "the next is not rendered",
-                to(&["m2"]),
-                false,
-                &m1,
-                &none,
-                &none,
-                true,
-                None,
-            ),
-            (
-                "the next is there",
-                to(&["m2"]),
-                false,
-                &both,
-                &none,
-                &["m1"],
-                false,
-                None,
-            ),
-            (
-                "one of two is there",
-                to(&["m2", "m3"]),
-                false,
-                &both,
-                &none,
-                &none,
-                true,
-                None,
-            ),
-            (
-                "one of two is there, and it has to go first",
-                and(to(&["m2", "m3"]), task("Directly")),
-                false,
-                &both,
-                &none,
-                &["m1"],
-                false,
-                Some("m1"),
-            ),
-            (
-                "one of two is there, and two copies must not run",
-                and(to(&["m2", "m3"]), fenced),
-                false,
-                &both,
-                &none,
-                &["m1"],
-                false,
-                None,
-            ),
-            (
-                "it is left gracefully",
-                and(to(&["m2"]), task("Gracefully")),
-                true,
-                &m1,
-                &none,
-                &none,
-                false,
-                None,
-            ),
-            (
-                "a workload needs it",
-                to(&["m2"]),
-                true,
-                &m1,
-                &["m1"],
-                &none,
-                false,
-                None,
-            ),
-            (
-                "a workload needs it, and it would hold new ones back",
-                and(to(&["m2"]), task("Directly")),
-                true,
-                &m1,
-                &["m1"],
-                &none,
-                false,
-                None,
-            ),
-            (
-                "nothing is dispatched",
-                and(to(&["m2"]), suspended),
-                true,
-                &m1,
-                &none,
-                &none,
-                true,
-                None,
-            ),
-            (
-                "a person took it out",
-                and(to(&["m2"]), deselected),
-                true,
-                &m1,
-                &none,
-                &["m1+"],
-                false,
-                None,
-            ),
-            (
-                "there is no target",
-                json!({"clusters": []}),
-                false,
-                &m1,
-                &none,
-                &["m1"],
-                false,
-                None,
-            ),
-        ] {
-            let expected = (
-                gone.iter().map(|it| (*it).to_owned()).collect(),
-                waits,
-                hold.map(str::to_owned),
-            );
-            assert_eq!(planned(&spec, made, works, kept), expected, "{what}");
+        for (edit, expected) in [(suspended, "others wait"), (deselected, "m1 released")] {
+            let spec = with(to(&["m2"]), &edit);
+            assert_eq!(planned(&spec, true, &["m1"], &[]), expected, "{edit}");
         }
     }
 }

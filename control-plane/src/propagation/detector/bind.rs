@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::{Api, Patch, PostParams};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
-use muster_shared::names::{self, annotation};
+use muster_shared::names;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::Value;
@@ -16,7 +16,6 @@ use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
-use crate::fleet::claim::Pairs;
 use crate::fleet::template::TemplateKey;
 use crate::scheduler::controller::InitialPlacement;
 
@@ -101,9 +100,7 @@ impl Detector {
             .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
-                let annotations = created.metadata.annotations.as_ref();
-                let is_placed = |it: &Pairs| it.contains_key(annotation::APPLIED_PLACEMENT);
-                if annotations.is_some_and(is_placed) {
+                if created.applied_placement().is_some() {
                     InitialPlacement::tell(&self.fleet, &created);
                 }
                 Ok(Next::Done)

@@ -8,7 +8,6 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
-use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::cycle::{Attempt, Cycle};
@@ -40,12 +39,9 @@ pub struct Subject<'a> {
 impl<'a> Subject<'a> {
     /// Returns the subject for a binding.
     pub fn of(binding: &'a AnyBinding) -> Self {
-        let annotations = binding.metadata.annotations.as_ref();
         Self {
             generation: binding.metadata.generation.unwrap_or(0),
-            applied_placement: annotations
-                .and_then(|annotations| annotations.get(APPLIED_PLACEMENT))
-                .map(String::as_str),
+            applied_placement: binding.applied_placement(),
             spec: &binding.spec,
             status: binding.status(),
         }
