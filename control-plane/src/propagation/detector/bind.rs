@@ -9,7 +9,6 @@ use muster_shared::api::binding::TargetCluster;
 use muster_shared::names;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
-use serde_json::Value;
 
 use super::build::Wanted;
 use super::controller::Detector;
@@ -41,8 +40,8 @@ impl Detector {
             }
             Presence::Gone | Presence::Unknown(_) => {
                 let held = self.held_by(&binding);
-                let object = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
-                return self.create(&api, key, &binding, object).await;
+                let made = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
+                return self.create(&api, key, &binding, made).await;
             }
         };
         if held.metadata.deletion_timestamp.is_some() {
@@ -88,7 +87,7 @@ impl Detector {
         api: &Api<AnyBinding>,
         template: &TemplateKey,
         key: &BindingKey,
-        object: Value,
+        binding: Result<AnyBinding, serde_json::Error>,
     ) -> Result<Next, Error> {
         // Noted before the request, so that the event of the new binding finds it, however early it
         // comes.
@@ -96,7 +95,7 @@ impl Detector {
         if let Some(wait) = arriving {
             return Ok(Next::After(wait));
         }
-        let binding: AnyBinding = serde_json::from_value(object)
+        let binding = binding
             .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {

@@ -182,11 +182,14 @@ impl<'a> Wanted<'a> {
     /// `held` are the clusters that have copies by a former binding of its name: the scheduler
     /// moves them like others. Without any, `place` decides where it goes, if that can be decided
     /// now.
+    ///
+    /// # Errors
+    /// Where the template has metadata that a binding cannot have.
     pub fn create(
         &self,
         held: Vec<TargetCluster>,
         place: impl FnOnce(&ResourceBindingSpec) -> Option<Placed>,
-    ) -> Value {
+    ) -> Result<AnyBinding, serde_json::Error> {
         let mut spec = ResourceBindingSpec::default();
         self.apply(&mut spec);
         let is_new = held.is_empty();
@@ -200,12 +203,6 @@ impl<'a> Wanted<'a> {
                 placed.applied_placement,
             );
         }
-        let namespaced = self.template.namespace.is_some();
-        let kind = if namespaced {
-            "ResourceBinding"
-        } else {
-            "ClusterResourceBinding"
-        };
         let mut labels = self.claim.labels();
         labels.insert(self.id_label().to_owned(), self.uid());
         let mut metadata = json!({
@@ -218,7 +215,10 @@ impl<'a> Wanted<'a> {
         if let Some(namespace) = &self.template.namespace {
             metadata["namespace"] = json!(namespace);
         }
-        json!({ "apiVersion": "work.karmada.io/v1alpha2", "kind": kind, "metadata": metadata, "spec": spec })
+        let mut binding = AnyBinding::default();
+        binding.metadata = serde_json::from_value(metadata)?;
+        binding.spec = spec;
+        Ok(binding)
     }
 
     /// Returns the merge patch that brings an existing binding in line, `None` when it is in line
@@ -236,9 +236,12 @@ impl<'a> Wanted<'a> {
             return Err(foreign);
         }
         let mut patch = json!({});
-        let mut spec = binding.spec.clone();
+        let (mut held, mut spec) = (binding.spec.clone(), binding.spec.clone());
         self.apply(&mut spec);
-        let differs = merge::difference(&json!(&binding.spec), &json!(spec));
+        if held.placement == spec.placement {
+            (held.placement, spec.placement) = (None, None);
+        }
+        let differs = merge::difference(&json!(held), &json!(spec));
         let version_alone = |difference: &Value| {
             difference["resource"]
                 .as_object()
@@ -347,7 +350,10 @@ impl<'a> Wanted<'a> {
                 .clone()
                 .unwrap_or_else(|| names::DEFAULT_SCHEDULER.to_owned()),
         );
-        spec.placement = Some(Arc::new(policy.placement.clone()));
+        // A placement may name thousands of clusters, and mostly it is the one that is there.
+        if spec.placement.as_deref() != Some(&policy.placement) {
+            spec.placement = Some(Arc::new(policy.placement.clone()));
+        }
         spec.schedule_priority = self
             .schedule_priority
             .map(|priority| SchedulePriority { priority });

@@ -48,8 +48,7 @@ fn made_of(template: &Template) -> AnyBinding {
         (&interpreters(), Counting::Replicas),
     )
     .unwrap();
-    let mut binding: AnyBinding =
-        serde_json::from_value(wanted.create(Vec::new(), |_| None)).unwrap();
+    let mut binding = wanted.create(Vec::new(), |_| None).unwrap();
     binding.metadata.resource_version = Some("7".into());
     binding
 }
@@ -187,8 +186,7 @@ fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate
     let spec = |counting| {
         let asking = (&interpreters(), counting);
         let wanted = Wanted::new(&key, &template, &claim, &policy, None, asking).unwrap();
-        let binding = wanted.create(Vec::new(), |_| None);
-        serde_json::from_value::<AnyBinding>(binding).unwrap().spec
+        wanted.create(Vec::new(), |_| None).unwrap().spec
     };
     let counted = spec(Counting::Components);
     let parts: Vec<_> = counted
