@@ -108,6 +108,16 @@ impl Seeds {
         self.served.resource.collection.latest_version()
     }
 
+    /// Returns how many objects there are.
+    pub fn len(&self) -> usize {
+        self.served.resource.collection.len()
+    }
+
+    /// Returns whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Returns all objects as they are now, as much of each as `T` takes; those that do not decode
     /// are left out.
     pub fn all<T: DeserializeOwned>(&self) -> Vec<T> {

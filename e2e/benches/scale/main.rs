@@ -1,0 +1,414 @@
+//! What the whole control plane costs as a fleet grows: memory, rates, a restart, a report, and the
+//! loss of one cluster.
+//!
+//! A real control plane process against an embedded API: so many clusters and Deployments, a policy
+//! for each cluster that names it and the next one, and agents that are played: they answer each new
+//! Work as healthy. Prints a table, one row a size, and draws it where `--svg` names a file; judges
+//! nothing: `cargo bench -p muster-e2e --bench scale -- --clusters 10,100 --workloads 1000,10000`.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod plot;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Parser;
+use common::{Scratch, megabytes, number, until, usage};
+use muster_e2e::apiserver::Running;
+use muster_e2e::apiserver::seed::Seeds;
+use muster_e2e::harness::process::{Process, last_lines};
+use muster_shared::names;
+use plot::Curve;
+use serde_json::{Value, json};
+
+/// Workloads of the cluster that is lost, where there are as many.
+const LOST: usize = 1000;
+/// Nothing written for this long: the control plane is done. Its slowest writers pause for less.
+const QUIET: Duration = Duration::from_secs(4);
+
+#[derive(Parser)]
+struct Arguments {
+    /// Numbers of clusters.
+    #[arg(long, value_delimiter = ',', default_value = "10,100")]
+    clusters: Vec<usize>,
+    /// Numbers of Deployments.
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
+    workloads: Vec<usize>,
+    /// Seconds after which each step of a size is given up.
+    #[arg(long, default_value_t = 900)]
+    timeout: u64,
+    /// A muster-control-plane to measure instead of the one inside this program.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// File that the curves are drawn into, as SVG.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What one size came to.
+struct Row {
+    clusters: usize,
+    workloads: usize,
+    /// Deployments a second until all Works exist.
+    bound: f64,
+    /// Kilobytes a workload that are not the program's file, once all Works are answered.
+    memory: f64,
+    /// Megabytes in all, then.
+    resident: f64,
+    /// CPU milliseconds a minute at rest.
+    rest: f64,
+    /// CPU milliseconds for the report of one cluster.
+    report: f64,
+    /// Seconds from the start of a new process until a new Deployment has its Work.
+    restart: f64,
+    /// Workloads a second of the lost cluster that are placed anew, and that have their new Works.
+    decided: f64,
+    made: f64,
+    /// Megabytes after that.
+    after: f64,
+}
+
+fn main() -> ExitCode {
+    common::measure("scale", || run(&Arguments::parse()))
+}
+
+#[tokio::main(worker_threads = 2)]
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    muster_shared::tls::install_provider();
+    println!(
+        "clusters  workloads  bound/s  KB each  RSS MB  idle ms/min  ms/report  restart s  decided/s  new Works/s  RSS MB after"
+    );
+    let mut curves = Vec::new();
+    for clusters in &arguments.clusters {
+        let mut curve = Curve::new(format!("{clusters} clusters"));
+        for workloads in &arguments.workloads {
+            let row = size(arguments, *clusters, *workloads).await?;
+            println!(
+                "{:8}  {:9}  {:7.0}  {:7.1}  {:6.0}  {:11.0}  {:9.2}  {:9.1}  {:9.0}  {:11.0}  {:12.0}",
+                row.clusters,
+                row.workloads,
+                row.bound,
+                row.memory,
+                row.resident,
+                row.rest,
+                row.report,
+                row.restart,
+                row.decided,
+                row.made,
+                row.after,
+            );
+            curve.push(number(row.workloads), [row.resident, row.bound, row.made]);
+        }
+        curves.push(curve);
+    }
+    println!("load of the machine: {:.1}", common::load());
+    if let Some(path) = &arguments.svg {
+        let titles = [
+            "memory, MB",
+            "bound a second",
+            "new Works a second after a loss",
+        ];
+        std::fs::write(path, plot::svg(titles, &curves))
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Measures one size with an API and a control plane of its own.
+async fn size(arguments: &Arguments, clusters: usize, workloads: usize) -> anyhow::Result<Row> {
+    let scratch = Scratch::new("scale")?;
+    let fleet = Fleet::start(clusters, workloads, Duration::from_secs(arguments.timeout)).await?;
+    let binary = arguments.binary.as_deref();
+    let result = fleet.measure(&scratch, binary).await;
+    if result.is_err() {
+        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
+        eprintln!("{lines}");
+    }
+    result.with_context(|| format!("{clusters} clusters, {workloads} workloads"))
+}
+
+/// An API with clusters and policies.
+struct Fleet {
+    api: Running,
+    clusters: Seeds,
+    deployments: Seeds,
+    bindings: Seeds,
+    works: Seeds,
+    /// Workloads of each cluster.
+    groups: Vec<usize>,
+    patience: Duration,
+}
+
+impl Fleet {
+    async fn start(clusters: usize, workloads: usize, patience: Duration) -> anyhow::Result<Self> {
+        anyhow::ensure!(clusters >= 2, "--clusters {clusters}: at least 2");
+        let api = common::fleet::start().await?;
+        let first = LOST.min(workloads / 2);
+        let rest = workloads - first;
+        let share = |n: usize| rest / (clusters - 1) + usize::from(n < rest % (clusters - 1));
+        let groups: Vec<usize> = std::iter::once(first)
+            .chain((0..clusters - 1).map(share))
+            .collect();
+        let fleet = Self {
+            clusters: api.seeds("cluster.karmada.io", "v1alpha1", "clusters")?,
+            deployments: api.seeds("apps", "v1", "deployments")?,
+            bindings: api.seeds("work.karmada.io", "v1alpha2", "resourcebindings")?,
+            works: api.seeds("work.karmada.io", "v1alpha1", "works")?,
+            api,
+            groups,
+            patience,
+        };
+        let policies = fleet
+            .api
+            .seeds("policy.karmada.io", "v1alpha1", "propagationpolicies")?;
+        let namespaces = fleet.api.seeds("", "v1", "namespaces")?;
+        for n in 0..clusters {
+            let namespace = json!({"name": names::execution_namespace(&cluster(n))});
+            namespaces
+                .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace}))?;
+            fleet.clusters.put(common::fleet::cluster(&cluster(n)))?;
+            policies.put(policy(n, clusters))?;
+        }
+        Ok(fleet)
+    }
+
+    async fn measure(&self, scratch: &Scratch, binary: Option<&Path>) -> anyhow::Result<Row> {
+        let process = self.control_plane(scratch, binary)?;
+        let id = process.id().context("the control plane ended at once")?;
+        // The policies are settled before there is anything to place.
+        self.quiet().await?;
+        let empty = usage(id)?.anonymous;
+        let start = Instant::now();
+        let total = self.fill()?;
+        self.wait("every workload has its Work", || self.works.len() >= total)
+            .await?;
+        let bound = number(total) / start.elapsed().as_secs_f64();
+        self.answer_all()?;
+        self.quiet().await?;
+        let used = usage(id)?;
+        let memory = megabytes(used.anonymous.saturating_sub(empty)) * 1e3 / number(total);
+        let (rest, report) = self.listen(id).await?;
+
+        process.kill().await;
+        let process = self.control_plane(scratch, binary)?;
+        let started = Instant::now();
+        self.deployments.put(deployment(0, self.groups[0]))?;
+        self.wait("a new workload has its Work", || self.works.len() > total)
+            .await?;
+        let restart = started.elapsed().as_secs_f64();
+        self.answer_all()?;
+        self.quiet().await?;
+
+        let (decided, made) = self.lose().await?;
+        let id = process.id().context("the control plane ended")?;
+        Ok(Row {
+            clusters: self.groups.len(),
+            workloads: total,
+            bound,
+            memory,
+            resident: megabytes(used.resident),
+            rest,
+            report,
+            restart,
+            decided,
+            made,
+            after: megabytes(usage(id)?.resident),
+        })
+    }
+
+    fn control_plane(&self, scratch: &Scratch, binary: Option<&Path>) -> anyhow::Result<Process> {
+        let flags = [
+            "--feature-gates=Failover=true".to_owned(),
+            "--resource-eviction-rate=100000".to_owned(),
+            // Nobody sends heartbeats here.
+            "--cluster-monitor-grace-period=1h".to_owned(),
+            "--cluster-startup-grace-period=1h".to_owned(),
+        ];
+        common::fleet::control_plane(scratch, &self.api, binary, flags)
+    }
+
+    /// Creates the Deployments; returns how many.
+    fn fill(&self) -> anyhow::Result<usize> {
+        for (group, workloads) in self.groups.iter().enumerate() {
+            for n in 0..*workloads {
+                self.deployments.put(deployment(group, n))?;
+            }
+        }
+        Ok(self.groups.iter().sum())
+    }
+
+    /// Answers every Work that has no answer yet, as an agent does whose objects become healthy.
+    fn answer_all(&self) -> anyhow::Result<()> {
+        for mut work in self.works.all::<Value>() {
+            if work["status"].is_null() {
+                work["status"] = answer(&work);
+                self.works.put(work)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the CPU milliseconds a minute at rest, and for a report of one cluster.
+    async fn listen(&self, process: u32) -> anyhow::Result<(f64, f64)> {
+        const WINDOW: Duration = Duration::from_secs(5);
+        let before = usage(process)?.cpu;
+        tokio::time::sleep(WINDOW).await;
+        let rest = (usage(process)?.cpu - before) / WINDOW.as_secs_f64();
+        let (before, start) = (usage(process)?.cpu, Instant::now());
+        for round in 1..=3 {
+            for mut cluster in self.clusters.all::<Value>() {
+                let allocated = &mut cluster["status"]["resourceSummary"]["allocated"];
+                allocated["cpu"] = json!(format!("{}", 1 + round));
+                self.clusters.put(cluster)?;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let background = rest * start.elapsed().as_secs_f64();
+        let used = usage(process)?.cpu - before - background;
+        let reports = number(3 * self.groups.len());
+        Ok((rest * 60e3, used.max(0.0) * 1e3 / reports))
+    }
+
+    /// Taints the first cluster; returns how many of its workloads a second were placed anew, and
+    /// got their new Works.
+    async fn lose(&self) -> anyhow::Result<(f64, f64)> {
+        let lost = cluster(0);
+        let on = |group: usize, n: usize| {
+            let binding = self
+                .bindings
+                .get("default", &format!("{}-deployment", name(group, n)));
+            binding.and_then(|it| {
+                it["spec"]["clusters"][0]["name"]
+                    .as_str()
+                    .map(str::to_owned)
+            })
+        };
+        // The second cluster's policy does not name the first; the last one's does.
+        let end = self.groups.len() - 1;
+        let all = [0, end].map(|group| (0..self.groups[group]).map(move |n| (group, n)));
+        let moving: Vec<_> = all
+            .into_iter()
+            .flatten()
+            .filter(|(group, n)| on(*group, *n).as_deref() == Some(&*lost))
+            .collect();
+        anyhow::ensure!(!moving.is_empty(), "nothing is placed in {lost}");
+        let mut object = self.clusters.get("", &lost).context("no cluster")?;
+        let taint = |effect: &str| json!({"key": "bench/down", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
+        object["spec"]["taints"] = json!([taint("NoExecute"), taint("NoSchedule")]);
+        let start = Instant::now();
+        self.clusters.put(object)?;
+        let mut left = moving.clone();
+        self.wait("all workloads are placed anew", || {
+            left.retain(|(group, n)| on(*group, *n).as_deref() == Some(&*lost));
+            left.is_empty()
+        })
+        .await?;
+        let decided = number(moving.len()) / start.elapsed().as_secs_f64();
+        let mut left = moving.clone();
+        self.wait("all new Works exist", || {
+            left.retain(|(group, n)| {
+                let work = names::work("Deployment", &name(*group, *n), "default");
+                let target = on(*group, *n).unwrap_or_default();
+                let namespace = names::execution_namespace(&target);
+                self.works.get(&namespace, &work).is_none()
+            });
+            left.is_empty()
+        })
+        .await?;
+        let made = number(moving.len()) / start.elapsed().as_secs_f64();
+        self.answer_all()?;
+        self.quiet().await?;
+        Ok((decided, made))
+    }
+
+    async fn wait(&self, what: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {
+        until(what, self.patience, Duration::from_millis(50), holds).await?;
+        Ok(())
+    }
+
+    /// Waits until nothing has been written for a while.
+    async fn quiet(&self) -> anyhow::Result<()> {
+        let mut last = (self.api.store().version(), Instant::now());
+        self.wait("nothing is written any more", || {
+            let version = self.api.store().version();
+            if version != last.0 {
+                last = (version, Instant::now());
+            }
+            last.1.elapsed() >= QUIET
+        })
+        .await
+    }
+}
+
+fn cluster(n: usize) -> String {
+    format!("bench-{n}")
+}
+
+fn name(group: usize, n: usize) -> String {
+    format!("load-{group}-{n}")
+}
+
+/// Returns the policy of a group, whose workloads go to its own cluster or to the next one.
+fn policy(group: usize, clusters: usize) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": cluster(group), "namespace": "default", "generation": 1},
+        "spec": {
+            "resourceSelectors": [{
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "labelSelector": {"matchLabels": {"group": group.to_string()}},
+            }],
+            "placement": {
+                "clusterAffinity": {"clusterNames": [cluster(group), cluster((group + 1) % clusters)]},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+                },
+            },
+        },
+    })
+}
+
+fn deployment(group: usize, n: usize) -> Value {
+    let name = name(group, n);
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "generation": 1, "labels": {"group": group.to_string()}},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
+            },
+        },
+    })
+}
+
+/// Returns the status that an agent writes once the objects of a Work are healthy.
+fn answer(work: &Value) -> Value {
+    let name = &work["spec"]["workload"]["manifests"][0]["metadata"]["name"];
+    json!({
+        "conditions": [{
+            "type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }],
+        "manifestStatuses": [{
+            "identifier": {
+                "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments",
+                "namespace": "default", "name": name,
+            },
+            "health": "Healthy",
+            "status": {
+                "replicas": 2, "readyReplicas": 2, "availableReplicas": 2, "updatedReplicas": 2,
+                "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": 1,
+            },
+        }],
+    })
+}
