@@ -138,7 +138,7 @@ impl Finder {
                 let known = self.publish.0.borrow().clone();
                 if let Some(found) = next(known.as_deref(), read, begun.elapsed()) {
                     self.publish.0.send_replace(Some(Arc::new(found.clone())));
-                    self.tell(known.as_deref(), &found).await;
+                    self.report(known.as_deref(), &found).await;
                 }
                 let known = self.publish.0.borrow().clone();
                 let pause = match known.as_deref() {
@@ -152,7 +152,7 @@ impl Finder {
         shutdown.run_until_cancelled(follows).await;
     }
 
-    async fn tell(&self, before: Option<&FleetId>, now: &FleetId) {
+    async fn report(&self, before: Option<&FleetId>, now: &FleetId) {
         let known = now.mark().is_some();
         metrics::gauge!("muster_fleet_identified").set(if known { 1.0 } else { 0.0 });
         tracing::info!("the id of the fleet is {now}");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     impl Numbers {
-        fn tell(&self, number: u32) {
+        fn notify(&self, number: u32) {
             for listener in self.0.lock().iter() {
                 listener(&number);
             }
@@ -301,7 +301,7 @@ mod tests {
         let mut tasks = Tasks::new(CancellationToken::new());
         let mut worked = started(&process, &numbers, &mut tasks);
         for number in [1, 2, 2, 6] {
-            numbers.tell(number);
+            numbers.notify(number);
         }
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err(), "it is not ready");
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(worked.recv().await, Some(6));
         let begun = tokio::time::Instant::now();
         for number in [1000, 1000] {
-            numbers.tell(number);
+            numbers.notify(number);
         }
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(4));
@@ -324,7 +324,7 @@ mod tests {
         let (process, numbers) = (process(), Numbers::default());
         let mut tasks = Tasks::new(CancellationToken::new());
         let mut worked = started(&process, &numbers, &mut tasks);
-        numbers.tell(1000);
+        numbers.notify(1000);
         process.is_ready.send_replace(true);
         assert_eq!(worked.recv().await, Some(2));
         assert_eq!(worked.recv().await, Some(4));
@@ -337,7 +337,7 @@ mod tests {
         let mut worked = started(&process, &numbers, &mut tasks);
         process.is_ready.send_replace(true);
         process.may_act.store(false, Ordering::SeqCst);
-        numbers.tell(2);
+        numbers.notify(2);
         tokio::time::sleep(Duration::from_mins(1)).await;
         assert!(worked.try_recv().is_err());
     }

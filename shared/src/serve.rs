@@ -96,7 +96,10 @@ pub async fn open(
         tasks.spawn("metrics upkeep", upkeep(metrics, shutdown.clone()));
     }
     if metrics.is_some() || ports.metrics.or(ports.health).is_some() {
-        tasks.spawn("readiness told", health.clone().tell(shutdown.clone()));
+        tasks.spawn(
+            "readiness log",
+            health.clone().log_changes(shutdown.clone()),
+        );
     }
     let flags = ["metrics-bind-address", "health-probe-bind-address"];
     let servers = [

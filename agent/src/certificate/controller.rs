@@ -141,7 +141,7 @@ impl Rotation {
                     pause
                 }
                 Err(error) => {
-                    self.tell(&error);
+                    self.report(&error);
                     if matches!(error, Error::Unanswered(_)) {
                         self.interval.min(LONGEST)
                     } else if error.is_decision() {
@@ -157,7 +157,7 @@ impl Rotation {
         }
     }
 
-    fn tell(&self, error: &Error) {
+    fn report(&self, error: &Error) {
         tracing::warn!(%error, "could not renew the certificate for the fleet API");
         metrics::counter!("muster_certificate_rotations_total", "result" => error.result())
             .increment(1);

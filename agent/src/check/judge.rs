@@ -109,15 +109,15 @@ fn agent(category: &mut Category, facts: &Facts) {
         .as_ref()
         .and_then(|it| it.ready_replicas)
         .unwrap_or(0);
-    let look = format!(
+    let check = format!(
         "kubectl -n {namespace} describe deployment {name}; the log, and /readyz on port 10357, say what the agent waits for."
     );
     match ready {
-        0 => category.error("agent", format!("{name}: none of {wanted} replicas is ready"), look),
+        0 => category.error("agent", format!("{name}: none of {wanted} replicas is ready"), check),
         1 => category.warning(
             "agent",
             format!("{name}: one replica of {wanted} is ready, and the death of its node looks like that of the cluster"),
-            look,
+            check,
         ),
         _ => category.ok("agent", format!("{name}: {ready} of {wanted} replicas are ready")),
     }

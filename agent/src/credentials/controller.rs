@@ -174,7 +174,7 @@ impl Credentials {
                 Err(error) => error,
             };
             failed = true;
-            self.tell(*report, &cluster, &error);
+            self.log_failure(*report, &cluster, &error);
         }
         if !waits {
             *awaited = None;
@@ -189,7 +189,7 @@ impl Credentials {
         }
     }
 
-    fn tell(&self, report: Report, cluster: &Cluster, error: &Error) {
+    fn log_failure(&self, report: Report, cluster: &Cluster, error: &Error) {
         let secret = report.name();
         tracing::warn!(secret, %error, "could not report credentials; everything else goes on");
         metrics::counter!("muster_credential_report_failures_total", "secret" => secret)

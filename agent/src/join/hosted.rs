@@ -94,7 +94,7 @@ impl Recognition {
             self.clusters.synced().await;
             let (mut told, mut fleet) = (String::new(), None);
             loop {
-                let Some(pause) = self.look(&mut told, &mut fleet).await else {
+                let Some(pause) = self.check(&mut told, &mut fleet).await else {
                     // The probe and the watches of a member go on until they are started anew.
                     shutdown.cancel();
                     break;
@@ -110,7 +110,7 @@ impl Recognition {
 
     /// Looks once; returns the pause before the next look. Returns `None` if the member was
     /// recognised before and is not any more: its tasks have to be started anew.
-    async fn look(&self, told: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
+    async fn check(&self, told: &mut String, fleet: &mut Option<String>) -> Option<Duration> {
         let Some(cluster) = self.clusters.get(None, &self.cluster) else {
             return Some(SOON);
         };
@@ -127,7 +127,7 @@ impl Recognition {
                 // The probe tells of a member that was recognised once.
                 if *self.standing.borrow() < Standing::Member {
                     let note = format!("The member cannot be identified: {problem}");
-                    self.tell(&cluster, told, "MemberNotIdentified", note);
+                    self.report(&cluster, told, "MemberNotIdentified", note);
                 }
                 return Some(SOON);
             }
@@ -144,7 +144,7 @@ impl Recognition {
             Relation::New => {
                 if let Some(problem) = self.adopt(&cluster, &id).await {
                     let note = format!("Nothing is applied to the member: {problem}");
-                    self.tell(&cluster, told, "MemberNotRecognised", note);
+                    self.report(&cluster, told, "MemberNotRecognised", note);
                 }
                 Some(SOON)
             }
@@ -153,14 +153,14 @@ impl Recognition {
                 step_back(&self.standing);
                 let note = format!("Nothing is applied to the member: {problem}");
                 self.publish(Observation::Unreachable { cause: problem });
-                self.tell(&cluster, told, "MemberNotRecognised", note);
+                self.report(&cluster, told, "MemberNotRecognised", note);
                 (!was_member).then_some(SOON)
             }
         }
     }
 
     /// Publishes an event about the Cluster, and a log line, unless it was told last.
-    fn tell(&self, cluster: &Cluster, told: &mut String, reason: &str, note: String) {
+    fn report(&self, cluster: &Cluster, told: &mut String, reason: &str, note: String) {
         if *told != note {
             tracing::warn!(cluster = self.cluster, reason, "{note}");
             told.clone_from(&note);

@@ -201,7 +201,7 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
     };
     let (events, clusters) = (context.events.clone(), context.clusters.clone());
     let name = context.base.settings.cluster_name.clone();
-    let tell = move |reason: &str, note: String| {
+    let report = move |reason: &str, note: String| {
         tracing::warn!(reason, note, "interpreters of the fleet");
         let cluster = clusters.get(None, &name);
         let about = cluster.map_or_else(
@@ -210,13 +210,13 @@ pub(super) fn interpreters(context: &Context) -> BoxFuture<'static, ()> {
         );
         events.publish_about(about, EventType::Warning, reason, note);
     };
-    let failed = tell.clone();
+    let failed = report.clone();
     context
         .store
         .interpreters
         .on_failure(move |failure| failed(FAILED, failure.note.clone()));
-    let unread = tell.clone();
-    let no_scripts = move |reason: &str| tell("CustomizationsUnreadable", reason.to_owned());
+    let unread = report.clone();
+    let no_scripts = move |reason: &str| report("CustomizationsUnreadable", reason.to_owned());
     let no_webhooks = move |reason: &str| unread("WebhooksUnreadable", reason.to_owned());
     Box::pin(async move {
         tokio::join!(

@@ -96,13 +96,13 @@ pub(super) struct Look<P, E> {
     pub end: Option<E>,
 }
 
-/// Follows objects of one kind and all bindings, and shows what `look` finds in them after each
+/// Follows objects of one kind and all bindings, and shows what `check` finds in them after each
 /// change, until that has ended or the waiting has been stopped. Returns the last progress, and how
 /// it ended.
 pub(super) async fn follow<K, P, E>(
     config: &Config,
     waiting: Waiting,
-    mut look: impl FnMut(Snapshot<'_, K>) -> Look<P, E>,
+    mut check: impl FnMut(Snapshot<'_, K>) -> Look<P, E>,
 ) -> anyhow::Result<(P, Result<E, Stopped>)>
 where
     K: Followed + Resource<DynamicType = ()>,
@@ -153,7 +153,7 @@ where
             line,
             nothing_moves,
             end,
-        } = look(Snapshot {
+        } = check(Snapshot {
             objects: &objects,
             bindings: bindings.list(),
             deleted: &deleted,
@@ -179,7 +179,7 @@ where
             sleep_until(next).await;
         };
         // Asked while it is waited, so that an API that does not answer holds nothing up.
-        let look = async {
+        let awaited = async {
             let asked = async {
                 if missing.ask(&asking).await {
                     changed.notify_one();
@@ -188,7 +188,7 @@ where
             tokio::join!(news, asked);
         };
         let stopped = tokio::select! {
-            () = look => continue,
+            () = awaited => continue,
             () = patience => Stopped::TimedOut,
             () = interrupted.notified() => Stopped::Interrupted,
         };

@@ -74,7 +74,7 @@ impl Standing {
     ) -> watch::Receiver<Self> {
         let (told, seen) = watch::channel(Self::default());
         let (changed, stop) = (Arc::clone(changed), stop.clone());
-        let look = async move {
+        let check = async move {
             loop {
                 told.send_replace(Self::read(&client).await);
                 changed.notify_one();
@@ -82,7 +82,7 @@ impl Standing {
             }
         };
         muster_shared::clock::spawn(async move {
-            stop.run_until_cancelled(look).await;
+            stop.run_until_cancelled(check).await;
         });
         seen
     }

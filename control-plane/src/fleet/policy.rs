@@ -177,7 +177,7 @@ impl Policy {
     }
 
     /// Publishes an event about it.
-    pub(crate) fn tell(&self, events: &Events, kind: EventType, reason: &str, note: String) {
+    pub(crate) fn report(&self, events: &Events, kind: EventType, reason: &str, note: String) {
         match self {
             Self::Namespaced(policy) => events.publish(policy.as_ref(), kind, reason, note),
             Self::Cluster(policy) => events.publish(policy.as_ref(), kind, reason, note),

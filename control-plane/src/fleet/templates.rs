@@ -365,7 +365,7 @@ impl Templates {
         let (templates, of) = (self.clone(), Arc::clone(&kind));
         informer.on_change(move |change| {
             if let Some(event) = event(change) {
-                templates.tell(&TemplateChange {
+                templates.notify(&TemplateChange {
                     key: key_of(&of, change.object()),
                     event,
                 });
@@ -419,7 +419,7 @@ impl Templates {
         entry.map(|entry| entry.watched = watched).is_some()
     }
 
-    fn tell(&self, news: &TemplateChange) {
+    fn notify(&self, news: &TemplateChange) {
         let listeners = self.inner.listeners.read();
         for listener in &*listeners {
             listener(news);

@@ -293,7 +293,7 @@ struct Program {
 
 impl Program {
     async fn keep(&mut self) {
-        let look = LOOK.min(*self.settings.certificate_lifetime / 12);
+        let check = LOOK.min(*self.settings.certificate_lifetime / 12);
         loop {
             let trouble = self.pass().await;
             let text = trouble.err().map_or_else(String::new, |it| it.to_string());
@@ -301,8 +301,8 @@ impl Program {
                 tracing::warn!(problem = text, "the fleet API is not as it should be");
             }
             let pause = match (text.is_empty(), self.waits) {
-                (true, false) => look,
-                (true, true) => look.min(LOOK_FOR_ADDRESS),
+                (true, false) => check,
+                (true, true) => check.min(LOOK_FOR_ADDRESS),
                 (false, _) => RETRY,
             };
             self.said = text;

@@ -42,15 +42,15 @@ pub(super) async fn watch(fleet: Arc<Fleet>, health: Health) {
         if !fleet.leadership.is_current() {
             continue;
         }
-        match look(&fleet).await {
-            Ok(Some(why)) => tell(&fleet, &health, &why),
+        match check(&fleet).await {
+            Ok(Some(why)) => report(&fleet, &health, &why),
             Ok(None) => health.note(PART, None),
             Err(error) => tracing::debug!(%error, "could not look at the fleet API"),
         }
     }
 }
 
-fn tell(fleet: &Fleet, health: &Health, why: &str) {
+fn report(fleet: &Fleet, health: &Health, why: &str) {
     let note = format!(
         "This is no API for a fleet: {why}. Templates would be started here as well as in the members. Use an API server of its own \
          (chart value fleetApi.mode=bundled)."
@@ -66,7 +66,7 @@ fn tell(fleet: &Fleet, health: &Health, why: &str) {
     events.publish_about(about, EventType::Warning, REASON, note);
 }
 
-async fn look(fleet: &Fleet) -> Result<Option<String>, ApiError> {
+async fn check(fleet: &Fleet) -> Result<Option<String>, ApiError> {
     let nodes: Api<Node> = Api::all(fleet.client.clone());
     let nodes = nodes.list_metadata(&ListParams::default().limit(1)).await;
     let nodes = nodes.map_err(ApiError::of("list", &"nodes"))?;

@@ -61,7 +61,7 @@ impl Failures {
     }
 
     /// Tells an error, if it is one of an interpreter of a user.
-    pub(crate) fn tell(&self, error: &Error) {
+    pub(crate) fn report(&self, error: &Error) {
         let about = match error {
             Error::Script(error) => {
                 let at = error.source_of_script();

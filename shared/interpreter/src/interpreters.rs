@@ -195,7 +195,7 @@ impl Interpreters {
     /// of webhooks again when answers have lost their validity, because a webhook may say
     /// something else about an object that has not changed.
     pub async fn run(&self, shutdown: CancellationToken) {
-        let tell = |overdue: &Overdue| self.shared.failures.tell_overdue(overdue);
+        let report = |overdue: &Overdue| self.shared.failures.tell_overdue(overdue);
         let asks_again = async {
             loop {
                 tokio::time::sleep(VALID).await;
@@ -206,7 +206,7 @@ impl Interpreters {
             }
         };
         tokio::select! {
-            () = self.shared.webhooks.run(shutdown, tell) => {}
+            () = self.shared.webhooks.run(shutdown, report) => {}
             () = asks_again => {}
         }
     }
@@ -397,7 +397,7 @@ impl Interpreters {
             }
         });
         if let Err(error) = &answer {
-            self.shared.failures.tell(error);
+            self.shared.failures.report(error);
         }
         answer
     }

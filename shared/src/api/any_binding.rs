@@ -72,8 +72,8 @@ pub struct AnyBinding {
     /// Observed state; `None` until it is first reported.
     #[serde(default)]
     pub status: Option<ResourceBindingStatus>,
-    /// Placement that the scheduler applied last, where [`AnyBinding::share_applied_placement`] took
-    /// it out of the annotations.
+    /// Placement that the scheduler applied last, where [`Self::share_applied_placement`] took it
+    /// out of the annotations.
     #[serde(skip)]
     applied_placement: Option<Arc<String>>,
 }

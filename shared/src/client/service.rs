@@ -157,7 +157,7 @@ impl Service<Request<Body>> for Switched {
                 if !is_gateways(answer.status())
                     && let Some(date) = clock::date(answer.headers())
                 {
-                    server_clock.hear(date, begun, answered);
+                    server_clock.observe(date, begun, answered);
                 }
                 if let Some(pause) = retry_after(answer) {
                     bucket.rest(answered, pause);

@@ -52,7 +52,7 @@ impl Heard {
 impl ServerClock {
     /// Takes note of the `Date` of an answer to a request that was sent at `asked`. What is known
     /// is changed by no more than the answer proves wrong, so that a slow answer changes little.
-    pub fn hear(&self, date: Timestamp, asked: Instant, answered: Instant) {
+    pub fn observe(&self, date: Timestamp, asked: Instant, answered: Instant) {
         let mut known = self.0.lock();
         let took = answered.saturating_duration_since(asked);
         let took = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
@@ -124,7 +124,7 @@ mod tests {
             (43_100, 43_200, 4_611, 4_611_100),
             (43_300, 43_200, 4_611, 4_611_100), // moments out of order
         ] {
-            clock.hear(at(date * 1_000), tick(asked), tick(answered));
+            clock.observe(at(date * 1_000), tick(asked), tick(answered));
             assert_eq!(clock.at(tick(answered)), Some(at(expected)), "{answered}");
         }
         assert_eq!(clock.at(tick(44_200)), Some(at(4_612_100)), "goes on");
@@ -143,7 +143,7 @@ mod tests {
             let tick = start + Duration::from_secs(second);
             let other = if second % 3 == 0 { 0 } else { 60_000 };
             let millis = i64::try_from(second).unwrap() * 1_000;
-            clock.hear(at(millis + other), tick, tick);
+            clock.observe(at(millis + other), tick, tick);
             assert_eq!(clock.at(tick), Some(at(millis)), "{second}");
         }
     }

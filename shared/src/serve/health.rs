@@ -126,7 +126,7 @@ impl Health {
 
     /// Tells in the log what `/readyz` says, in the same words, until shutdown: once when they have
     /// been the same for [`PATIENCE`], and while the process is not ready once a minute.
-    pub(super) async fn tell(self, shutdown: CancellationToken) {
+    pub(super) async fn log_changes(self, shutdown: CancellationToken) {
         let mut teller = Teller::default();
         loop {
             tokio::select! {

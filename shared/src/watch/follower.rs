@@ -250,7 +250,7 @@ impl<K: Followed> Follower<K> {
                 object,
                 resource_version,
             })) => {
-                self.tell(Event::Apply(object));
+                self.notify(Event::Apply(object));
                 self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,
@@ -261,7 +261,7 @@ impl<K: Followed> Follower<K> {
                 object,
                 resource_version,
             })) => {
-                self.tell(Event::Delete(object));
+                self.notify(Event::Delete(object));
                 self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,
@@ -330,7 +330,7 @@ impl<K: Followed> Follower<K> {
     /// Notes that what was told so far is up to date.
     fn is_current(&mut self) {
         if let Some(touch) = &self.touch {
-            touch.hear(calendar());
+            touch.observe(calendar());
         }
         self.trouble.over();
         if let Some(lasted) = self.reminder.over(Instant::now()) {
@@ -338,7 +338,7 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    fn tell(&mut self, event: Event<K>) {
+    fn notify(&mut self, event: Event<K>) {
         self.ready.push_back(News::Event(event));
     }
 

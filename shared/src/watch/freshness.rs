@@ -52,7 +52,7 @@ impl Freshness {
         state.heard
     }
 
-    pub(super) fn hear(&self, now: Timestamp) {
+    pub(super) fn observe(&self, now: Timestamp) {
         let mut state = self.state.lock();
         *state = State {
             heard: now,
@@ -77,7 +77,7 @@ mod tests {
         let grace = Duration::from_secs(30);
         let touch = Freshness::new(at(0));
         assert_eq!(touch.lost_since(Duration::ZERO), None);
-        touch.hear(at(10));
+        touch.observe(at(10));
         tokio::time::advance(Duration::from_secs(20)).await;
         touch.lose();
         touch.lose();
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(touch.lost_since(grace), None);
         tokio::time::advance(Duration::from_secs(11)).await;
         assert_eq!(touch.lost_since(grace), Some(at(10)));
-        touch.hear(at(30));
+        touch.observe(at(30));
         assert_eq!(touch.lost_since(Duration::ZERO), None);
     }
 }

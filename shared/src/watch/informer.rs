@@ -160,7 +160,7 @@ impl<K: Followed> Informer<K> {
                 () = shutdown.cancelled() => return,
                 news = follower.next() => news,
             };
-            match self.hear(news, &mut list) {
+            match self.observe(news, &mut list) {
                 Some(true) => {
                     let pause = jittered(CONFIRMATION * 2_u32.pow(lacking));
                     follower.list_again_at(Some(Instant::now() + pause));
@@ -178,11 +178,11 @@ impl<K: Followed> Informer<K> {
 
     /// Takes in one piece of news; `list` is the list that is arriving. Returns of a complete list
     /// whether it lacks an object that was cached and that nobody saw leave.
-    fn hear(&self, news: News<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
+    fn observe(&self, news: News<K>, list: &mut Option<Listed<K>>) -> Option<bool> {
         let event = match news {
             News::Event(event) => event,
             News::Unreadable(rejected) => {
-                self.hear_unreadable(&rejected, list);
+                self.observe_unreadable(&rejected, list);
                 return None;
             }
             News::BrokenOff => {
@@ -225,7 +225,7 @@ impl<K: Followed> Informer<K> {
 
     /// Takes note of an object that does not decode. Its last known good state is kept: that it
     /// does not decode now does not mean that it is gone.
-    fn hear_unreadable(&self, rejected: &Rejected, list: &mut Option<Listed<K>>) {
+    fn observe_unreadable(&self, rejected: &Rejected, list: &mut Option<Listed<K>>) {
         let Rejected {
             namespace,
             name,
@@ -375,7 +375,7 @@ impl<K: Followed> Informer<K> {
         let (namespace, name) = address(new.as_ref());
         self.come_back(namespace, name);
         let old = self.write().put(Arc::clone(&new));
-        self.tell(&Change::Applied { old, new });
+        self.notify(&Change::Applied { old, new });
     }
 
     /// Returns how an object left that the API calls deleted. To those who follow a selection only,
@@ -397,7 +397,7 @@ impl<K: Followed> Informer<K> {
         }
         let old = self.write().remove(namespace, name);
         if let Some(old) = old {
-            self.tell(&Change::Deleted { old });
+            self.notify(&Change::Deleted { old });
         } else if departure != Departure::Vanished {
             let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
             for handler in &*self.inner.departure_handlers.read() {
@@ -506,7 +506,7 @@ impl<K: Followed> Informer<K> {
         self.inner.objects.write()
     }
 
-    fn tell(&self, change: &Change<K>) {
+    fn notify(&self, change: &Change<K>) {
         for handler in self.inner.handlers.read().iter() {
             handler(change);
         }

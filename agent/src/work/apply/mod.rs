@@ -309,8 +309,8 @@ impl Applier {
     ) {
         match outcome {
             Ok((_, object)) => {
-                let look = Interpretation::of(object, manifest, &self.store.interpreters);
-                self.store.statuses.see_first(work, key, look);
+                let check = Interpretation::of(object, manifest, &self.store.interpreters);
+                self.store.statuses.see_first(work, key, check);
             }
             Err(error) if error.is_hidden() => {
                 self.store

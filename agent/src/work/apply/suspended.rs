@@ -97,7 +97,7 @@ impl Applier {
             }
             if statuses.seen(&name, &key).is_none()
                 && troubles.go_on()
-                && let Err(error) = self.look(work, &key, manifest).await
+                && let Err(error) = self.check(work, &key, manifest).await
             {
                 troubles.add(error.into());
             }
@@ -110,13 +110,13 @@ impl Applier {
 
     /// Looks at an object that no watch has shown, and records whether the member has no object of
     /// this Work.
-    async fn look(
+    async fn check(
         &self,
         work: &Work,
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<(), member::Error> {
-        let look = match self.objects.member.get(key).await {
+        let check = match self.objects.member.get(key).await {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin(work)) => {
                 Interpretation::of(&object, manifest, &self.store.interpreters)
             }
@@ -124,7 +124,7 @@ impl Applier {
             Err(error) if error.is_refused_read() => Interpretation::unknown(),
             Err(error) => return Err(error),
         };
-        self.store.statuses.see_first(&work.name_any(), key, look);
+        self.store.statuses.see_first(&work.name_any(), key, check);
         Ok(())
     }
 

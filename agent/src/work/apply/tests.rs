@@ -423,8 +423,8 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
     ] {
         let (applier, fleet, site) = applier_of([work_of(std::slice::from_ref(&pod))], true).await;
         let key = ObjectKey::of(&pod, 0).unwrap();
-        let look = Interpretation::of(&complete, &pod, &applier.store.interpreters);
-        applier.store.statuses.see("w", &key, look);
+        let check = Interpretation::of(&complete, &pod, &applier.store.interpreters);
+        applier.store.statuses.see("w", &key, check);
         if let Some(object) = found {
             let path = "/api/v1/namespaces/shop/pods/sum".to_owned();
             site.objects.lock().insert(path, object);

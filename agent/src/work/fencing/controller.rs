@@ -148,7 +148,7 @@ impl Fencer {
 
     /// Brings the record up to date, or learns from it.
     async fn keep(&self) {
-        self.hear();
+        self.observe();
         let mut kept = self.kept.lock().await;
         let (now, own) = (Instant::now(), self.setup.silence.own());
         let renews = own.is_some_and(|own| now < own + 2 * self.setup.interval);
@@ -173,7 +173,7 @@ impl Fencer {
     /// Learns from the election when the leader last renewed the lease of the member, whatever
     /// hinders it from writing the record. That the leader renews the lease of the election says
     /// nothing of that: the control plane counts the renewals of the member's lease alone.
-    fn hear(&self) {
+    fn observe(&self) {
         let heard = self.setup.leadership.heard();
         if let Some(at) = heard.as_ref().and_then(renewed_by) {
             self.setup.silence.learned(at);

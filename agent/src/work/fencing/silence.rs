@@ -150,7 +150,7 @@ impl Silence {
         let mut times = self.times.lock();
         let before = Instant::now();
         if let Some(uptime) = (self.uptime)() {
-            times.look(before, uptime, Instant::now());
+            times.check(before, uptime, Instant::now());
         }
         times
     }
@@ -159,7 +159,7 @@ impl Silence {
 impl Times {
     /// Makes everything older by the time for which the machine was suspended since the last look.
     /// The uptime was read between `before` and `after`.
-    fn look(&mut self, before: Instant, uptime: Duration, after: Instant) {
+    fn check(&mut self, before: Instant, uptime: Duration, after: Instant) {
         let looked = self.looked.replace((before, uptime));
         let Some((since, then)) = looked else {
             return;
@@ -273,14 +273,14 @@ mod tests {
     async fn time_for_which_the_machine_was_suspended_counts() {
         let silence = Silence::begin(40 * S, || None);
         let start = Instant::now();
-        let look = |uptime: u32, at: Instant| {
+        let check = |uptime: u32, at: Instant| {
             let mut times = silence.lock();
-            times.look(at, uptime * S, at);
+            times.check(at, uptime * S, at);
         };
-        look(1_000, start);
+        check(1_000, start);
         silence.acknowledged(start, true);
         tokio::time::advance(10 * S).await;
-        look(1_010, start + 10 * S);
+        check(1_010, start + 10 * S);
         assert!(!silence.is_due(AFTER, start + 10 * S));
         assert_eq!(
             silence.permission(AFTER, Some(start), start + 10 * S),
@@ -290,7 +290,7 @@ mod tests {
         // It slept for 45 s, of which its clock knows nothing.
         tokio::time::advance(S).await;
         let awake = start + 11 * S;
-        look(1_056, awake);
+        check(1_056, awake);
         assert!(!silence.is_due(AFTER, start + 14 * S));
         assert!(silence.is_due(AFTER, start + 15 * S), "45 s and 15 s");
         silence.acknowledged(start + 10 * S, true);
@@ -323,7 +323,7 @@ mod tests {
             (20, 1_024, 24),
             (25, 1_025, 25),
         ] {
-            times.look(start + before * S, uptime * S, start + after * S);
+            times.check(start + before * S, uptime * S, start + after * S);
             assert_eq!(times.woken, None, "{uptime}");
         }
     }

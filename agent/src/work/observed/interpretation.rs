@@ -138,23 +138,23 @@ impl Interpretation {
     /// healthy where they say nothing; an object that cannot be judged is of unknown health. One
     /// that the agent has stopped is not healthy, whatever its own status says.
     pub fn at(object: &Value, interpreters: &Interpreters) -> Self {
-        let mut look = Self::interpret(object, interpreters);
+        let mut check = Self::interpret(object, interpreters);
         if fencing::stopped(object).is_some() {
-            if let Some(status) = &mut look.status {
+            if let Some(status) = &mut check.status {
                 (status.health, status.stopped) = (ResourceHealth::Unhealthy, true);
             }
-            look.trouble.get_or_insert(Trouble::Stopped);
+            check.trouble.get_or_insert(Trouble::Stopped);
         }
-        look
+        check
     }
 
     /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
     /// manifest, and replicas that are left to an autoscaler with the name of that.
     pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
-        let mut look = Self::at(object, interpreters);
+        let mut check = Self::at(object, interpreters);
         let left_to = drift::left_to(manifest, object);
         if (completed::is_task(manifest) || left_to.is_some())
-            && let Some(seen) = &mut look.status
+            && let Some(seen) = &mut check.status
             && let Some(mut status) = seen.status()
         {
             completed::note(&mut status, object, manifest);
@@ -163,7 +163,7 @@ impl Interpretation {
             }
             seen.status = Some(status.to_string().into());
         }
-        look
+        check
     }
 
     fn interpret(object: &Value, interpreters: &Interpreters) -> Self {
@@ -290,16 +290,16 @@ mod tests {
         let health = script(Operation::InterpretHealth, fails);
         let mut stopped = thing.clone();
         stopped["metadata"]["annotations"] = json!({annotation::STOPPED: "{}"});
-        let look = Interpretation::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
-        let seen = look.status.unwrap();
+        let check = Interpretation::at(&stopped, &Interpreters::of(std::slice::from_ref(&status)));
+        let seen = check.status.unwrap();
         assert!(seen.stays && seen.is_stopped());
         for (scripts, expected) in [
             (vec![status.clone()], ResourceHealth::Unhealthy),
             (vec![status, health], ResourceHealth::Unknown),
         ] {
-            let look = Interpretation::at(&thing, &Interpreters::of(&scripts));
-            assert_eq!(look.status, Some(ObjectStatus::of_health(expected)));
-            assert!(matches!(look.trouble, Some(Trouble::Status(_))));
+            let check = Interpretation::at(&thing, &Interpreters::of(&scripts));
+            assert_eq!(check.status, Some(ObjectStatus::of_health(expected)));
+            assert!(matches!(check.trouble, Some(Trouble::Status(_))));
         }
     }
 
@@ -316,8 +316,8 @@ mod tests {
         object["metadata"]["managedFields"] = json!([{"manager": "hpa", "operation": "Update",
             "subresource": "scale", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
         for (share, left_to) in [(3, json!("hpa")), (5, Value::Null)] {
-            let look = Interpretation::of(&object, &manifest(share), &Interpreters::default());
-            let status = look.status.unwrap().status().unwrap();
+            let check = Interpretation::of(&object, &manifest(share), &Interpreters::default());
+            let status = check.status.unwrap().status().unwrap();
             assert_eq!(status["replicasLeftToAutoscaler"], left_to, "{share}");
             assert_eq!(status["replicas"], 7);
         }
@@ -356,11 +356,11 @@ mod tests {
                 true,
             ),
         ] {
-            let look = Interpretation::at(&object, &Interpreters::default());
-            let seen = look.status.unwrap();
+            let check = Interpretation::at(&object, &Interpreters::default());
+            let seen = check.status.unwrap();
             assert_eq!(seen.health, health, "{what}");
             assert_eq!(seen.status().is_some(), status, "{what}");
-            assert_eq!(look.trouble.is_some(), told, "{what}");
+            assert_eq!(check.trouble.is_some(), told, "{what}");
         }
     }
 

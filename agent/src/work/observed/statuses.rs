@@ -261,14 +261,14 @@ mod tests {
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
         let key = ObjectKey::of(&manifest, 0).unwrap();
         let see = |status: u32| {
-            let look = Interpretation {
+            let check = Interpretation {
                 status: Some(ObjectStatus::new(
                     Some(&json!(status)),
                     ResourceHealth::Healthy,
                 )),
                 ..Interpretation::default()
             };
-            statuses.see("w", &key, look);
+            statuses.see("w", &key, check);
             queue.len()
         };
         assert_eq!((see(1), see(2), see(3)), (1, 1, 1));
@@ -284,7 +284,7 @@ mod tests {
         };
         let statuses = ObjectStatuses::new(Queue::new("test"));
         let key = ObjectKey::of(&deployment(json!(1)), 0).unwrap();
-        let look = |replicas: Value| {
+        let check = |replicas: Value| {
             statuses.see(
                 "w",
                 &key,
@@ -301,7 +301,7 @@ mod tests {
             ("and bad again", json!("one"), 1),
         ];
         for (what, replicas, told) in cases {
-            assert_eq!(look(replicas), told, "{what}");
+            assert_eq!(check(replicas), told, "{what}");
         }
         let seen = statuses.of("w");
         assert_eq!(seen[&key].status(), Some(json!({"replicas": 1})));

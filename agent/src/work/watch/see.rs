@@ -103,11 +103,11 @@ impl Stream {
             store.drift.doubt(&key);
             return seen;
         }
-        let look = Interpretation::of(object, manifest, &store.interpreters);
-        seen.again = look.again;
-        seen.pending.clone_from(&look.pending);
+        let check = Interpretation::of(object, manifest, &store.interpreters);
+        seen.again = check.again;
+        seen.pending.clone_from(&check.pending);
         let is_stopped = fencing::stopped(object).is_some();
-        store.statuses.see(name, &key, look);
+        store.statuses.see(name, &key, check);
         if open.cached.is_held_and_unapplied() || (open.cached.suspended && is_stopped) {
             store.waits.to_apply.add(name.clone());
         }

@@ -167,8 +167,8 @@ async fn a_task_that_has_succeeded_is_not_lost_with_the_marks_of_its_object() {
         let key = ObjectKey::of(&pod, 0).unwrap();
         let mut object = pod.clone();
         object["status"] = json!({ "phase": "Succeeded" });
-        let look = Interpretation::of(&object, &pod, &watches.store.interpreters);
-        watches.store.statuses.see("a", &key, look);
+        let check = Interpretation::of(&object, &pod, &watches.store.interpreters);
+        watches.store.statuses.see("a", &key, check);
         stream(&watches, kind).lose(&key, "a", false).await;
         let seen = watches.store.statuses.seen("a", &key).unwrap();
         assert_eq!(seen.lost, lost, "{restart}");
@@ -229,9 +229,9 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     let raw = || serde_json::from_value(object(&fleet, "b")).unwrap();
     for name in ["a", "b"] {
         let object = object(&fleet, name);
-        let look = Interpretation::of(&object, &object, &watches.store.interpreters);
+        let check = Interpretation::of(&object, &object, &watches.store.interpreters);
         let statuses = &watches.store.statuses;
-        statuses.see_first(name, &place(name), look);
+        statuses.see_first(name, &place(name), check);
     }
     stream.follow(Event::Init).await;
     stream.follow(Event::InitApply(raw())).await;

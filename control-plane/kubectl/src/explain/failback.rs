@@ -19,7 +19,7 @@ pub(super) fn told(
 ) -> Vec<String> {
     let spec = &binding.spec;
     let rule = Rule::of(spec, settings);
-    let tell = |(name, left): (String, Timestamp)| {
+    let report = |(name, left): (String, Timestamp)| {
         let Some(rule) = &rule else {
             return (spec.target(&name).is_none()).then(|| {
                 format!(
@@ -48,7 +48,7 @@ pub(super) fn told(
             Verdict::NotBefore(None, why) => Some(format!("it does not return to {name}: {why}")),
         }
     };
-    homes(binding).into_iter().filter_map(tell).collect()
+    homes(binding).into_iter().filter_map(report).collect()
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_workload_that_left_a_cluster_says_what_its_return_waits_for() {
-        let tell = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
+        let report = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
             let binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"name": "web", "annotations": {
                     "failover.muster.io/homes": r#"{"m1":"2026-01-01T00:00:00Z"}"#,
@@ -105,7 +105,7 @@ mod tests {
                 "does not return to m1: the cluster is not healthy: Ready is Unknown",
             ),
         ] {
-            let told = tell(failback, flags, change);
+            let told = report(failback, flags, change);
             assert!(told.contains(expected), "{told}");
         }
     }

@@ -112,15 +112,15 @@ mod tests {
     async fn each_binding_that_vanished_is_asked_for_in_its_turn_while_it_is_not_there() {
         let missing = Missing::default();
         let vanished = Presence::Unknown(Doubt::Vanished);
-        let look = || {
+        let check = || {
             let keys = (0..=2 * ASKED).map(key);
             keys.filter(|it| missing.is_deleted(it, &vanished)).count()
         };
-        assert_eq!(look(), 0);
+        assert_eq!(check(), 0);
         let api = api(2 * ASKED);
         for (asks, is_news) in [(1, false), (2, false), (3, true), (4, false)] {
             assert_eq!(missing.ask(&api).await, is_news, "{asks}");
-            assert_eq!(look(), usize::from(asks >= 3), "{asks}");
+            assert_eq!(check(), usize::from(asks >= 3), "{asks}");
         }
         assert!(missing.is_deleted(&key(2 * ASKED), &vanished));
         for number in 0..2 * ASKED {

@@ -106,7 +106,7 @@ pub(super) async fn carry_out(
         let cluster = find_cluster(client, name).await?;
         is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
-    let preview = look(client, names).await?;
+    let preview = check(client, names).await?;
     let told = match options.output {
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
         Format::Text => preview.table(),
@@ -153,7 +153,7 @@ pub(super) async fn carry_out(
     Ok(Reply::with(text, code))
 }
 
-async fn look(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
+async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;

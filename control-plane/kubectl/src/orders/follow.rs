@@ -24,7 +24,7 @@ pub(super) async fn follow(
     is_resumed: bool,
 ) -> anyhow::Result<(Progress, Result<End, Stopped>)> {
     let (mut seen, mut tainted) = (BTreeSet::new(), BTreeSet::new());
-    let look = |fleet: Snapshot<'_, Cluster>| {
+    let check = |fleet: Snapshot<'_, Cluster>| {
         let seen_now = |name: &String| (name.clone(), fleet.objects.presence(None, name));
         let clusters: BTreeMap<String, Presence<Arc<Cluster>>> =
             names.iter().map(seen_now).collect();
@@ -48,7 +48,7 @@ pub(super) async fn follow(
             end,
         }
     };
-    follow::follow(config, waiting, look).await
+    follow::follow(config, waiting, check).await
 }
 
 /// Returns why nothing can be said of a cluster.
@@ -137,13 +137,13 @@ mod tests {
             ),
         ] {
             let mut tainted = BTreeSet::new();
-            let look = |(presence, waited)| {
+            let check = |(presence, waited)| {
                 let clusters = BTreeMap::from([("m1".to_owned(), presence)]);
                 let ends = [false, true].map(|it| end(&clusters, &mut tainted, waited, it));
                 assert_ne!(ends[0], Some(End::Done), "{what}");
                 ends[1]
             };
-            let ends: Vec<_> = looks.into_iter().map(look).collect();
+            let ends: Vec<_> = looks.into_iter().map(check).collect();
             assert_eq!(ends.last(), Some(&expected), "{what}");
         }
     }

@@ -158,7 +158,7 @@ pub(super) fn preview(
             continue;
         }
         for from in drained {
-            preview.look(binding, from, (&snapshot, options), now);
+            preview.check(binding, from, (&snapshot, options), now);
         }
     }
     preview.partings = parted(bindings, needs, &preview.after);
@@ -171,7 +171,7 @@ impl Preview {
         !self.stranded.is_empty() || (self.is_stopped && !self.leave.is_empty())
     }
 
-    fn look(
+    fn check(
         &mut self,
         binding: &AnyBinding,
         from: &str,

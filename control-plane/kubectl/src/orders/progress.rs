@@ -300,8 +300,8 @@ mod tests {
             binding("d", "m1", false, "Tolerated", &all),
             binding("e", "m2", false, "Tolerated", &json!([])),
         ];
-        let mut look = |fleet: &[Arc<AnyBinding>]| count(fleet, &clusters, &mut seen, now);
-        let progress = look(&fleet);
+        let mut check = |fleet: &[Arc<AnyBinding>]| count(fleet, &clusters, &mut seen, now);
+        let progress = check(&fleet);
         assert_eq!(
             (
                 progress.moved,
@@ -318,13 +318,13 @@ mod tests {
         assert!(!progress.is_done());
         fleet[0] = binding("a", "m2", true, "Evicted", &json!([]));
         fleet[1] = binding("b", "m2", false, "Evicted", &json!([]));
-        let progress = look(&fleet);
+        let progress = check(&fleet);
         assert_eq!(
             (progress.moved, progress.replacing, progress.waiting),
             (1, 1, 0)
         );
         fleet[0] = binding("a", "m2", false, "Evicted", &json!([]));
-        let progress = look(&fleet);
+        let progress = check(&fleet);
         assert!(progress.is_done());
         assert_eq!(
             progress.line(true),
@@ -342,7 +342,7 @@ mod tests {
                 .contains("The drain holds")
         );
         fleet.remove(2);
-        let progress = look(&fleet);
+        let progress = check(&fleet);
         assert_eq!(
             progress.line(false),
             "3 of 3 moved, 0 being replaced, 0 waiting, 0 with nowhere to go"

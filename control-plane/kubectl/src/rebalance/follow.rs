@@ -112,7 +112,7 @@ pub(super) async fn follow(
 ) -> anyhow::Result<(Progress, Result<(), Stopped>)> {
     // A rebalancer deletes itself some time after its requests, and moves may take longer.
     let mut asked = BTreeSet::new();
-    let look = |fleet: Snapshot<'_, WorkloadRebalancer>| {
+    let check = |fleet: Snapshot<'_, WorkloadRebalancer>| {
         for rebalancer in fleet.objects.list() {
             if names.contains(&rebalancer.name_any())
                 && let Some(status) = &rebalancer.status
@@ -133,7 +133,7 @@ pub(super) async fn follow(
             progress,
         }
     };
-    follow::follow(config, waiting, look).await
+    follow::follow(config, waiting, check).await
 }
 
 #[cfg(test)]
@@ -149,7 +149,7 @@ mod tests {
             "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
         }))
         .unwrap();
-        let look = |asked: bool, requested: &str, tasks: Value, health: &str| {
+        let check = |asked: bool, requested: &str, tasks: Value, health: &str| {
             let binding: AnyBinding = serde_json::from_value(json!({
                 "metadata": {"namespace": "shop", "name": "web-deployment"},
                 "spec": {
@@ -234,7 +234,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                look(asked, requested, tasks.clone(), health),
+                check(asked, requested, tasks.clone(), health),
                 expected,
                 "{what}"
             );

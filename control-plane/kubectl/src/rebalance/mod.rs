@@ -74,7 +74,7 @@ pub(super) async fn carry_out(
     namespace: &str,
     options: &Options,
 ) -> anyhow::Result<Reply> {
-    let (preview, rate) = look(&client, namespace, &options.which).await?;
+    let (preview, rate) = check(&client, namespace, &options.which).await?;
     let is_named = !options.which.named.is_empty();
     let refused = (is_named && !preview.refused.is_empty()).then_some(STRANDED);
     let table = || preview.table(is_named);
@@ -122,7 +122,7 @@ pub(super) async fn carry_out(
 }
 
 /// Looks at what would move where, and how many evictions a second there may be.
-async fn look(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<(Preview, f64)> {
+async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Result<(Preview, f64)> {
     if let Some(cluster) = &which.cluster {
         find_cluster(client, cluster).await?;
     }

@@ -270,8 +270,8 @@ mod tests {
                 &json!({"clusterAffinity": {"clusterNames": ["m9"]}}),
             ),
         ];
-        let look = |cluster| preview(&bindings, cluster, &fleet, &Options::default());
-        let told = look(None);
+        let check = |cluster| preview(&bindings, cluster, &fleet, &Options::default());
+        let told = check(None);
         assert_eq!(
             told.table(true),
             "1 workload moves\n  Deployment shop/web: m2 (2) -> m1 (2)\n\
@@ -284,8 +284,8 @@ mod tests {
         );
         let after: Vec<_> = told.after.values().flatten().collect();
         assert_eq!(after, ["m1"]);
-        assert_eq!(look(Some("m1")).moves, told.moves);
-        assert_eq!(look(Some("m2")).moves, []);
+        assert_eq!(check(Some("m1")).moves, told.moves);
+        assert_eq!(check(Some("m2")).moves, []);
         assert_eq!(Preview::default().table(false), "There is no workload\n");
     }
 }

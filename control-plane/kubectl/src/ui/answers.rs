@@ -10,7 +10,7 @@ use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{CommandLine, Reply, look};
+use crate::{CommandLine, Reply, check};
 
 /// Time for which an answer is given again.
 const FRESH: Duration = Duration::from_secs(2);
@@ -133,7 +133,7 @@ impl Answers {
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
-        look(&self.client, line.question).await
+        check(&self.client, line.question).await
     }
 }
 

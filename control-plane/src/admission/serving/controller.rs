@@ -81,7 +81,7 @@ pub(crate) fn start(
     let fleet = Arc::clone(fleet);
     tasks.spawn("serving certificate", async move {
         loop {
-            match keeper.look(fleet.leadership.is_current()).await {
+            match keeper.check(fleet.leadership.is_current()).await {
                 Ok(()) => health.ready(part, Ok(())),
                 Err(error) => {
                     tracing::warn!(%error, "the certificate of the admission server is not as it should be");
@@ -108,7 +108,7 @@ pub(crate) fn start(
 impl Keeper {
     /// Serves with what the Secret holds; the leader sees to it beforehand that this is good and
     /// trusted.
-    async fn look(&self, leads: bool) -> Result<(), Error> {
+    async fn check(&self, leads: bool) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
         let found = secrets.get_opt(SECRET).await;
         let found = found.map_err(ApiError::of("read", &"the Secret of the certificate"))?;

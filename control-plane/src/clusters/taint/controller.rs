@@ -65,7 +65,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             tasks,
             workers,
             Arc::<Memory>::default(),
-            |fleet, memory, name| async move { look(&fleet, &memory, &name).await },
+            |fleet, memory, name| async move { check(&fleet, &memory, &name).await },
         );
 }
 
@@ -115,7 +115,7 @@ impl Memory {
     }
 }
 
-async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
+async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         memory.looked_at().remove(name);
         return Ok(Next::Done);
@@ -153,7 +153,7 @@ async fn look(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error>
         }
         match write(fleet, &cluster, &outcome).await {
             Ok(()) => {
-                tell(fleet, &cluster, &outcome);
+                report(fleet, &cluster, &outcome);
                 break outcome;
             }
             Err(error) => {
@@ -277,7 +277,7 @@ async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<()
     .map(drop)
 }
 
-fn tell(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
+fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     let name = cluster.name_any();
     for (policy, taint, added) in &outcome.changes {
         let what = if *added { "added" } else { "removed" };

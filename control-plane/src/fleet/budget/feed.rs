@@ -39,7 +39,7 @@ pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
         let pace = pace.clone();
         move |fleet: &Fleet, change| match change {
             Change::Applied { new, .. } => {
-                pace.hear(new, Instant::now());
+                pace.observe(new, Instant::now());
                 None
             }
             Change::Deleted { old } => {
@@ -101,7 +101,7 @@ mod tests {
 
     /// Looks for `m1`. Returns the next step, the number of requests, and whether the cluster
     /// counts as failed afterwards.
-    async fn look(
+    async fn check(
         stand: &Stand,
         has_failed: bool,
         (code, reason): (u16, &str),
@@ -129,7 +129,7 @@ mod tests {
             (true, (403, "Forbidden"), (None, 1, true)),
             (false, GONE, (Some(Next::Done), 0, false)),
         ] {
-            let found = look(&stand, has_failed, answer).await;
+            let found = check(&stand, has_failed, answer).await;
             assert_eq!(found, expected, "{has_failed} {answer:?}");
         }
     }
@@ -139,10 +139,10 @@ mod tests {
         let there = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
         let stand = Stand::followed([("clusters", there)]).await;
         let nothing = (Some(Next::Done), 0, true);
-        assert_eq!(look(&stand, true, GONE).await, nothing, "it is there");
+        assert_eq!(check(&stand, true, GONE).await, nothing, "it is there");
         stand.api.delete("clusters", "", "m1");
         pass(5).await;
-        assert_eq!(look(&stand, true, GONE).await, nothing, "it is gone");
+        assert_eq!(check(&stand, true, GONE).await, nothing, "it is gone");
     }
 
     #[tokio::test(start_paused = true)]

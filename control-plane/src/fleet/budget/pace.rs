@@ -144,7 +144,7 @@ impl Pace {
 
     /// Hears of a cluster that is new or changed. The cluster counts once it has begun and as long
     /// as it stays.
-    pub fn hear(&self, cluster: &Cluster, now: Instant) {
+    pub fn observe(&self, cluster: &Cluster, now: Instant) {
         if is_counted(cluster) {
             self.put(&cluster.name_any(), has_failed(cluster), now);
         } else {

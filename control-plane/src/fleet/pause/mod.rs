@@ -120,7 +120,7 @@ impl Pauses {
         }
         state.fleet = pause;
         drop(state);
-        self.tell();
+        self.notify();
     }
 
     /// Changes the pause of a cluster.
@@ -139,7 +139,7 @@ impl Pauses {
             state.clusters.remove(cluster);
         }
         drop(state);
-        self.tell();
+        self.notify();
     }
 
     /// Keeps a pause whose record, or whose cluster, the cache has lost until the API has said
@@ -271,7 +271,7 @@ impl Pauses {
                 () = self.inner.changed.notified() => {}
                 () = time => {
                     tracing::warn!("the time of a pause is over");
-                    self.tell();
+                    self.notify();
                 }
             }
         }
@@ -289,7 +289,7 @@ impl Pauses {
         fleet.chain(own).filter_map(|it| it.until).min()
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.inner.changed.notify_one();
         let listeners = self.inner.listeners.lock();
         for listener in &*listeners {

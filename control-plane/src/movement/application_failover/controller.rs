@@ -330,7 +330,8 @@ impl Applications {
                 known.history = history;
                 known.attempts = 0;
                 self.known.lock().insert(key.clone(), known);
-                self.tell(key, binding.as_ref(), &moved.into(), now).await?;
+                self.report(key, binding.as_ref(), &moved.into(), now)
+                    .await?;
                 Ok(Some(Next::Again))
             }
             Outcome::Overtaken => {

@@ -35,13 +35,13 @@ impl Openings {
     pub fn follow(clusters: &Informer<Cluster>, pauses: &Pauses) -> Self {
         let openings = Self::default();
         let told = openings.clone();
-        pauses.on_change(move || told.tell());
+        pauses.on_change(move || told.notify());
         let told = openings.clone();
         clusters.on_change(move |change| {
             if let Change::Applied { old, new } = change
                 && opens(old.as_deref(), new)
             {
-                told.tell();
+                told.notify();
             }
         });
         openings
@@ -75,7 +75,7 @@ impl Openings {
         }
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         self.0.news.notify_one();
     }
@@ -115,7 +115,7 @@ mod tests {
         let running = openings.clone().run(held, queue.clone(), shutdown.clone());
         let running = tokio::spawn(running);
         for _ in 0..1_000 {
-            openings.tell();
+            openings.notify();
         }
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(openings.count(), 1_000);

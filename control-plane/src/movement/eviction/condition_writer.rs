@@ -92,7 +92,7 @@ impl ConditionWriter {
 
     /// Takes notes, all before any is written; each replaces an earlier one about the same binding
     /// and cluster.
-    pub fn tell(&self, notes: Vec<(Key, Note)>) {
+    pub fn report(&self, notes: Vec<(Key, Note)>) {
         let (now, mut news) = (Instant::now(), Vec::new());
         let mut books = self.books.lock();
         for (key, note) in notes {
@@ -329,7 +329,7 @@ mod tests {
             cluster: "m1".to_owned(),
             state: EvictionState::Queued { cause: "x".into() },
         };
-        writer.tell(vec![
+        writer.report(vec![
             (key("many"), queued),
             (key("one"), nowhere("m1", "full")),
         ]);
@@ -339,7 +339,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_to_be_told_of_a_binding_that_is_gone_is_forgotten() {
         let writer = writer();
-        writer.tell(vec![
+        writer.report(vec![
             (key("a"), nowhere("m1", "full")),
             (key("b"), nowhere("m1", "full")),
         ]);

@@ -135,7 +135,7 @@ impl Controller {
     fn with(&self, act: impl FnOnce(&mut Evictor, Now)) {
         let mut evictor = self.evictor.lock();
         act(&mut evictor, Now::by(&self.clock));
-        self.tell(evictor.take_reports());
+        self.report(evictor.take_reports());
         drop(evictor);
         self.changed.notify_one();
     }
@@ -143,15 +143,15 @@ impl Controller {
     fn next(&self) -> Step {
         let mut evictor = self.evictor.lock();
         let step = evictor.next(Now::by(&self.clock));
-        self.tell(evictor.take_reports());
+        self.report(evictor.take_reports());
         step
     }
 
     /// Tells the news to the writer of conditions, and publishes events about clusters. It is
     /// called with the evictor locked: of two notes about one binding the later must be told last.
-    fn tell(&self, news: Reports) {
+    fn report(&self, news: Reports) {
         self.writer.forget(&news.gone);
-        self.writer.tell(news.bindings);
+        self.writer.report(news.bindings);
         for note in news.clusters {
             tracing::info!(cluster = %note.cluster, reason = note.reason, "{}", note.message);
             if let Some(cluster) = self.clusters.get(None, &note.cluster) {

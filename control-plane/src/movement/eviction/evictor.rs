@@ -169,7 +169,7 @@ impl Evictor {
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let was_known = self.fleet.get(&cluster.name_any()).is_some();
         let effect = self.fleet.put(cluster);
-        self.pace.hear(cluster, now.tick);
+        self.pace.observe(cluster, now.tick);
         if let Some((name, _)) = self.fleet.get(&cluster.name_any()) {
             let name = Arc::clone(name);
             self.settle_limit(&name, cluster, now);

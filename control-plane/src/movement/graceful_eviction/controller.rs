@@ -130,7 +130,7 @@ async fn work_off(
     };
     let spec = &binding.spec;
     let now = fleet.clock.now();
-    let (assessment, retry) = look(fleet, plugins, binding.as_ref(), now);
+    let (assessment, retry) = check(fleet, plugins, binding.as_ref(), now);
     if assessment.kept != spec.graceful_eviction_tasks {
         let kept = &assessment.kept;
         let mut patch = json!({
@@ -145,7 +145,7 @@ async fn work_off(
             .patch(&key.name, &patch_params(), &Patch::Merge(patch))
             .await
         {
-            Ok(_) => tell(fleet, binding.as_ref(), &key, &assessment),
+            Ok(_) => report(fleet, binding.as_ref(), &key, &assessment),
             Err(error) => {
                 let error = Box::new(error);
                 return overtaken(&error).ok_or(Error { key, error });
@@ -162,7 +162,7 @@ async fn work_off(
 
 /// Assesses the tasks of a binding. Returns what becomes of them, and when to look again although
 /// nothing changes.
-fn look(
+fn check(
     fleet: &Fleet,
     plugins: EvictPlugins,
     binding: &AnyBinding,
@@ -243,7 +243,7 @@ fn matters(old: &Cluster, new: &Cluster) -> bool {
         || old.metadata.deletion_timestamp.is_some() != new.metadata.deletion_timestamp.is_some()
 }
 
-fn tell(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Assessment) {
+fn report(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &Assessment) {
     for (cluster, done) in &assessment.done {
         let why = done.describe();
         tracing::info!(binding = %key, cluster, why, "the eviction is over");

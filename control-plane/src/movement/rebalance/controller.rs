@@ -163,15 +163,15 @@ impl Rebalancers {
         }
         let uid = identity(rebalancer);
         let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
-        let look = self.look(fleet, rebalancer, &mut memory, now).await;
-        let written = write(fleet, rebalancer, &look.news, &mut memory, now).await;
+        let check = self.check(fleet, rebalancer, &mut memory, now).await;
+        let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
         let next = written?;
-        match look.failure {
+        match check.failure {
             Some(error) => Err(error),
-            None if look.is_overtaken => Ok(Next::Again),
-            None => Ok(match (next, look.turn) {
+            None if check.is_overtaken => Ok(Next::Again),
+            None => Ok(match (next, check.turn) {
                 (Next::Done, Some(when)) => {
                     Next::After(when.saturating_duration_since(Instant::now()))
                 }
@@ -182,7 +182,7 @@ impl Rebalancers {
     }
 
     /// Looks which requests are answered, and asks for more.
-    async fn look(
+    async fn check(
         &self,
         fleet: &Fleet,
         rebalancer: &WorkloadRebalancer,
@@ -190,7 +190,7 @@ impl Rebalancers {
         now: Timestamp,
     ) -> Pass {
         let since = decide::trigger(rebalancer, now);
-        let mut look = Pass::default();
+        let mut check = Pass::default();
         let asked_at = |it: &Pending, memory: &Memory| {
             let written = memory.asked.get(&it.workload).copied();
             // Whatever another process wrote, the cache shows.
@@ -205,21 +205,21 @@ impl Rebalancers {
             let state = self
                 .request(fleet, rebalancer, &it.workload, asked, (since, now))
                 .await;
-            look.take(it, state, memory, now);
+            check.take(it, state, memory, now);
         }
-        if look.asked > MOST_ASKED / 2 {
-            return look;
+        if check.asked > MOST_ASKED / 2 {
+            return check;
         }
         for it in others {
-            if look.asked == MOST_ASKED {
+            if check.asked == MOST_ASKED {
                 break;
             }
             let state = self
                 .request(fleet, rebalancer, &it.workload, None, (since, now))
                 .await;
-            look.take(it, state, memory, now);
+            check.take(it, state, memory, now);
         }
-        look
+        check
     }
 
     async fn request(

@@ -51,7 +51,7 @@ pub(super) async fn deliver(
     let next = match make? {
         Prepared::Nothing => {
             let keeping = &memory.keeping;
-            keeping.tell(fleet, client, key, binding, None).await
+            keeping.report(fleet, client, key, binding, None).await
         }
         Prepared::Later(next) => next,
         Prepared::Works {
@@ -60,7 +60,7 @@ pub(super) async fn deliver(
             keepers,
         } => {
             let keeping = &memory.keeping;
-            let due = keeping.tell(fleet, client, key, binding, keepers).await;
+            let due = keeping.report(fleet, client, key, binding, keepers).await;
             let origin = origin(key, wanted.id);
             let written = write(fleet, client, memory, &origin, binding, &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());

@@ -37,7 +37,7 @@ impl Keeping {
 
     /// Tells which clusters keep more than their share, once that has lasted; returns when to look
     /// again for that.
-    pub(super) async fn tell(
+    pub(super) async fn report(
         &self,
         fleet: &Fleet,
         client: &Client,

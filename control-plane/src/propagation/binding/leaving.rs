@@ -430,7 +430,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
         queue.add(crate::fleet::binding::BindingKey::of(&service));
     }
     let (looks, over) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
-    let look = {
+    let check = {
         let (fleet, looks) = (Arc::clone(&stand.fleet), Arc::clone(&looks));
         move |key: crate::fleet::binding::BindingKey| {
             let binding = fleet.bindings.get(&key).unwrap();
@@ -440,7 +440,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
             async { Ok::<_, std::convert::Infallible>(Next::Done) }
         }
     };
-    let run = clock::spawn(queue.clone().run(4, over.clone(), look));
+    let run = clock::spawn(queue.clone().run(4, over.clone(), check));
     pass(1).await;
     // An evicted cluster is left in the order of names.
     for it in 0..WORKLOADS {

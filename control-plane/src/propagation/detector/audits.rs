@@ -167,7 +167,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     }
     for Finding { reason, note } in found {
         tracing::warn!(policy = %key, reason, note, "part of a policy has no effect");
-        policy.tell(&detector.fleet.events, EventType::Warning, reason, note);
+        policy.report(&detector.fleet.events, EventType::Warning, reason, note);
     }
     next
 }

@@ -100,7 +100,7 @@ impl Detector {
         match api.create(&PostParams::default(), &binding).await {
             Ok(created) => {
                 if created.applied_placement().is_some() {
-                    InitialPlacement::tell(&self.fleet, &created);
+                    InitialPlacement::report(&self.fleet, &created);
                 }
                 Ok(Next::Done)
             }

@@ -467,7 +467,7 @@ impl Detector {
         // templates.
         if matches!(error, Error::Build(_) | Error::Unreadable { .. }) {
             let note = format!("{key}: {note}");
-            policy.tell(events, EventType::Warning, "ApplyPolicyFailed", note);
+            policy.report(events, EventType::Warning, "ApplyPolicyFailed", note);
         }
     }
 }

@@ -180,7 +180,7 @@ impl Detector {
                 Err(error) => {
                     let note = format!("cannot be removed yet: {error}");
                     let events = &self.fleet.events;
-                    policy.tell(events, EventType::Warning, "ReleaseFailed", note);
+                    policy.report(events, EventType::Warning, "ReleaseFailed", note);
                     return Err(error);
                 }
             }

@@ -100,7 +100,7 @@ impl Detector {
         let note = format!("{} takes {key} over from {}", policy.key(), owner.key());
         tracing::info!("{note}");
         let events = &self.fleet.events;
-        policy.tell(events, EventType::Normal, "PreemptPolicySucceed", note);
+        policy.report(events, EventType::Normal, "PreemptPolicySucceed", note);
         Ok(Next::Done)
     }
 }

@@ -18,7 +18,7 @@ use crate::scheduler::core::report::Verdict;
 const MOST_NOTES: usize = 10;
 
 /// Says what came of a pass, when it is news. `binding` is as it was before.
-pub(super) fn tell(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
+pub(super) fn report(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
     if let Some(failure) = &outcome.failure {
         let verdict = Verdict {
             scheduled: false,

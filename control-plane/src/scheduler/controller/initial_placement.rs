@@ -67,7 +67,7 @@ impl InitialPlacement {
     }
 
     /// Says where a binding was placed when it was created.
-    pub fn tell(fleet: &Fleet, binding: &AnyBinding) {
+    pub fn report(fleet: &Fleet, binding: &AnyBinding) {
         let note = success_note(&binding.spec.clusters);
         fleet.events.publish_about(
             binding.reference(),

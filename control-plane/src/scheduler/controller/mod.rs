@@ -44,7 +44,7 @@ use crate::scheduler::controller::affected::Concerns;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
-use crate::scheduler::controller::events::{tell, tell_failure, tell_unread};
+use crate::scheduler::controller::events::{report, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::movement::{Held, Movement};
 use crate::scheduler::controller::obstructed::pass_around;
@@ -329,7 +329,7 @@ impl Scheduler {
         if let Some(Err(held)) = permit {
             self.hold(fleet, (key, binding), &outcome, &held, now);
             if outcome.failure.is_some() {
-                tell(fleet, binding, &outcome);
+                report(fleet, binding, &outcome);
             }
             let next = if let Held::Obstructed(_) = held {
                 Next::After(self.movement.obstructed.next(key).time)
@@ -378,7 +378,7 @@ impl Scheduler {
             self.movement.found_none(key, subject.generation);
         }
         ended(outcome.failure.is_none());
-        tell(fleet, binding, &outcome);
+        report(fleet, binding, &outcome);
         if wait.is_some() {
             Incoming::ScheduleAttemptFailure.count();
         }

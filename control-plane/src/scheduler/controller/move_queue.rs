@@ -188,7 +188,7 @@ mod tests {
                 let queue = queue.clone();
                 move |key| queue.add(key)
             });
-            let look = |key| {
+            let check = |key| {
                 let (mut log, mut is_paid) = (log.lock(), false);
                 log.0 += 1;
                 if moves.is_next(&key) {
@@ -213,7 +213,7 @@ mod tests {
             };
             let began = Instant::now();
             tokio::select! {
-                () = queue.clone().run(4, over.clone(), look) => {}
+                () = queue.clone().run(4, over.clone(), check) => {}
                 () = calls => {}
             }
             let (looks, order) = std::mem::take(&mut *log.lock());
@@ -292,8 +292,8 @@ mod tests {
         let refused = pace.pay_after_evictions(Instant::now());
         moves.refused(&"a", 0, refused.map(drop).unwrap_err());
         let called = Arc::new(Notify::new());
-        let tell = Arc::clone(&called);
-        let calls = tokio::spawn(moves.clone().run(move |_| tell.notify_one()));
+        let report = Arc::clone(&called);
+        let calls = tokio::spawn(moves.clone().run(move |_| report.notify_one()));
         tokio::time::advance(Duration::from_hours(1)).await;
         tokio::task::yield_now().await;
         assert!(!moves.is_next(&"a"));

@@ -144,7 +144,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
     /// those that it may help; [`wake`](Self::wake) names the others.
     pub fn helped(&self, news: &[ClusterChange<'_>], rule: GradeRule) -> Vec<(K, Duration)> {
         let mut state = self.state.lock();
-        let compared = news.iter().map(|news| state.hear(news, rule)).sum();
+        let compared = news.iter().map(|news| state.observe(news, rule)).sum();
         measure::compared(compared);
         let mut helped = Vec::new();
         if news.iter().any(ClusterChange::changes_admission) {
@@ -249,7 +249,7 @@ impl<K: Clone + Ord + Hash> State<K> {
     }
 
     /// Takes in one change. Returns how many comparisons that took.
-    fn hear(&mut self, news: &ClusterChange<'_>, rule: GradeRule) -> usize {
+    fn observe(&mut self, news: &ClusterChange<'_>, rule: GradeRule) -> usize {
         let (now, mut compared) = news
             .now()
             .map_or((Vec::new(), 0), |now| self.choices.of(now));

@@ -66,7 +66,7 @@ fn a_script_has_no_way_out() {
 #[test]
 fn nothing_that_a_script_leaves_behind_is_seen_by_another_or_by_its_next_call() {
     let engine = Engine::default();
-    let look = "local seen = { tostring(secret), tostring(_G.secret), tostring(math[1]), tostring(table[1]),
+    let check = "local seen = { tostring(secret), tostring(_G.secret), tostring(math[1]), tostring(table[1]),
         tostring(string.secret), tostring(require('kube').secret), type(pairs), type(string.lower), ('A'):lower() }
         return { seen = seen }";
     let clean =
@@ -75,9 +75,9 @@ fn nothing_that_a_script_leaves_behind_is_seen_by_another_or_by_its_next_call() 
         table.insert(math, 'x') table.insert(table, 'x') require('kube').secret = 'x'
         string = nil
         return {}";
-    assert_eq!(reported_with(&engine, look, &json!({})), Ok(clean.clone()));
+    assert_eq!(reported_with(&engine, check, &json!({})), Ok(clean.clone()));
     assert_eq!(reported_with(&engine, leave, &json!({})), Ok(json!({})));
-    assert_eq!(reported_with(&engine, look, &json!({})), Ok(clean));
+    assert_eq!(reported_with(&engine, check, &json!({})), Ok(clean));
     // A library itself cannot be changed.
     for body in [
         "string.lower = nil",

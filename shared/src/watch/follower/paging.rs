@@ -18,7 +18,7 @@ const WHOLE_ATTEMPTS: u32 = 2;
 impl<K: Followed> Follower<K> {
     /// Begins a list of everything.
     pub(super) async fn list_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
-        self.tell(Event::Init);
+        self.notify(Event::Init);
         let extent = if self.source.selection.recent && self.broken < WHOLE_ATTEMPTS {
             Extent::Whole
         } else {
@@ -63,7 +63,7 @@ impl<K: Followed> Follower<K> {
             Ok(Part::End(meta)) => meta,
             Ok(part) => {
                 match part {
-                    Part::Object(object) => self.tell(Event::InitApply(object)),
+                    Part::Object(object) => self.notify(Event::InitApply(object)),
                     Part::Rejected(rejected) => self.report(rejected),
                     Part::End(_) => {}
                 }
@@ -89,7 +89,7 @@ impl<K: Followed> Follower<K> {
             return Err((State::Unlisted, WatchError::NoResourceVersion));
         };
         self.broken = 0;
-        self.tell(Event::InitDone);
+        self.notify(Event::InitDone);
         Ok(State::Listed { resource_version })
     }
 

@@ -30,7 +30,7 @@ impl<K: Followed> Follower<K> {
         self.lasts = self.source.selection.watch_timeout;
         match self.source.watch(None, self.lasts).await {
             Ok(lines) => {
-                self.tell(Event::Init);
+                self.notify(Event::Init);
                 Ok(State::Streaming { lines })
             }
             Err(stumble) => {
@@ -58,7 +58,7 @@ impl<K: Followed> Follower<K> {
     ) -> Result<State<K>, (State<K>, WatchError)> {
         match lines.next(STREAM_SILENCE).await {
             Ok(Some(Line::Applied { object, .. })) => {
-                self.tell(Event::InitApply(object));
+                self.notify(Event::InitApply(object));
                 Ok(State::Streaming { lines })
             }
             Ok(Some(Line::Bookmark {
@@ -68,7 +68,7 @@ impl<K: Followed> Follower<K> {
                 if !ends_initial_list {
                     return Ok(State::Streaming { lines });
                 }
-                self.tell(Event::InitDone);
+                self.notify(Event::InitDone);
                 (self.broken_streams, self.silent_since) = (0, None);
                 // A list in place of watches that break: the next watch is a short one, of which
                 // it counts whether it breaks.
@@ -84,7 +84,7 @@ impl<K: Followed> Follower<K> {
             // Told at once: to keep deletions until the end means to keep whatever comes after the
             // first as well, and a list may be long.
             Ok(Some(Line::Deleted { object, .. })) => {
-                self.tell(Event::Delete(object));
+                self.notify(Event::Delete(object));
                 Ok(State::Streaming { lines })
             }
             Ok(Some(Line::Rejected(rejected))) => {

@@ -74,7 +74,7 @@ fn known(selection: Selection, news: Vec<News<ConfigMap>>) -> (String, bool) {
     informer.on_unread_departure(move |_, _| set(&unread));
     let mut list = None;
     for news in news {
-        informer.hear(news, &mut list);
+        informer.observe(news, &mut list);
     }
     let presence = informer.presence(None, "x");
     assert_eq!(presence.is_gone(), informer.departed().is_gone(None, "x"));

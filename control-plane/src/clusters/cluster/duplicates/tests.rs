@@ -31,7 +31,7 @@ async fn stand(objects: Vec<(&str, Value)>) -> (Stand, Arc<Identities>, Queue<St
     (stand, identities, queue)
 }
 
-async fn look(stand: &Stand, identities: &Identities, name: &str) -> Result<(), kube::Error> {
+async fn check(stand: &Stand, identities: &Identities, name: &str) -> Result<(), kube::Error> {
     let cluster = stand.fleet.clusters.get(None, name).unwrap();
     tell_apart(&stand.fleet, &cluster, identities).await
 }
@@ -55,7 +55,7 @@ async fn the_cluster_that_came_later_is_told_and_the_id_of_the_first_is_recorded
         ("namespaces", namespace("b", None)),
     ])
     .await;
-    look(&stand, &identities, "a").await.unwrap();
+    check(&stand, &identities, "a").await.unwrap();
     let writes = stand.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
         panic!("{writes:?}");
@@ -66,7 +66,7 @@ async fn the_cluster_that_came_later_is_told_and_the_id_of_the_first_is_recorded
         json!({identity::RECORD: "x"})
     );
     stand.api.forget();
-    look(&stand, &identities, "b").await.unwrap();
+    check(&stand, &identities, "b").await.unwrap();
     assert_eq!(said(&stand, "b").as_deref(), Some("False"));
     assert_eq!(stand.api.writes().len(), 1, "nothing is recorded for it");
     let told = [("b".to_owned(), "DuplicateRegistration".to_owned())];
@@ -81,7 +81,7 @@ async fn that_a_cluster_is_the_only_one_again_is_written_and_warns_nobody() {
         "message": "", "lastTransitionTime": "2024-01-02T00:00:00Z",
     }]});
     let (stand, identities, _) = stand(vec![("clusters", refused)]).await;
-    look(&stand, &identities, "b").await.unwrap();
+    check(&stand, &identities, "b").await.unwrap();
     assert_eq!(said(&stand, "b").as_deref(), Some("True"));
     assert_eq!(stand.api.told().await, []);
 }
@@ -101,7 +101,7 @@ async fn a_write_that_comes_too_late_is_none_and_one_that_is_refused_is_tried_ag
             .await;
             let refused = refusal(code, reason, name);
             stand.api.answer(Method::PATCH, path, code, refused);
-            let looked = look(&stand, &identities, name).await;
+            let looked = check(&stand, &identities, name).await;
             assert_eq!(looked.is_ok(), is_usual, "{path} {code}");
             assert_eq!(stand.api.told().await, [], "{path} {code}");
         }
@@ -131,7 +131,7 @@ async fn what_is_recorded_counts_while_its_cluster_has_that_id_or_cannot_be_seen
         if let Some(answer) = answered {
             stand.api.answer(Method::GET, "/clusters/a", 200, answer);
         }
-        look(&stand, &identities, "b").await.unwrap();
+        check(&stand, &identities, "b").await.unwrap();
         assert_eq!(said(&stand, "b").as_deref(), expected, "{what}");
     }
 }
@@ -142,9 +142,9 @@ async fn an_old_cluster_that_takes_the_id_of_another_comes_later() {
     stand.api.put("clusters", cluster("a", "x", 1));
     pass(5).await;
     assert_eq!(queue.len(), 1, "the other is looked at");
-    look(&stand, &identities, "b").await.unwrap();
+    check(&stand, &identities, "b").await.unwrap();
     assert_eq!(said(&stand, "b"), None);
-    look(&stand, &identities, "a").await.unwrap();
+    check(&stand, &identities, "a").await.unwrap();
     assert_eq!(said(&stand, "a").as_deref(), Some("False"));
 }
 

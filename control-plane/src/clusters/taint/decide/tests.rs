@@ -88,7 +88,7 @@ impl Story {
     }
 
     /// Looks at the cluster, writes what is decided, and returns the keys of its taints.
-    fn look(&mut self, now: i64) -> Vec<String> {
+    fn check(&mut self, now: i64) -> Vec<String> {
         let policies: Vec<&ClusterTaintPolicy> = self.policies.iter().collect();
         let selects = |affinity: &ClusterAffinity| {
             affinity.cluster_names.is_empty()
@@ -150,67 +150,67 @@ const NONE: [&str; 0] = [];
 #[test]
 fn a_taint_comes_after_its_first_window_and_goes_after_its_second() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
-    assert_eq!(story.look(10), NONE);
+    assert_eq!(story.check(10), NONE);
     story.ready("False", 1_000);
-    assert_eq!(story.look(1_000), NONE);
+    assert_eq!(story.check(1_000), NONE);
     assert_eq!(story.again, Some(1_300));
     story.ready("Unknown", 1_100);
-    assert_eq!(story.look(1_100), NONE);
+    assert_eq!(story.check(1_100), NONE);
     assert_eq!(
         story.again,
         Some(1_300),
         "False and Unknown both match: no break"
     );
-    assert_eq!(story.look(1_299), NONE);
-    assert_eq!(story.look(1_300), ["down"]);
+    assert_eq!(story.check(1_299), NONE);
+    assert_eq!(story.check(1_300), ["down"]);
     assert_eq!(
         story.cluster.spec.taints[0].time_added,
         Some(Time(at(1_300)))
     );
 
     story.ready("True", 2_000);
-    assert_eq!(story.look(2_000), ["down"]);
+    assert_eq!(story.check(2_000), ["down"]);
     assert_eq!(story.again, Some(2_180));
     story.ready("False", 2_100);
-    assert_eq!(story.look(2_100), ["down"], "still held");
+    assert_eq!(story.check(2_100), ["down"], "still held");
     assert_eq!(story.again, None);
     story.ready("True", 2_110);
-    assert_eq!(story.look(2_110), ["down"]);
+    assert_eq!(story.check(2_110), ["down"]);
     assert_eq!(story.again, Some(2_290), "the second window begins anew");
-    assert_eq!(story.look(2_290), NONE);
+    assert_eq!(story.check(2_290), NONE);
 }
 
 #[test]
 fn a_match_that_breaks_off_does_not_count() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
     story.ready("False", 1_000);
-    story.look(1_000);
+    story.check(1_000);
     story.ready("True", 1_200);
-    story.look(1_200);
+    story.check(1_200);
     story.ready("False", 1_250);
-    assert_eq!(story.look(1_250), NONE);
-    assert_eq!(story.look(1_300), NONE);
-    assert_eq!(story.look(1_549), NONE);
-    assert_eq!(story.look(1_550), ["down"]);
+    assert_eq!(story.check(1_250), NONE);
+    assert_eq!(story.check(1_300), NONE);
+    assert_eq!(story.check(1_549), NONE);
+    assert_eq!(story.check(1_550), ["down"]);
 }
 
 #[test]
 fn windows_survive_a_restart() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
     story.ready("False", 1_000);
-    story.look(1_000);
+    story.check(1_000);
     story.ready("Unknown", 1_100);
-    story.look(1_100);
+    story.check(1_100);
     story.restart();
-    assert_eq!(story.look(1_200), NONE);
+    assert_eq!(story.check(1_200), NONE);
     assert_eq!(story.again, Some(1_300));
 
     let mut flapped = Story::new(vec![proposed("down", 300, 180)]);
     flapped.ready("False", 1_000);
-    flapped.look(1_000);
+    flapped.check(1_000);
     flapped.restart();
     flapped.ready("False", 1_150);
-    flapped.look(1_200);
+    flapped.check(1_200);
     assert_eq!(
         flapped.again,
         Some(1_500),
@@ -221,11 +221,11 @@ fn windows_survive_a_restart() {
 #[test]
 fn a_failure_during_our_absence_counts_from_when_it_is_seen() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
-    story.look(10);
+    story.check(10);
     story.restart();
     // Whose clock that is, nobody knows.
     story.ready("False", 500);
-    assert_eq!(story.look(900), NONE);
+    assert_eq!(story.check(900), NONE);
     assert_eq!(story.again, Some(1_200));
 }
 
@@ -233,13 +233,13 @@ fn a_failure_during_our_absence_counts_from_when_it_is_seen() {
 fn the_clock_of_a_member_shortens_no_window() {
     for told in [0, 900, 100_000] {
         let mut story = Story::new(vec![proposed("down", 300, 180)]);
-        story.look(10);
+        story.check(10);
         story.ready("False", told);
-        assert_eq!(story.look(1_000), NONE);
+        assert_eq!(story.check(1_000), NONE);
         assert_eq!(story.again, Some(1_300));
         // An edited policy is another one.
         story.policies[0].metadata.generation = Some(2);
-        assert_eq!(story.look(1_100), NONE);
+        assert_eq!(story.check(1_100), NONE);
         assert_eq!(story.again, Some(1_400));
     }
 }
@@ -248,10 +248,10 @@ fn the_clock_of_a_member_shortens_no_window() {
 fn a_break_between_two_looks_starts_the_window_anew() {
     let mut story = Story::new(vec![proposed("down", 300, 180)]);
     story.ready("False", 1_000);
-    story.look(1_000);
+    story.check(1_000);
     // True and False again before anybody looked.
     story.ready("False", 1_200);
-    assert_eq!(story.look(1_201), NONE);
+    assert_eq!(story.check(1_201), NONE);
     assert_eq!(story.again, Some(1_501));
 }
 
@@ -266,31 +266,31 @@ fn a_condition_that_a_cluster_does_not_have_matches_nothing_and_writes_nothing()
         // Before the first report it has none at all.
         story.cluster.status = None;
         for now in [10, 11, 12] {
-            assert_eq!(story.look(now), NONE);
+            assert_eq!(story.check(now), NONE);
         }
         story.cluster.status = Some(muster_shared::api::cluster::ClusterStatus::default());
         story.ready("False", 20);
         for now in [20, 21, 319] {
-            assert_eq!(story.look(now), NONE);
+            assert_eq!(story.check(now), NONE);
         }
         assert_eq!(story.writes, 2, "an empty record, and the other's window");
-        assert_eq!(story.look(320), ["other"]);
+        assert_eq!(story.check(320), ["other"]);
     }
 }
 
 #[test]
 fn a_policy_that_has_waited_for_nothing_leaves_no_trace() {
     let mut story = Story::new(vec![proposed("down", 10, 10), proposed("never", 10, 10)]);
-    story.look(10);
+    story.check(10);
     story.ready("False", 100);
-    story.look(100);
-    story.look(110);
+    story.check(100);
+    story.check(110);
     story.ready("True", 200);
-    story.look(200);
-    assert_eq!(story.look(210), NONE);
+    story.check(200);
+    assert_eq!(story.check(210), NONE);
     assert_eq!(story.record, Some(Record::default()));
     let writes = story.writes;
-    story.look(211);
+    story.check(211);
     assert_eq!(story.writes, writes);
 }
 
@@ -298,31 +298,31 @@ fn a_policy_that_has_waited_for_nothing_leaves_no_trace() {
 fn a_condition_that_disappears_is_a_mismatch_that_counts_from_when_it_is_seen() {
     let mut story = Story::new(vec![proposed("down", 10, 10)]);
     story.ready("False", 100);
-    story.look(100);
-    assert_eq!(story.look(110), ["down"]);
+    story.check(100);
+    assert_eq!(story.check(110), ["down"]);
     story.cluster.status.as_mut().unwrap().conditions.clear();
-    assert_eq!(story.look(120), ["down"]);
-    assert_eq!(story.look(125), ["down"]);
+    assert_eq!(story.check(120), ["down"]);
+    assert_eq!(story.check(125), ["down"]);
     assert_eq!(story.again, Some(130));
-    assert_eq!(story.look(130), NONE);
+    assert_eq!(story.check(130), NONE);
 }
 
 #[test]
 fn a_policy_that_cannot_be_read_keeps_its_taints_and_its_windows() {
     let mut story = Story::new(vec![proposed("down", 10, 10), proposed("soon", 100, 10)]);
     story.ready("False", 100);
-    story.look(100);
-    assert_eq!(story.look(110), ["down"]);
+    story.check(100);
+    assert_eq!(story.check(110), ["down"]);
     let policies = std::mem::take(&mut story.policies);
     story.unreadable = vec!["policy0".into(), "policy1".into()];
     story.restart();
-    assert_eq!(story.look(150), ["down"]);
+    assert_eq!(story.check(150), ["down"]);
     story.policies = policies;
     story.unreadable.clear();
-    assert_eq!(story.look(199), ["down"]);
+    assert_eq!(story.check(199), ["down"]);
     assert_eq!(story.again, Some(200), "its window went on");
     story.policies.clear();
-    assert_eq!(story.look(201), NONE, "these are gone");
+    assert_eq!(story.check(201), NONE, "these are gone");
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn of_policies_with_the_same_creation_time_the_later_name_has_the_last_word() {
                 story.policies.reverse();
             }
             story.ready("False", 100);
-            assert_eq!(story.look(100), expected);
+            assert_eq!(story.check(100), expected);
         }
     }
 }
@@ -359,12 +359,12 @@ fn the_record_stays_small_enough_to_be_written_and_the_oldest_policies_are_follo
     story.ready("False", 5_000);
     let mut writes = 0;
     for now in (5_000..).step_by(10) {
-        story.look(now);
+        story.check(now);
         if std::mem::replace(&mut writes, story.writes) == story.writes {
             break;
         }
     }
-    let taints: HashSet<String> = story.look(9_999).into_iter().collect();
+    let taints: HashSet<String> = story.check(9_999).into_iter().collect();
     assert_eq!(
         story.writes, writes,
         "what is left out is not tried by writing"
@@ -385,9 +385,9 @@ fn the_record_of_a_taint_that_very_many_policies_hold_stays_small_enough() {
     }
     story.ready("False", 5_000);
     for now in (5_000..5_100).step_by(10) {
-        story.look(now);
+        story.check(now);
     }
-    assert_eq!(story.look(5_100), ["example.com/shared"]);
+    assert_eq!(story.check(5_100), ["example.com/shared"]);
     let text = story.record.as_ref().unwrap().write();
     assert!(text.len() <= record::LIMIT, "{} bytes", text.len());
     assert!(text.len() > record::LIMIT / 3, "{} bytes", text.len());
@@ -397,15 +397,15 @@ fn the_record_of_a_taint_that_very_many_policies_hold_stays_small_enough() {
 fn a_taint_that_a_person_set_is_never_taken_away() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
-        story.look(10);
+        story.check(10);
         story.by_hand("down");
-        assert_eq!(story.look(20), ["down"]);
+        assert_eq!(story.check(20), ["down"]);
         story.ready("False", 100);
-        story.look(100);
-        assert_eq!(story.look(200), ["down"]);
+        story.check(100);
+        assert_eq!(story.check(200), ["down"]);
         story.ready("True", 300);
-        story.look(300);
-        assert_eq!(story.look(400), ["down"]);
+        story.check(300);
+        assert_eq!(story.check(400), ["down"]);
     }
 }
 
@@ -413,46 +413,46 @@ fn a_taint_that_a_person_set_is_never_taken_away() {
 fn a_taint_that_a_person_took_off_stays_off_until_the_match_is_over() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
-        story.look(10);
+        story.check(10);
         story.ready("False", 100);
-        story.look(100);
-        assert_eq!(story.look(101), ["down"]);
+        story.check(100);
+        assert_eq!(story.check(101), ["down"]);
         story.cluster.spec.taints.clear();
-        assert_eq!(story.look(110), NONE);
-        assert_eq!(story.look(500), NONE);
+        assert_eq!(story.check(110), NONE);
+        assert_eq!(story.check(500), NONE);
         story.ready("True", 600);
-        story.look(600);
-        story.look(601);
+        story.check(600);
+        story.check(601);
         story.ready("False", 700);
-        story.look(700);
-        assert_eq!(story.look(701), ["down"]);
+        story.check(700);
+        assert_eq!(story.check(701), ["down"]);
     }
 }
 
 #[test]
 fn a_taint_of_two_policies_goes_when_the_last_lets_go() {
     let mut story = Story::new(vec![proposed("down", 10, 10), proposed("down", 20, 100)]);
-    story.look(10);
+    story.check(10);
     story.ready("False", 100);
-    story.look(100);
-    assert_eq!(story.look(110), ["down"]);
+    story.check(100);
+    assert_eq!(story.check(110), ["down"]);
     assert_eq!(story.again, Some(120));
-    story.look(120);
+    story.check(120);
     story.ready("True", 200);
-    story.look(200);
-    assert_eq!(story.look(210), ["down"]);
-    assert_eq!(story.look(299), ["down"]);
-    assert_eq!(story.look(300), NONE);
+    story.check(200);
+    assert_eq!(story.check(210), ["down"]);
+    assert_eq!(story.check(299), ["down"]);
+    assert_eq!(story.check(300), NONE);
 }
 
 #[test]
 fn a_policy_that_is_deleted_or_looks_elsewhere_lets_go_at_once() {
     for retarget in [false, true] {
         let mut story = Story::new(vec![proposed("down", 1, 1_000)]);
-        story.look(10);
+        story.check(10);
         story.ready("False", 100);
-        story.look(100);
-        assert_eq!(story.look(101), ["down"]);
+        story.check(100);
+        assert_eq!(story.check(101), ["down"]);
         if retarget {
             story.policies[0].spec.target_cluster = Some(ClusterAffinity {
                 cluster_names: vec!["other".into()],
@@ -461,7 +461,7 @@ fn a_policy_that_is_deleted_or_looks_elsewhere_lets_go_at_once() {
         } else {
             story.policies.clear();
         }
-        assert_eq!(story.look(102), NONE);
+        assert_eq!(story.check(102), NONE);
         assert_eq!(story.record.as_ref().unwrap(), &Record::default());
     }
 }
@@ -469,11 +469,11 @@ fn a_policy_that_is_deleted_or_looks_elsewhere_lets_go_at_once() {
 #[test]
 fn taints_of_the_shipped_form_outlive_their_policy() {
     let mut story = Story::new(vec![shipped("down")]);
-    story.look(10);
+    story.check(10);
     story.ready("False", 100);
-    assert_eq!(story.look(100), ["down"]);
+    assert_eq!(story.check(100), ["down"]);
     story.policies.clear();
-    assert_eq!(story.look(200), ["down"]);
+    assert_eq!(story.check(200), ["down"]);
 }
 
 #[test]
@@ -481,12 +481,12 @@ fn taints_that_karmada_left_behind_are_adopted_once() {
     let mut story = Story::new(vec![shipped("down")]);
     story.by_hand("down");
     story.ready("False", 5);
-    assert_eq!(story.look(10), ["down"]);
+    assert_eq!(story.check(10), ["down"]);
     story.ready("True", 20);
-    assert_eq!(story.look(20), NONE);
+    assert_eq!(story.check(20), NONE);
     story.by_hand("down");
     assert_eq!(
-        story.look(30),
+        story.check(30),
         ["down"],
         "from now on a record tells whose it is"
     );
@@ -501,10 +501,10 @@ fn one_invalid_policy_or_taint_does_not_stop_the_others() {
     wrong_effect["taints"] =
         json!([{"key": "never", "effect": "Sometimes"}, {"key": "odd", "effect": "NoSchedule"}]);
     let mut story = Story::new(vec![both, wrong_effect, shipped("down")]);
-    story.look(10);
+    story.check(10);
     story.ready("False", 100);
-    story.look(100);
-    assert_eq!(story.look(200), ["odd", "down"]);
+    story.check(100);
+    assert_eq!(story.check(200), ["odd", "down"]);
 }
 
 #[test]
@@ -515,24 +515,24 @@ fn a_taint_that_the_api_refuses_is_left_out_until_it_takes_it() {
         shipped("down"),
     ]);
     story.refused = vec!["soft".into(), "odd".into()];
-    story.look(10);
+    story.check(10);
     story.ready("False", 100);
-    story.look(100);
-    assert_eq!(story.look(101), ["down"]);
+    story.check(100);
+    assert_eq!(story.check(101), ["down"]);
     let writes = story.writes;
-    assert_eq!(story.look(150), ["down"]);
+    assert_eq!(story.check(150), ["down"]);
     assert_eq!(
         story.writes, writes,
         "what is left out is not written about"
     );
     story.refused.clear();
-    assert_eq!(story.look(200), ["down", "soft", "odd"]);
+    assert_eq!(story.check(200), ["down", "soft", "odd"]);
     // One that is there is kept and taken off as ever.
     story.refused = vec!["soft".into(), "odd".into()];
-    assert_eq!(story.look(210), ["down", "soft", "odd"]);
+    assert_eq!(story.check(210), ["down", "soft", "odd"]);
     story.ready("True", 300);
-    story.look(300);
-    assert_eq!(story.look(301), NONE);
+    story.check(300);
+    assert_eq!(story.check(301), NONE);
 }
 
 #[test]
@@ -540,9 +540,9 @@ fn an_empty_list_of_the_proposed_form_always_matches() {
     let mut story = Story::new(vec![
         json!({"taintsToAdd": [{"key": "drain", "effect": "PreferNoExecute", "addOnMatchSeconds": 60}]}),
     ]);
-    assert_eq!(story.look(10), NONE);
-    assert_eq!(story.look(69), NONE);
-    assert_eq!(story.look(70), ["drain"]);
+    assert_eq!(story.check(10), NONE);
+    assert_eq!(story.check(69), NONE);
+    assert_eq!(story.check(70), ["drain"]);
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Applications {
         if told_at.is_some_and(|at| state.repeats(was_told, at, case.now)) {
             return Ok(());
         }
-        self.tell(case.key, case.binding, state, case.now).await?;
+        self.report(case.key, case.binding, state, case.now).await?;
         if let Some(known) = self.known.lock().get_mut(case.key) {
             known.told_at = Some(case.now);
         }
@@ -98,7 +98,8 @@ impl Applications {
                 .map(|_| FailoverState::Withdrawn),
         };
         if let Some(state) = state {
-            self.tell(case.key, case.binding, &state, case.now).await?;
+            self.report(case.key, case.binding, &state, case.now)
+                .await?;
         }
         Ok(settled)
     }
@@ -146,7 +147,7 @@ impl Applications {
     }
 
     /// Writes the condition about the failover, and publishes events where that changed.
-    pub(super) async fn tell(
+    pub(super) async fn report(
         &self,
         key: &BindingKey,
         binding: &AnyBinding,

@@ -69,7 +69,7 @@ fn evicted() -> Note {
 #[tokio::test(start_paused = true)]
 async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workload() {
     let (stand, writer) = stand(None).await;
-    writer.tell(vec![(key(), nowhere("m1", "full"))]);
+    writer.report(vec![(key(), nowhere("m1", "full"))]);
     let told = stand.api.told().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "NowhereToGo".to_owned()));
     assert_eq!(told, expected);
@@ -89,7 +89,7 @@ async fn what_has_nowhere_to_go_is_written_and_told_of_the_binding_and_the_workl
 #[tokio::test(start_paused = true)]
 async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_never_began() {
     let (stand, writer) = stand(None).await;
-    writer.tell(vec![(key(), note(EvictionState::Recovered))]);
+    writer.report(vec![(key(), note(EvictionState::Recovered))]);
     assert_eq!(stand.api.told().await, []);
     assert_eq!(stand.api.writes(), []);
     assert!(writer.books.lock().is_empty());
@@ -99,7 +99,7 @@ async fn what_is_over_is_forgotten_once_it_was_told_and_nobody_hears_of_what_nev
 async fn that_a_cluster_was_left_is_an_event_although_the_condition_says_so_already() {
     let said = explain::condition(&[evicted()], jiff::Timestamp::from_second(1_000).unwrap());
     let (stand, writer) = stand(said.map(|it| vec![it])).await;
-    writer.tell(vec![(key(), evicted())]);
+    writer.report(vec![(key(), evicted())]);
     let told = stand.api.told().await;
     let expected = ["web-deployment", "web"].map(|it| (it.to_owned(), "Evicted".to_owned()));
     assert_eq!(told, expected);

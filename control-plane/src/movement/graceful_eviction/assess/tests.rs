@@ -325,17 +325,17 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
         replicas: Some(3),
         ..task(None)
     }];
-    let look = |restores| {
+    let check = |restores| {
         let scene = Scene {
             restores,
             ..scene(&[], &[])
         };
         assess(&tasks, &scene, at(10))
     };
-    let restored = look(true);
+    let restored = check(true);
     assert_eq!(restored.restored, [target("old", 3)]);
     assert!(restored.kept.is_empty());
-    let left_to_the_scheduler = look(false);
+    let left_to_the_scheduler = check(false);
     assert_eq!(left_to_the_scheduler.restored, []);
     assert_eq!(
         left_to_the_scheduler.kept, tasks,

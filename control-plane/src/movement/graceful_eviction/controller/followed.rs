@@ -57,7 +57,7 @@ async fn how_an_eviction_ended_is_told_of_the_binding_and_of_its_template() {
         ..Assessment::default()
     };
     let key = BindingKey::of(binding.as_ref());
-    tell(&stand.fleet, binding.as_ref(), &key, &assessment);
+    report(&stand.fleet, binding.as_ref(), &key, &assessment);
     let mut told = stand.api.told().await;
     told.sort();
     let reasons = [

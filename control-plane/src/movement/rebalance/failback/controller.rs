@@ -100,7 +100,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
     follow(&controller, fleet, &fleet.bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
-        move |change| controller.hear(change)
+        move |change| controller.observe(change)
     });
     fleet.pauses.on_change({
         let controller = Arc::clone(&controller);
@@ -114,7 +114,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
         tasks,
         1,
         Arc::clone(&controller),
-        |fleet, controller, key| async move { controller.look(&fleet, &key).await },
+        |fleet, controller, key| async move { controller.check(&fleet, &key).await },
     );
     let clusters = controller.clusters.clone();
     Controller::with(fleet, "healthy clusters", &clusters).run(
@@ -162,7 +162,7 @@ fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
 }
 
 impl Failback {
-    fn hear(&self, change: &Change<Cluster>) {
+    fn observe(&self, change: &Change<Cluster>) {
         let (old, new) = match change {
             Change::Applied { old, new } => (old.as_deref(), new),
             Change::Deleted { old } => (None, old),
@@ -230,7 +230,7 @@ impl Failback {
         untrusted(began, grace, Instant::now())
     }
 
-    async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+    async fn check(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
         let next = self.decide(fleet, key).await;
         if let Some(other) = self.in_flight.ends(key) {
             self.queue.add(other);

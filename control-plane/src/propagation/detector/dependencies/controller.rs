@@ -62,7 +62,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         scope,
     });
     let to = Arc::clone(&distributor);
-    fleet.bindings.on_change(move |change| to.hear(change));
+    fleet.bindings.on_change(move |change| to.observe(change));
     let to = Arc::clone(&distributor);
     fleet.needs.answer(move |key, template| {
         let index = to.index.lock();
@@ -111,7 +111,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
 }
 
 impl Distributor {
-    fn hear(&self, change: &Change<AnyBinding>) {
+    fn observe(&self, change: &Change<AnyBinding>) {
         let new = change.object();
         let (old, gone) = match change {
             Change::Applied { old, .. } => (old.as_ref(), false),
@@ -267,7 +267,7 @@ impl Distributor {
             Presence::Unknown(Doubt::Unreadable { .. }) => {
                 let binding = binding_key;
                 let note = Error::Unreadable { binding }.to_string();
-                self.tell(fleet, &key, &template, "AttachFailed", note);
+                self.report(fleet, &key, &template, "AttachFailed", note);
                 return Ok(Next::After(LATER));
             }
             Presence::Gone | Presence::Unknown(_) => None,
@@ -315,7 +315,7 @@ impl Distributor {
                     "more than {MOST_REFERRERS} bindings refer to it: some are not named on its own binding, to keep that small; it \
                      goes wherever they are"
                 );
-                self.tell(fleet, &key, &template, "ManyReferrers", note);
+                self.report(fleet, &key, &template, "ManyReferrers", note);
             }
             attached.write(held.as_deref(), |key| undecided.contains(key), changed)
         });
@@ -333,7 +333,7 @@ impl Distributor {
             },
             Ok(None) => Ok(settled),
             Err(error) => {
-                self.tell(fleet, &key, &template, "AttachFailed", error.to_string());
+                self.report(fleet, &key, &template, "AttachFailed", error.to_string());
                 let is_heard_of = matches!(error, build::Error::Name { .. });
                 Ok(if is_heard_of {
                     Next::Done
@@ -354,7 +354,7 @@ impl Distributor {
     }
 
     /// Tells the owner of a template: once, until there is something else to tell.
-    fn tell(
+    fn report(
         &self,
         fleet: &Fleet,
         key: &TemplateKey,

@@ -56,7 +56,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, tasks: &mut Ta
         .gathers(SETTLING, &fleet.bindings, concerned)
         .watches(&*fleet.interpreters, Fleet::interpreted_anew)
         .run(tasks, WORKERS, teller, |fleet, teller, key| async move {
-            teller.look(&fleet, &key).await
+            teller.check(&fleet, &key).await
         });
 }
 
@@ -76,7 +76,7 @@ impl Teller {
         referrers.chain([BindingKey::of(binding)]).collect()
     }
 
-    async fn look(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+    async fn check(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
         let Some(binding) = fleet.bindings.get(key) else {
             self.forget(key);
             return Ok(Next::Done);
@@ -104,7 +104,7 @@ impl Teller {
             Vec::new()
         };
         let missing = self.lacking(fleet, key, &binding, &needs);
-        tell(fleet, key, &binding, &missing).await
+        report(fleet, key, &binding, &missing).await
     }
 
     fn forget(&self, key: &BindingKey) {
@@ -155,7 +155,7 @@ fn goes_alone(fleet: &Fleet, binding: &AnyBinding) -> bool {
 }
 
 /// Writes the condition, if it is news.
-async fn tell(
+async fn report(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &AnyBinding,

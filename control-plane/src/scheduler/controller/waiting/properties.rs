@@ -194,14 +194,14 @@ proptest! {
             Cycle::run(&specs[key], &status, &snapshot(&clusters), &Options::default())
         };
         // Looks at a binding, and tells whether it waits.
-        let look = |key: usize, fleet: &BTreeMap<u8, Value>| {
+        let check = |key: usize, fleet: &BTreeMap<u8, Value>| {
             let pass = decide(key, fleet);
             let wait = pass.result.is_err().then(|| Wait::after(&specs[key], &pass.attempts));
             waiting.put(&key, wait.map(|wait| (&specs[key], wait)));
             wait.is_some()
         };
         let mut left: BTreeSet<usize> =
-            (0..specs.len()).filter(|key| look(*key, &fleet)).collect();
+            (0..specs.len()).filter(|key| check(*key, &fleet)).collect();
         for step in steps {
             let old = fleet.remove(&step.0).as_ref().map(decoded);
             let new = state(step);
@@ -213,7 +213,7 @@ proptest! {
                 if !woken.contains(&key) {
                     let result = decide(key, &fleet).result;
                     prop_assert!(result.is_err(), "binding {key} is missed: {result:?}");
-                } else if !look(key, &fleet) {
+                } else if !check(key, &fleet) {
                     left.remove(&key);
                 }
             }

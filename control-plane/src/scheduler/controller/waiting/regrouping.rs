@@ -1,6 +1,6 @@
 //! What becomes of those who wait when their demands are put together.
 
-use super::tests::{asking, hear, room};
+use super::tests::{asking, observe, room};
 use super::*;
 use crate::scheduler::tests::fixtures::{cluster, tainted};
 
@@ -59,7 +59,7 @@ fn only_who_is_to_be_woken_is_woken_after_it_and_as_soon_as_before() {
         waiting.put(&1, Some((&spec, room(1))));
         if is_touched {
             let ill = tainted("m", 10, "x", "NoSchedule");
-            hear(&waiting, &cluster("m", 10), &ill);
+            observe(&waiting, &cluster("m", 10), &ill);
         }
         for number in 2..9 {
             let other = asking(&format!("{number}"));

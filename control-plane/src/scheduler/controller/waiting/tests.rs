@@ -5,7 +5,7 @@ use crate::scheduler::tests::fixtures::{aggregated, cluster, decoded, deployment
 
 /// Returns who is woken when the cluster changes so.
 fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'static str> {
-    let mut helped: Vec<_> = hear(waiting, old, new).into_iter().collect();
+    let mut helped: Vec<_> = observe(waiting, old, new).into_iter().collect();
     while let woken = waiting.turn()
         && !woken.is_empty()
     {
@@ -17,7 +17,7 @@ fn helped(waiting: &Waiting<&'static str>, old: &Value, new: &Value) -> Vec<&'st
 }
 
 /// Returns who is woken at once.
-pub(super) fn hear<K: Clone + Ord + Hash>(
+pub(super) fn observe<K: Clone + Ord + Hash>(
     waiting: &Waiting<K>,
     old: &Value,
     new: &Value,
@@ -89,7 +89,7 @@ fn a_cluster_that_admits_again_wakes_whoever_may_go_there_whatever_it_lacks() {
         waiting.put(&key, Some((spec, Wait { wish, lacking })));
     }
     let ill = tainted("m", 10, "x", "NoSchedule");
-    let mut woken = hear(&waiting, &ill, &cluster("m", 10));
+    let mut woken = observe(&waiting, &ill, &cluster("m", 10));
     woken.sort_unstable();
     let at_once = |key| (key, Duration::ZERO);
     assert_eq!(woken, ["admission", "anything", "room"].map(at_once));
@@ -122,7 +122,7 @@ async fn room_that_appears_during_a_look_wakes_when_the_look_has_ended() {
     for (now, is_helped) in [(at(10), false), (at(9), false), (at(11), true)] {
         let waiting = Waiting::default();
         waiting.begin("looking");
-        assert!(hear(&waiting, &at(10), &now).is_empty());
+        assert!(observe(&waiting, &at(10), &now).is_empty());
         let spec = deployment(30, &aggregated());
         waiting.put(&"looking", Some((&spec, room(100))));
         let woken = Mutex::new(Vec::new());
@@ -146,7 +146,7 @@ fn who_looked_again_and_lacks_more_is_not_woken_by_less() {
         );
     }
     let at = |cores| cluster("m", cores);
-    hear(&waiting, &at(10), &at(14));
+    observe(&waiting, &at(10), &at(14));
     assert!(
         waiting.state.lock().wake_order.is_empty(),
         "nobody is to be woken"
@@ -169,12 +169,12 @@ fn looks_in_vain_become_rarer() {
     let at = |cores| cluster("m", cores);
     for after in [0, 300, 900, 2_100] {
         waiting.put(&"m", Some((&spec, wait)));
-        assert!(hear(&waiting, &at(10), &at(11)).is_empty());
+        assert!(observe(&waiting, &at(10), &at(11)).is_empty());
         assert_eq!(waiting.turn(), [("m", Duration::from_millis(after))]);
     }
     waiting.put(&"m", Some((&spec, wait)));
     let ill = tainted("m", 10, "x", "NoSchedule");
-    hear(&waiting, &at(10), &ill);
+    observe(&waiting, &at(10), &ill);
     assert_eq!(waiting.turn(), [("m", Duration::ZERO)]);
 }
 
@@ -192,7 +192,7 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
         for _ in 0..10 {
             waiting.put(&0, Some((&spec, wait)));
         }
-        hear(&waiting, &at(10), &at(11));
+        observe(&waiting, &at(10), &at(11));
         let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
         assert_eq!(waiting.turn(), [(0, later)]);
         if regroups {
@@ -201,15 +201,15 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
                 waiting.put(&number, Some((&other, room(1_000))));
             }
         }
-        hear(&waiting, &at(11), &ill);
+        observe(&waiting, &at(11), &ill);
         assert_eq!(waiting.turn(), [(0, Duration::ZERO)], "{regroups}");
         assert!(waiting.turn().is_empty(), "once");
         // Looked at since, it waits as before.
         waiting.put(&0, Some((&spec, wait)));
-        hear(&waiting, &at(11), &at(12));
+        observe(&waiting, &at(11), &at(12));
         assert_eq!(waiting.turn(), [(0, later)]);
         waiting.put(&0, None);
-        hear(&waiting, &at(11), &ill);
+        observe(&waiting, &at(11), &ill);
         assert!(waiting.turn().is_empty());
     }
 }
@@ -227,14 +227,14 @@ fn many_names_of_resources_wake_nobody_who_asks_for_none_of_them() {
     waiting.put(&100, Some((&asking("500m"), room(1))));
     let mut roomier = cluster("m", 10);
     roomier["status"]["resourceSummary"]["allocatable"]["pods"] = json!("2000");
-    hear(&waiting, &cluster("m", 10), &roomier);
+    observe(&waiting, &cluster("m", 10), &roomier);
     let woken: Vec<i32> = std::iter::repeat_with(|| waiting.turn())
         .take_while(|turn| !turn.is_empty())
         .flatten()
         .map(|(key, _)| key)
         .collect();
     assert!(!woken.contains(&100), "cores have not become more");
-    hear(&waiting, &roomier, &cluster("m", 11));
+    observe(&waiting, &roomier, &cluster("m", 11));
     assert!(waiting.turn().iter().any(|(key, _)| *key == 100));
 }
 
@@ -246,7 +246,7 @@ async fn who_is_woken_by_room_is_woken_in_turns_that_grow_while_it_helps() {
         for number in 0..1_000 {
             waiting.put(&number, Some((&spec, room(1))));
         }
-        hear(&waiting, &cluster("m", 10), &cluster("m", 11));
+        observe(&waiting, &cluster("m", 10), &cluster("m", 11));
         let woken = Mutex::new(Vec::new());
         let begun = tokio::time::Instant::now();
         let wake = waiting.wake(|key, _| {
@@ -277,7 +277,7 @@ fn higher_priorities_are_woken_first_where_they_count() {
             // The one lacks less than the other, and would be the first.
             waiting.put(&key, Some((&spec, room(priority))));
         }
-        hear(&waiting, &cluster("m", 10), &cluster("m", 99));
+        observe(&waiting, &cluster("m", 10), &cluster("m", 99));
         let woken = waiting.turn();
         assert_eq!(woken.len(), 2);
         assert_eq!(woken[0].0, expected, "ranked: {ranked}");
@@ -298,7 +298,7 @@ fn a_report_is_compared_with_few_demands_however_many_different_ones_wait() {
                 decoded(&cluster("m", cores + 1)),
             );
             let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-            let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
+            let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
             assert!(
                 compared > 0 && compared <= most,
                 "{shapes} shapes: {compared}"
@@ -318,7 +318,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
     let at = |cores| decoded(&cluster("m7", cores));
     let (old, new) = (at(1), at(2));
     let news = ClusterChange::between(Some(&old), Some(&new)).unwrap();
-    let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
+    let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "one choice of clusters, one demand, one group of it"
@@ -326,7 +326,7 @@ fn a_report_is_compared_only_with_what_may_go_to_its_cluster_where_that_is_named
     assert_eq!(waiting.turn(), [(7, Duration::ZERO)]);
     let ill = decoded(&tainted("m7", 2, "x", "NoSchedule"));
     let news = ClusterChange::between(Some(&new), Some(&ill)).unwrap();
-    let compared = waiting.state.lock().hear(&news, GradeRule::Minimums);
+    let compared = waiting.state.lock().observe(&news, GradeRule::Minimums);
     assert_eq!(
         compared, 3,
         "its choice before and now, and one group of it"
@@ -382,6 +382,6 @@ fn demands_are_told_apart_again_when_fewer_wait() {
     // Of 1010 thousandths of a core two fit now, of the others as many as before.
     let mut roomier = cluster("m", 2);
     roomier["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("2020m");
-    hear(&waiting, &cluster("m", 2), &roomier);
+    observe(&waiting, &cluster("m", 2), &roomier);
     assert_eq!(waiting.turn(), [(1, Duration::ZERO)]);
 }

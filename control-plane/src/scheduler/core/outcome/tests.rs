@@ -133,7 +133,7 @@ fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
     };
     let clusters = snapshot(&[cluster("m1", 10)]);
     let options = Options::default();
-    let look = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
+    let check = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
         let applied = record(spec);
         let subject = Subject {
             generation: 2,
@@ -143,10 +143,10 @@ fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
         };
         pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH)
     };
-    let first = look(&spec, &status);
+    let first = check(&spec, &status);
     spec.clusters = first.placed.unwrap().clusters;
     let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
-    assert_eq!(look(&spec, &status).need, None);
+    assert_eq!(check(&spec, &status).need, None);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let status = ResourceBindingStatus::default();
     let spec = deployment(2, &dynamic());
     let clusters = snapshot(&[cluster("m1", 10)]);
-    let look = |spec: &ResourceBindingSpec, generation, applied: Option<&str>, clusters| {
+    let check = |spec: &ResourceBindingSpec, generation, applied: Option<&str>, clusters| {
         let subject = Subject {
             generation,
             applied_placement: applied,
@@ -213,7 +213,7 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
             Timestamp::UNIX_EPOCH,
         )
     };
-    let result = look(&spec, 2, None, &clusters).placed.unwrap();
+    let result = check(&spec, 2, None, &clusters).placed.unwrap();
     let mut written = spec.clone();
     written.clusters = result.clusters;
     let applied = Some(&*result.applied_placement);
@@ -224,29 +224,29 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
         status: &status,
     };
     let elsewhere = snapshot(&[cluster("m2", 10)]);
-    let settled = || look(&written, 3, applied, &clusters);
+    let settled = || check(&written, 3, applied, &clusters);
     for (what, first, next, told) in [
         (
             "settled",
-            look(&spec, 2, None, &clusters),
+            check(&spec, 2, None, &clusters),
             settled(),
             Some(3),
         ),
         (
             "the next fails",
-            look(&spec, 2, None, &clusters),
-            look(&spec, 3, None, &snapshot(&[])),
+            check(&spec, 2, None, &clusters),
+            check(&spec, 3, None, &snapshot(&[])),
             Some(2),
         ),
         (
             "the next moves it",
-            look(&spec, 2, None, &clusters),
-            look(&spec, 3, None, &elsewhere),
+            check(&spec, 2, None, &clusters),
+            check(&spec, 3, None, &elsewhere),
             Some(2),
         ),
         (
             "the first failed",
-            look(&spec, 2, None, &snapshot(&[])),
+            check(&spec, 2, None, &snapshot(&[])),
             settled(),
             None,
         ),
@@ -377,11 +377,11 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
             spec: &spec,
             status: &status,
         };
-        let look = |subject: &Subject<'_>| {
+        let check = |subject: &Subject<'_>| {
             let now = Timestamp::UNIX_EPOCH;
             pass(subject, &clusters, &Options::default(), now)
         };
-        let outcome = look(&subject);
+        let outcome = check(&subject);
         assert!(
             outcome.failure.is_some(),
             "{what}: it asks for two clusters"
@@ -392,7 +392,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         // It goes on asking for them, and nothing else is taken away.
         let mut spec = spec.clone();
         spec.clusters = left.clusters;
-        let again = look(&Subject {
+        let again = check(&Subject {
             spec: &spec,
             ..subject
         });

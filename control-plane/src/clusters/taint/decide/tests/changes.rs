@@ -9,13 +9,13 @@ fn change(by: &str, key: &str, added: bool) -> (String, String, bool) {
 #[test]
 fn each_change_is_told_with_the_policy_that_wants_it() {
     let mut story = Story::new(vec![proposed("a", 0, 0), proposed("b", 0, 0)]);
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["a", "b"]);
+    assert_eq!(story.check(10), ["a", "b"]);
     let added = [change("policy0", "a", true), change("policy1", "b", true)];
     assert_eq!(story.changes, added);
     story.ready("True", 20);
-    assert_eq!(story.look(20), NONE);
+    assert_eq!(story.check(20), NONE);
     let removed = [change("policy0", "a", false), change("policy1", "b", false)];
     assert_eq!(story.changes, removed);
 }
@@ -23,11 +23,11 @@ fn each_change_is_told_with_the_policy_that_wants_it() {
 #[test]
 fn a_policy_that_is_deleted_is_named_as_the_one_that_lets_go() {
     let mut story = Story::new(vec![proposed("a", 0, 0)]);
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["a"]);
+    assert_eq!(story.check(10), ["a"]);
     story.policies.clear();
-    assert_eq!(story.look(20), NONE);
+    assert_eq!(story.check(20), NONE);
     assert_eq!(story.changes, [change("policy0", "a", false)]);
 }
 
@@ -35,33 +35,33 @@ fn a_policy_that_is_deleted_is_named_as_the_one_that_lets_go() {
 fn a_taint_that_goes_takes_no_other_with_it() {
     let mut story = Story::new(vec![proposed("a", 0, 0)]);
     story.by_hand("other");
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["other", "a"]);
+    assert_eq!(story.check(10), ["other", "a"]);
     story.ready("True", 20);
-    assert_eq!(story.look(20), ["other"]);
+    assert_eq!(story.check(20), ["other"]);
 }
 
 #[test]
 fn a_taint_that_an_edit_takes_out_of_a_policy_goes() {
     let mut story = Story::new(vec![proposed("a", 0, 0)]);
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["a"]);
+    assert_eq!(story.check(10), ["a"]);
     story.policies = vec![policy("policy0", &proposed("b", 0, 0))];
-    assert_eq!(story.look(20), ["b"]);
+    assert_eq!(story.check(20), ["b"]);
 }
 
 #[test]
 fn a_taint_that_a_person_took_off_stays_off_beside_others() {
     let mut story = Story::new(vec![proposed("a", 0, 0)]);
     story.by_hand("other");
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["other", "a"]);
+    assert_eq!(story.check(10), ["other", "a"]);
     story.cluster.spec.taints.retain(|taint| taint.key != "a");
-    assert_eq!(story.look(20), ["other"]);
-    assert_eq!(story.look(30), ["other"]);
+    assert_eq!(story.check(20), ["other"]);
+    assert_eq!(story.check(30), ["other"]);
 }
 
 #[test]
@@ -70,15 +70,15 @@ fn a_taint_of_the_shipped_form_that_a_person_took_off_comes_back_with_the_next_m
     // It is never taken off by the policy itself.
     spec["removeOnConditions"][0]["conditionType"] = json!("Other");
     let mut story = Story::new(vec![spec]);
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["a"]);
+    assert_eq!(story.check(10), ["a"]);
     story.cluster.spec.taints.clear();
-    assert_eq!(story.look(20), NONE);
+    assert_eq!(story.check(20), NONE);
     story.ready("True", 30);
-    assert_eq!(story.look(30), NONE);
+    assert_eq!(story.check(30), NONE);
     story.ready("False", 40);
-    assert_eq!(story.look(40), ["a"]);
+    assert_eq!(story.check(40), ["a"]);
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn one_look_may_add_a_taint_and_take_off_another() {
     let mut healthy = proposed("b", 0, 0);
     healthy["matchConditions"][0]["statusValues"] = json!(["True"]);
     let mut story = Story::new(vec![proposed("a", 0, 0), healthy]);
-    assert_eq!(story.look(0), ["b"]);
+    assert_eq!(story.check(0), ["b"]);
     story.ready("False", 10);
-    assert_eq!(story.look(10), ["a"]);
+    assert_eq!(story.check(10), ["a"]);
     let both = [change("policy0", "a", true), change("policy1", "b", false)];
     assert_eq!(story.changes, both);
 }
@@ -98,9 +98,9 @@ fn a_taint_that_is_added_and_taken_off_in_one_look_is_no_change() {
     let mut spec = shipped("a");
     spec["removeOnConditions"] = spec["addOnConditions"].clone();
     let mut story = Story::new(vec![spec]);
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.look(10), NONE);
+    assert_eq!(story.check(10), NONE);
     assert_eq!(story.changes, []);
 }
 
@@ -109,11 +109,11 @@ fn a_taint_that_many_policies_hold_fills_no_more_than_the_record() {
     let mut story = Story::new(Vec::new());
     let long = |n: usize| policy(&format!("{n:0>200}"), &proposed("a", 0, 0));
     story.policies = (0..1_000).map(long).collect();
-    story.look(0);
+    story.check(0);
     story.ready("False", 10);
     // Each look begins no more windows than there is room for.
     for now in 10..40 {
-        assert_eq!(story.look(now), ["a"]);
+        assert_eq!(story.check(now), ["a"]);
     }
     let text = story.record.as_ref().unwrap().write();
     assert!(text.len() <= record::LIMIT, "{} bytes", text.len());

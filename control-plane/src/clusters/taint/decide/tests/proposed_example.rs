@@ -27,16 +27,16 @@ fn the_example_taints_what_is_not_ready_for_five_minutes_beside_the_automatic_ta
         }],
     });
     let mut story = Story::new(vec![detect_cluster_not_ready]);
-    story.look(10);
+    story.check(10);
     story.ready("False", 1_000);
     let key = "cluster.karmada.io/not-ready";
     let automatic = json!({ "key": key, "effect": "NoSchedule", "timeAdded": at(1_000) });
     let automatic = serde_json::from_value(automatic).unwrap();
     story.cluster.spec.taints = vec![automatic];
-    story.look(1_000);
-    story.look(1_299);
+    story.check(1_000);
+    story.check(1_299);
     assert_eq!(taints(&story), [(key, "NoSchedule")]);
-    story.look(1_300);
+    story.check(1_300);
     let both = [(key, "NoSchedule"), (key, "PreferNoExecute")];
     assert_eq!(taints(&story), both);
     let added = story.cluster.spec.taints[1].time_added.clone();
@@ -45,10 +45,10 @@ fn the_example_taints_what_is_not_ready_for_five_minutes_beside_the_automatic_ta
     story.ready("True", 2_000);
     // The automatic one goes at once, the policy's after its second window.
     story.cluster.spec.taints.remove(0);
-    story.look(2_000);
-    story.look(2_179);
+    story.check(2_000);
+    story.check(2_179);
     assert_eq!(taints(&story), [(key, "PreferNoExecute")]);
-    story.look(2_180);
+    story.check(2_180);
     assert_eq!(taints(&story), []);
 
     let other = json!({ "clusterNames": ["member2"] });
@@ -57,7 +57,7 @@ fn the_example_taints_what_is_not_ready_for_five_minutes_beside_the_automatic_ta
         "taintsToAdd": [{ "key": key, "effect": "PreferNoExecute", "addOnMatchSeconds": 1 }],
     })]);
     elsewhere.ready("False", 1_000);
-    elsewhere.look(1_000);
-    elsewhere.look(2_000);
+    elsewhere.check(1_000);
+    elsewhere.check(2_000);
     assert_eq!(taints(&elsewhere), []);
 }

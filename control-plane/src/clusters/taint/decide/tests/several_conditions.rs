@@ -12,24 +12,24 @@ fn all_conditions_of_a_policy_have_to_match_and_one_that_ends_ends_the_match() {
     let spec = json!({"matchConditions": [ready, disk], "taintsToAdd": taints});
     let mut story = Story::new(vec![spec]);
     story.also("DiskFailed", "True", 0);
-    assert_eq!(story.look(900), NONE, "the second alone");
+    assert_eq!(story.check(900), NONE, "the second alone");
     story.also("DiskFailed", "False", 1_000);
     story.ready("False", 1_000);
-    assert_eq!(story.look(1_000), NONE);
+    assert_eq!(story.check(1_000), NONE);
     assert_eq!(
-        (story.look(2_000), story.again),
+        (story.check(2_000), story.again),
         (vec![], None),
         "the first alone"
     );
     story.also("DiskFailed", "Unknown", 2_000);
-    assert_eq!(story.look(2_000), NONE);
+    assert_eq!(story.check(2_000), NONE);
     assert_eq!(story.again, Some(2_300), "from when both match");
-    assert_eq!(story.look(2_299), NONE);
-    assert_eq!(story.look(2_300), ["down"]);
+    assert_eq!(story.check(2_299), NONE);
+    assert_eq!(story.check(2_300), ["down"]);
     story.also("DiskFailed", "False", 3_000);
-    assert_eq!(story.look(3_000), ["down"]);
+    assert_eq!(story.check(3_000), ["down"]);
     assert_eq!(story.again, Some(3_180), "one that ends is enough");
-    assert_eq!(story.look(3_180), NONE);
+    assert_eq!(story.check(3_180), NONE);
 }
 
 #[test]
@@ -49,14 +49,14 @@ fn both_lists_of_the_shipped_form_have_to_match_as_a_whole() {
         let mut story = Story::new(vec![spec.clone()]);
         story.ready(ready, 10);
         story.also("DiskFailed", disk, 10);
-        assert_eq!(!story.look(20).is_empty(), added, "{ready} {disk}");
+        assert_eq!(!story.check(20).is_empty(), added, "{ready} {disk}");
 
         let mut story = Story::new(vec![spec.clone()]);
         story.ready("False", 10);
         story.also("DiskFailed", "True", 10);
-        assert_eq!(story.look(20), ["down"]);
+        assert_eq!(story.check(20), ["down"]);
         story.ready(ready, 30);
         story.also("DiskFailed", disk, 30);
-        assert_eq!(!story.look(30).is_empty(), kept, "{ready} {disk}");
+        assert_eq!(!story.check(30).is_empty(), kept, "{ready} {disk}");
     }
 }

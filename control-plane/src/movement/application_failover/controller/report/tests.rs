@@ -292,7 +292,7 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
-        let told = controller.tell(&key(), &binding, &state, at(1_000)).await;
+        let told = controller.report(&key(), &binding, &state, at(1_000)).await;
         assert_eq!(told.is_ok(), is_done, "{code}");
         assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
         assert_eq!(stand.api.told().await, [], "{code}");

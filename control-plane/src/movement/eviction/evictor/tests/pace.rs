@@ -102,7 +102,7 @@ fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
     let pace = Pace::new(Rates::default(), start);
     let mut world = World::new(10, 1, 100);
     for cluster in &world.clusters {
-        pace.hear(cluster, start);
+        pace.observe(cluster, start);
     }
     world.evictor.pace = pace.clone();
     world.start = start;
@@ -140,7 +140,7 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
         ("b", down(0), begun, 3, 2),
         ("b", down(0), going, 2, 1),
     ] {
-        pace.hear(&change(name, &taints, how), Instant::now());
+        pace.observe(&change(name, &taints, how), Instant::now());
         let health = pace.health();
         assert_eq!(
             (health.total, health.failed),
