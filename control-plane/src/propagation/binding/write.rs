@@ -199,8 +199,8 @@ pub fn doomed(work: &CachedWork, stays: bool) -> Option<(Doomed, bool)> {
     (!is_deleted).then(|| (Doomed::of(&work.metadata), stays))
 }
 
-/// Deletes Works, each with whether its objects stay in the member; the agents then remove those that
-/// do not. Only Works in execution namespaces are anybody's: a copy that lies elsewhere is not.
+/// Deletes Works, each with whether its objects stay in the member; the agents then remove those
+/// that do not. Only Works in execution namespaces are anybody's: a copy that lies elsewhere is not.
 pub async fn remove(
     fleet: &Fleet,
     client: &Client,
