@@ -7,7 +7,6 @@
 
 mod admission;
 mod agent;
-mod apiserver;
 mod check;
 mod clients;
 mod comparison;

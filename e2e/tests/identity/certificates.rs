@@ -89,24 +89,6 @@ async fn an_approved_request_becomes_a_certificate_that_the_server_knows() {
 }
 
 #[tokio::test]
-async fn every_organization_of_a_certificate_is_a_group() {
-    let (server, _) = server().await;
-    let jane = server
-        .client_as("jane", &["dev", "ops", "qa"])
-        .await
-        .unwrap();
-    let info = who_am_i(&jane).await;
-    assert_eq!(
-        info["groups"],
-        json!(["dev", "ops", "qa", "system:authenticated"])
-    );
-    let print = info["extra"]["authentication.kubernetes.io/credential-id"][0]
-        .as_str()
-        .unwrap();
-    assert!(print.starts_with("X509SHA256="), "{print}");
-}
-
-#[tokio::test]
 async fn approving_and_signing_take_rights_on_the_signer() {
     let (_server, client) = server().await;
     let rules = json!([{ "apiGroups": ["certificates.k8s.io"], "resources": ["*"], "verbs": ["get", "update"] }]);

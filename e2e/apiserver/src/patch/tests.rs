@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{PatchError, json as json_patch, merge, strategic};
+use super::{merge, strategic};
 use crate::kinds::catalog;
 use crate::schema::Schema;
 
@@ -47,39 +47,6 @@ fn the_examples_of_rfc_7386_hold() {
         ),
     ] {
         assert_eq!(merge(&live, &patch), expected, "{live} + {patch}");
-    }
-}
-
-#[test]
-fn json_patches_apply_in_order_or_not_at_all() {
-    let live = json!({"spec": {"replicas": 1, "list": ["a", "b"]}});
-    let patch = json!([
-        {"op": "test", "path": "/spec/replicas", "value": 1},
-        {"op": "replace", "path": "/spec/replicas", "value": 3},
-        {"op": "add", "path": "/spec/list/-", "value": "c"},
-        {"op": "remove", "path": "/spec/list/0"},
-    ]);
-    assert_eq!(
-        json_patch(&live, &patch),
-        Ok(json!({"spec": {"replicas": 3, "list": ["b", "c"]}}))
-    );
-    for patch in [
-        json!([{"op": "test", "path": "/spec/replicas", "value": 2}]),
-        json!([{"op": "remove", "path": "/spec/missing"}]),
-        json!([{"op": "replace", "path": "/nosuch/missing", "value": 1}]),
-    ] {
-        let error = json_patch(&live, &patch).expect_err("does not fit");
-        assert!(matches!(error, PatchError::Unprocessable(_)), "{error:?}");
-    }
-    for patch in [
-        json!({"a": 1}),
-        json!([{"op": "jump", "path": "/a"}]),
-        json!([{"op": "add"}]),
-    ] {
-        assert!(
-            matches!(json_patch(&live, &patch), Err(PatchError::Malformed(_))),
-            "{patch}"
-        );
     }
 }
 
@@ -164,18 +131,6 @@ fn directives_delete_replace_and_retain() {
 }
 
 #[test]
-fn a_changed_strategy_clears_the_other_one() {
-    let live = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "30%"}}});
-    let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
-    strategic_case(
-        &deployment(),
-        &live,
-        &patch,
-        &json!({"strategy": {"type": "Recreate"}}),
-    );
-}
-
-#[test]
 fn element_order_is_kept_as_asked() {
     let live = json!({"containers": [{"name": "a"}, {"name": "x"}, {"name": "b"}]});
     let patch = json!({"$setElementOrder/containers": [{"name": "b"}, {"name": "c"}, {"name": "a"}],
@@ -186,23 +141,6 @@ fn element_order_is_kept_as_asked() {
         &patch,
         &json!({"containers": [{"name": "x"}, {"name": "b"}, {"name": "c", "image": "1"}, {"name": "a"}]}),
     );
-}
-
-#[test]
-fn finalizers_merge_as_a_set_and_are_deleted_by_value() {
-    let live = json!({"metadata": {"finalizers": ["a", "b"]}});
-    let patch = |patch: Value| {
-        strategic(&live, &json!({"metadata": patch}), &pod()).expect("fits")["metadata"].clone()
-    };
-    assert_eq!(
-        patch(json!({"finalizers": ["b", "c"]})),
-        json!({"finalizers": ["a", "b", "c"]})
-    );
-    assert_eq!(
-        patch(json!({"$deleteFromPrimitiveList/finalizers": ["a"]})),
-        json!({"finalizers": ["b"]})
-    );
-    assert_eq!(patch(json!({"finalizers": null})), json!({}));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Server-side apply by its documentation's rules.
 
-mod custom;
 mod owners;
 mod properties;
 mod record;

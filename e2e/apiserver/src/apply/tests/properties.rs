@@ -3,8 +3,31 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Story;
-use super::custom::{custom, widget};
+use super::{Schema, Story};
+
+/// Returns the schema of a custom kind with lists and maps of each type.
+fn custom() -> Schema {
+    let crd = json!({"spec": {"versions": [{"name": "v1", "subresources": {"status": {}}, "schema": {"openAPIV3Schema": {
+    "type": "object", "properties": {
+        "spec": {"type": "object", "properties": {
+            "map": {"type": "object", "additionalProperties": {"type": "string"}},
+            "atomicMap": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+            "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+            "atomic": {"type": "array", "items": {"type": "string"}},
+            "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a", "b"],
+                "items": {"type": "object", "properties": {"a": {"type": "string"},
+                    "b": {"type": "integer", "default": 1}, "v": {"type": "string"}}}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }},
+        "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    }}}}]}});
+    Schema::of_crd(&crd, "v1").expect("a schema")
+}
+
+/// Returns an object of the custom kind.
+fn widget(spec: &Value) -> Value {
+    json!({"apiVersion": "a.b/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec})
+}
 
 /// Specs of the custom kind, small enough to collide. Keyed lists and sets are never empty: an
 /// empty one owns nothing, not even itself, which is a gap of the specification that we share.
