@@ -1,45 +1,29 @@
 //! `kubectl muster check`: all green after an installation, and a line for each broken thing.
 
 use kube::api::{Patch, PatchParams, PostParams};
+use std::path::Path;
+
 use kube::config::Kubeconfig;
-use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
+use muster_e2e::harness::objects::{create, delete, merge, merge_status};
+use muster_e2e::harness::test_bed::{MemberApi, Scratch, Task, TestBed, eventually, until};
 use muster_e2e::harness::{access, kubeconfig};
 use muster_kubectl::Reply;
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::k8s::{Api, Client, ClusterRoleBinding, DeleteParams, Deployment, Secret};
-use muster_shared::settings::BindAddress;
-use serde::de::DeserializeOwned;
+use muster_shared::k8s::{Api, ClusterRoleBinding, Deployment, Secret};
 use serde_json::{Value, json};
+
+use crate::support::kubectl;
 
 /// Namespace of the agent in its member.
 const NAMESPACE: &str = "muster-system";
 
-fn read<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
-
-async fn server(name: &str) -> Running {
-    muster_shared::tls::install_provider();
-    let options = Options {
-        name: name.to_owned(),
-        ..Options::default()
-    };
-    ApiServer::start(options).await.unwrap()
-}
-
 /// Runs `kubectl muster check` with a kubeconfig.
-async fn check(scratch: &Scratch, config: &Kubeconfig, words: &[&str]) -> Reply {
-    let file = scratch.path().join("asking");
-    kubeconfig::write(config, &file).unwrap();
-    let file = file.to_str().unwrap();
-    let line = [&["kubectl-muster", "--kubeconfig", file, "check"], words].concat();
-    muster_kubectl::outcome(line).await.unwrap()
+async fn check(kubeconfig: &Path, words: &[&str]) -> Reply {
+    let words = [&["check"], words].concat();
+    kubectl::outcome(kubeconfig, &words).await.unwrap()
 }
 
 /// Returns the lines of checks with a mark, and the hints below them.
@@ -51,9 +35,7 @@ fn lines(text: &str, mark: &str) -> Vec<String> {
 /// An installation: a fleet API, a control plane, and a member with its agent.
 struct Fleet {
     bed: TestBed,
-    member: Running,
-    member_client: Client,
-    scratch: Scratch,
+    member: MemberApi,
     control_plane: Option<Task>,
     agent: Option<Task>,
     /// The agent's access to the fleet.
@@ -63,73 +45,35 @@ struct Fleet {
 impl Fleet {
     async fn start(name: &str) -> Self {
         let bed = TestBed::fleet(name).await.unwrap();
-        let member = server("m1").await;
-        let scratch = Scratch::new(name).unwrap();
-        let client = bed.client.clone();
-        let administrator = || bed.server.admin_kubeconfig().unwrap();
-        let account = access::admit_control_plane(&client).await.unwrap();
-        let own = access::kubeconfig(&client, administrator(), &account).await;
-        let file = scratch.path().join("control-plane");
-        kubeconfig::write(&own.unwrap(), &file).unwrap();
+        let member = MemberApi::start("m1").await.unwrap();
         let settings = Settings {
-            kubeconfig: Some(file),
             feature_gates: "Failover=true".parse().unwrap(),
             cluster_monitor_grace_period: "3s".parse().unwrap(),
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
             ..Settings::default()
         };
-        let control_plane =
-            Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown));
-
-        let member_client = member.client().await.unwrap();
-        let account = access::admit_member(&client, "m1").await.unwrap();
-        let fleet = access::kubeconfig(&client, administrator(), &account).await;
-        let fleet = fleet.unwrap();
-        let account = access::admit_agent(&member_client).await.unwrap();
-        let own = member.admin_kubeconfig().unwrap();
-        let own = access::kubeconfig(&member_client, own, &account).await;
-        let files = [scratch.path().join("fleet"), scratch.path().join("member")];
-        kubeconfig::write(&fleet, &files[0]).unwrap();
-        kubeconfig::write(&own.unwrap(), &files[1]).unwrap();
-        let [to_fleet, to_member] = files;
-        let settings = AgentSettings {
-            cluster_name: "m1".to_owned(),
-            kubeconfig: Some(to_member),
-            karmada_kubeconfig: Some(to_fleet),
-            cluster_status_update_frequency: "1s".parse().unwrap(),
-            cluster_lease_duration: "4s".parse().unwrap(),
-            cluster_success_threshold: "300ms".parse().unwrap(),
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
-            ..AgentSettings::default()
-        };
-        let agent = Task::start(|shutdown| muster_agent::run(settings, shutdown));
-        let this = Self {
+        let control_plane = bed.elected_control_plane(settings).unwrap();
+        let account = access::admit_member(&bed.client, "m1").await.unwrap();
+        let administrator = bed.server.admin_kubeconfig().unwrap();
+        let access = access::kubeconfig(&bed.client, administrator, &account).await;
+        let access = access.unwrap();
+        let to_fleet = bed.file("agent-fleet", &access).unwrap();
+        let agent = bed.agent(&member, |settings| {
+            settings.karmada_kubeconfig = Some(to_fleet);
+            settings.cluster_lease_duration = "4s".parse().unwrap();
+        });
+        let agent = agent.await.unwrap();
+        bed.ready("m1", "True").await;
+        Self {
             bed,
             member,
-            member_client,
-            scratch,
             control_plane: Some(control_plane),
             agent: Some(agent),
-            agents_access: fleet,
-        };
-        this.is("True").await;
-        this
-    }
-
-    fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.bed.client.clone())
-    }
-
-    async fn is(&self, status: &str) {
-        let is = |it: &Cluster| it.condition("Ready").is_some_and(|it| it.status == status);
-        until(&self.clusters(), "m1", &format!("Ready={status}"), is).await;
+            agents_access: access,
+        }
     }
 
     async fn check(&self, words: &[&str]) -> Reply {
-        let config = self.bed.server.admin_kubeconfig().unwrap();
-        check(&self.scratch, &config, words).await
+        check(&self.bed.administrator().unwrap(), words).await
     }
 
     /// Waits until the check has a line with these words.
@@ -149,23 +93,22 @@ impl Fleet {
     /// policy.
     async fn place(&self) {
         let client = &self.bed.client;
-        let params = PostParams::default();
         let policies: Api<ClusterTaintPolicy> = Api::all(client.clone());
         let matched = json!([{"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}]);
         let taint = json!([{"key": "example.com/failed", "effect": "PreferNoExecute"}]);
-        let policy = read(json!({
+        let policy = json!({
             "metadata": {"name": "failed-clusters"},
             "spec": {"matchConditions": matched, "taintsToAdd": taint},
-        }));
-        policies.create(&params, &policy).await.unwrap();
+        });
+        create(&policies, policy).await;
         self.policy("web", "web").await;
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
         let pod = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web"}]}});
-        let deployment = read(json!({
+        let deployment = json!({
             "metadata": {"name": "web"},
             "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": pod},
-        }));
-        deployments.create(&params, &deployment).await.unwrap();
+        });
+        create(&deployments, deployment).await;
         let bindings: Api<ResourceBinding> = Api::namespaced(client.clone(), "default");
         let placed = |it: &ResourceBinding| !it.spec.clusters.is_empty();
         until(&bindings, "web-deployment", "it is placed", placed).await;
@@ -173,29 +116,24 @@ impl Fleet {
 
     async fn policy(&self, name: &str, deployment: &str) {
         let policies: Api<PropagationPolicy> = Api::namespaced(self.bed.client.clone(), "default");
-        let policy = read(json!({
+        let policy = json!({
             "metadata": {"name": name},
             "spec": {
                 "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment}],
                 "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
                 "failover": {"cluster": {}},
             },
-        }));
-        policies
-            .create(&PostParams::default(), &policy)
-            .await
-            .unwrap();
+        });
+        create(&policies, policy).await;
     }
 
     /// Creates the objects that the agent's chart makes in the member.
     async fn install_chart(&self) {
-        let params = PostParams::default();
-        let secrets: Api<Secret> = Api::namespaced(self.member_client.clone(), NAMESPACE);
+        let _params = PostParams::default();
+        let secrets: Api<Secret> = Api::namespaced(self.member.client.clone(), NAMESPACE);
         let text = serde_json::to_string(&self.agents_access).unwrap();
-        let secret = read(
-            json!({"metadata": {"name": "muster-fleet-kubeconfig"}, "stringData": {"kubeconfig": text}}),
-        );
-        secrets.create(&params, &secret).await.unwrap();
+        let secret = json!({"metadata": {"name": "muster-fleet-kubeconfig"}, "stringData": {"kubeconfig": text}});
+        create(&secrets, secret).await;
         let labels = json!({"app.kubernetes.io/name": "muster-agent"});
         let container = json!({
             "name": "agent", "image": "muster-agent",
@@ -204,12 +142,12 @@ impl Fleet {
         });
         let volume = json!({"name": "fleet", "secret": {"secretName": "muster-fleet-kubeconfig"}});
         let pod = json!({"serviceAccountName": "muster-agent", "containers": [container], "volumes": [volume]});
-        let deployment = read(json!({
+        let deployment = json!({
             "metadata": {"name": "muster-agent", "labels": labels},
             "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
-        }));
-        let deployments: Api<Deployment> = Api::namespaced(self.member_client.clone(), NAMESPACE);
-        deployments.create(&params, &deployment).await.unwrap();
+        });
+        let deployments: Api<Deployment> = Api::namespaced(self.member.client.clone(), NAMESPACE);
+        create(&deployments, deployment).await;
         let status = json!({"status": {"replicas": 2, "readyReplicas": 2}});
         let (params, status) = (PatchParams::default(), Patch::Merge(status));
         deployments
@@ -282,19 +220,14 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
     let skipped = fleet.check(&skipped).await;
     assert!(skipped.code == 0, "{}", skipped.text);
     let taint = json!({"spec": {"taints": [{"key": "mine", "effect": "NoExecute"}]}});
-    let params = PatchParams::default();
-    fleet
-        .clusters()
-        .patch("m1", &params, &Patch::Merge(taint))
-        .await
-        .unwrap();
+    merge(&fleet.bed.clusters(), "m1", taint).await;
     fleet
         .says("[warning] taints: m1 has the taint mine:NoExecute, which no policy set")
         .await;
 
     // Errors: an agent, and a control plane, that are gone.
     fleet.agent.take().unwrap().stop().await.unwrap();
-    fleet.is("Unknown").await;
+    fleet.bed.ready("m1", "Unknown").await;
     let answer = fleet
         .says("[error] ready: m1: Ready is Unknown since")
         .await;
@@ -308,10 +241,7 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
     );
     fleet.control_plane.take().unwrap().stop().await.unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(fleet.bed.client.clone());
-    bindings
-        .delete("muster-control-plane", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, "muster-control-plane").await;
     let answer = fleet
         .says("[error] control-plane-rights: the control plane (")
         .await;
@@ -325,12 +255,13 @@ async fn after_an_installation_everything_is_green_and_each_broken_thing_has_its
 #[tokio::test(flavor = "multi_thread")]
 async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
     let fleet = Fleet::start("check-member").await;
-    let config = fleet.member.admin_kubeconfig().unwrap();
-    let before = check(&fleet.scratch, &config, &["--member", "--pre"]).await;
+    let config = fleet.member.server.admin_kubeconfig().unwrap();
+    let file = fleet.bed.file("asking", &config).unwrap();
+    let before = check(&file, &["--member", "--pre"]).await;
     assert!(before.code == 0, "{}", before.text);
     assert!(before.text.contains("[ok] own-rights"), "{}", before.text);
 
-    let bare = check(&fleet.scratch, &config, &["--member"]).await;
+    let bare = check(&file, &["--member"]).await;
     assert!(bare.code == 1, "{}", bare.text);
     assert!(
         bare.text.contains("[error] agent: no agent is installed"),
@@ -339,7 +270,7 @@ async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
     );
 
     fleet.install_chart().await;
-    let green = check(&fleet.scratch, &config, &["--member", "--strict"]).await;
+    let green = check(&file, &["--member", "--strict"]).await;
     assert!(green.code == 0, "{}", green.text);
     for line in [
         "[ok] agent: muster-agent: 2 of 2 replicas are ready",
@@ -354,10 +285,8 @@ async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
     println!("{}", green.text);
 
     // With the member itself in place of the fleet.
-    let file = fleet.scratch.path().join("wrong");
-    kubeconfig::write(&config, &file).unwrap();
     let words = ["--member", "--fleet-kubeconfig", file.to_str().unwrap()];
-    let wrong = check(&fleet.scratch, &config, &words).await;
+    let wrong = check(&file, &words).await;
     assert!(
         wrong.text.contains("[error] another-cluster: "),
         "{}",
@@ -372,13 +301,10 @@ async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
     );
 
     // Of another cluster's name.
-    let deployments: Api<Deployment> = Api::namespaced(fleet.member_client.clone(), NAMESPACE);
-    let status = Patch::Merge(json!({"status": {"readyReplicas": 0}}));
-    deployments
-        .patch_status("muster-agent", &PatchParams::default(), &status)
-        .await
-        .unwrap();
-    let gone = check(&fleet.scratch, &config, &["--member"]).await;
+    let deployments: Api<Deployment> = Api::namespaced(fleet.member.client.clone(), NAMESPACE);
+    let status = json!({"status": {"readyReplicas": 0}});
+    merge_status(&deployments, "muster-agent", status).await;
+    let gone = check(&file, &["--member"]).await;
     assert_eq!(lines(&gone.text, "[error]").len(), 1, "{}", gone.text);
     assert!(
         gone.text.contains("none of 2 replicas is ready"),
@@ -389,9 +315,11 @@ async fn the_members_side_is_green_and_each_broken_thing_has_its_line() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
-    let empty = server("empty").await;
+    let empty = MemberApi::start("empty").await.unwrap();
     let scratch = Scratch::new("check-empty").unwrap();
-    let config = empty.admin_kubeconfig().unwrap();
+    let config = empty.server.admin_kubeconfig().unwrap();
+    let file = scratch.path().join("asking");
+    kubeconfig::write(&config, &file).unwrap();
     for (words, line) in [
         (
             &["--pre"][..],
@@ -403,12 +331,12 @@ async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
             "[ok] not-installed: no agent is there yet",
         ),
     ] {
-        let answer = check(&scratch, &config, words).await;
+        let answer = check(&file, words).await;
         assert!(answer.code == 0, "{}", answer.text);
         assert!(answer.text.contains(line), "{line}: {}", answer.text);
         println!("{}", answer.text);
     }
-    let fleet = check(&scratch, &config, &["--wait", "0s"]).await;
+    let fleet = check(&file, &["--wait", "0s"]).await;
     assert!(fleet.code == 1);
     assert!(
         fleet
@@ -428,7 +356,8 @@ async fn before_an_installation_an_empty_api_is_fit_and_no_fleet() {
     // Nothing listens there.
     let mut nowhere = config.clone();
     nowhere.clusters[0].cluster.as_mut().unwrap().server = Some("https://127.0.0.1:1".to_owned());
-    let answer = check(&scratch, &nowhere, &[]).await;
+    kubeconfig::write(&nowhere, &file).unwrap();
+    let answer = check(&file, &[]).await;
     assert_eq!(lines(&answer.text, "[error]").len(), 1, "{}", answer.text);
     assert!(answer.code == 1);
 }
@@ -442,37 +371,27 @@ async fn an_account_of_few_rights_is_told_what_it_cannot_see_and_the_rest() {
         "rules": [{"apiGroups": ["cluster.karmada.io"], "resources": ["clusters"], "verbs": ["list"]}],
     });
     let roles: Api<muster_shared::k8s::ClusterRole> = Api::all(client.clone());
-    roles
-        .create(&PostParams::default(), &read(role))
-        .await
-        .unwrap();
+    create(&roles, role).await;
     let bound = json!({
         "metadata": {"name": "viewer"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"},
         "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": "karmada-system"}],
     });
     let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    bindings
-        .create(&PostParams::default(), &read(bound))
-        .await
-        .unwrap();
+    create(&bindings, bound).await;
     let accounts: Api<muster_shared::k8s::ServiceAccount> =
         Api::namespaced(client.clone(), "karmada-system");
-    let account = read(json!({"metadata": {"name": "viewer"}}));
-    accounts
-        .create(&PostParams::default(), &account)
-        .await
-        .unwrap();
+    let account = json!({"metadata": {"name": "viewer"}});
+    create(&accounts, account).await;
     let account = access::Account {
         namespace: "karmada-system",
         name: "viewer".to_owned(),
     };
     let administrator = fleet.bed.server.admin_kubeconfig().unwrap();
-    let config = access::kubeconfig(client, administrator, &account)
-        .await
-        .unwrap();
+    let config = access::kubeconfig(client, administrator, &account).await;
+    let file = fleet.bed.file("viewer", &config.unwrap()).unwrap();
     let answer = eventually("its rights are known", async || {
-        let answer = check(&fleet.scratch, &config, &[]).await;
+        let answer = check(&file, &[]).await;
         if answer.text.contains("[ok] ready: m1 is ready") {
             Ok(answer)
         } else {

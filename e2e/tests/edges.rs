@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use kube::Client;
-use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::config::KubeConfigOptions;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::apiserver::{ApiServer, Forget, Running};
+use muster_e2e::harness::objects::{create, delete};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::ConfigMap;
 use muster_shared::lease::{self, Annotations, Candidate, Leadership, Outcome, Timing};
@@ -111,21 +112,17 @@ async fn followed() -> (
 #[tokio::test]
 async fn an_informer_tells_what_is_there_and_what_changes() {
     let (_server, api, informer, mut told, shutdown) = followed().await;
-    api.create(&PostParams::default(), &config_map("a", "1"))
-        .await
-        .unwrap();
+    create(&api, config_map("a", "1")).await;
     tokio::spawn(informer.clone().run(shutdown.clone()));
     assert_eq!(told.next().await, "+a=1");
-    api.create(&PostParams::default(), &config_map("b", "1"))
-        .await
-        .unwrap();
+    create(&api, config_map("b", "1")).await;
     assert_eq!(told.next().await, "+b=1");
     let patch = Patch::Merge(json!({"data": {"value": "2"}}));
     api.patch("a", &PatchParams::default(), &patch)
         .await
         .unwrap();
     assert_eq!(told.next().await, "~a=2");
-    api.delete("b", &DeleteParams::default()).await.unwrap();
+    delete(&api, "b").await;
     assert_eq!(told.next().await, "-b");
     assert!(informer.is_synced());
     assert_eq!(informer.len(), 1);
@@ -136,9 +133,7 @@ async fn an_informer_tells_what_is_there_and_what_changes() {
 async fn after_a_lost_history_only_real_differences_are_told() {
     let (server, api, informer, mut told, shutdown) = followed().await;
     for name in ["same", "changed", "gone"] {
-        api.create(&PostParams::default(), &config_map(name, "1"))
-            .await
-            .unwrap();
+        create(&api, config_map(name, "1")).await;
     }
     tokio::spawn(informer.clone().run(shutdown.clone()));
     assert_eq!(told.sorted(3).await, ["+changed=1", "+gone=1", "+same=1"]);
@@ -149,17 +144,13 @@ async fn after_a_lost_history_only_real_differences_are_told() {
     api.patch("changed", &PatchParams::default(), &patch)
         .await
         .unwrap();
-    api.delete("gone", &DeleteParams::default()).await.unwrap();
-    api.create(&PostParams::default(), &config_map("new", "1"))
-        .await
-        .unwrap();
+    delete(&api, "gone").await;
+    create(&api, config_map("new", "1")).await;
     server.restart(Forget::History);
     server.faults().heal();
 
     assert_eq!(told.sorted(3).await, ["+new=1", "-gone", "~changed=2"]);
-    api.create(&PostParams::default(), &config_map("end", "1"))
-        .await
-        .unwrap();
+    create(&api, config_map("end", "1")).await;
     assert_eq!(told.next().await, "+end=1", "nothing else was told");
     shutdown.cancel();
 }
@@ -167,9 +158,7 @@ async fn after_a_lost_history_only_real_differences_are_told() {
 #[tokio::test]
 async fn an_informer_waits_out_a_server_that_answers_503() {
     let (server, api, informer, mut told, shutdown) = followed().await;
-    api.create(&PostParams::default(), &config_map("a", "1"))
-        .await
-        .unwrap();
+    create(&api, config_map("a", "1")).await;
     let scope = Scope {
         path: Some("configmaps".to_owned()),
         ..Scope::default()

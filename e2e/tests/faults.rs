@@ -7,14 +7,15 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use kube::api::{Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
 use muster_e2e::apiserver::{ApiServer, Forget, Options, Running};
 use muster_e2e::harness::access::{self, Account};
+use muster_e2e::harness::objects::create;
 use muster_e2e::harness::provider::Cluster;
 use muster_e2e::harness::route::{Condition, Effect, Route};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, ConfigMap, Lease, LeaseSpec, MicroTime, ObjectMeta, ServiceAccount};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 /// How long what works may take.
@@ -43,11 +44,8 @@ impl Scene {
             name: "tester".to_owned(),
         };
         let accounts: Api<ServiceAccount> = Api::namespaced(direct.clone(), account.namespace);
-        let known = object(json!({ "metadata": { "name": account.name } }));
-        accounts
-            .create(&PostParams::default(), &known)
-            .await
-            .unwrap();
+        let known = json!({ "metadata": { "name": account.name } });
+        create(&accounts, known).await;
         let admitted = format!(
             "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: tester}}\n\
              roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}\n\
@@ -108,13 +106,9 @@ impl Scene {
     /// Creates a ConfigMap as somebody else who writes.
     async fn write(&self, name: &str) {
         let api: Api<ConfigMap> = Api::default_namespaced(self.direct.clone());
-        let config = object(json!({ "metadata": { "name": name, "labels": { "of": "us" } } }));
-        api.create(&PostParams::default(), &config).await.unwrap();
+        let config = json!({ "metadata": { "name": name, "labels": { "of": "us" } } });
+        create(&api, config).await;
     }
-}
-
-fn object<K: serde::de::DeserializeOwned>(value: Value) -> K {
-    serde_json::from_value(value).unwrap()
 }
 
 fn code(error: &kube::Error) -> u16 {
@@ -294,7 +288,7 @@ async fn a_wrong_clock_is_wrong_in_what_is_written_and_right_in_what_is_read_bac
         }),
     };
     let renewed = |lease: &Lease| lease.spec.as_ref().unwrap().renew_time.as_ref().unwrap().0;
-    let made = ours.create(&PostParams::default(), &lease).await.unwrap();
+    let made = create(&ours, &lease).await;
     assert_eq!(renewed(&made), now);
     let theirs: Api<Lease> = Api::default_namespaced(scene.direct.clone());
     let seen = theirs.get("m1").await.unwrap();

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::fleet_api::{self, Settings};
 use muster_control_plane::settings::Settings as ControlPlane;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::kubeconfig;
+use muster_e2e::harness::objects::{create, list};
 use muster_e2e::harness::test_bed::{Scratch, Task, until};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{
@@ -66,8 +67,8 @@ impl Host {
     }
 
     async fn all(&self) -> BTreeMap<String, Secret> {
-        let found = self.secrets().list(&ListParams::default()).await.unwrap();
-        let named = found.items.into_iter().map(|it| (it.name_any(), it));
+        let found = list(&self.secrets()).await;
+        let named = found.into_iter().map(|it| (it.name_any(), it));
         named.collect()
     }
 
@@ -118,11 +119,7 @@ async fn the_serving_certificate_follows_the_load_balancer_and_the_authority_sta
         "metadata": {"name": "muster-fleet-api"},
         "spec": {"type": "LoadBalancer", "ports": [{"port": 6443}]},
     });
-    let service = serde_json::from_value(service).unwrap();
-    services
-        .create(&PostParams::default(), &service)
-        .await
-        .unwrap();
+    create(&services, service).await;
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
     let (params, status) = (PatchParams::default(), Patch::Merge(status));
     let given = services.patch_status("muster-fleet-api", &params, &status);
@@ -233,11 +230,7 @@ async fn a_bare_api_becomes_a_fleet_api_in_which_the_control_plane_has_its_right
         Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown));
     let clusters: Api<Cluster> = Api::all(client.clone());
     let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
-    let cluster = serde_json::from_value(cluster).unwrap();
-    clusters
-        .create(&PostParams::default(), &cluster)
-        .await
-        .unwrap();
+    create(&clusters, cluster).await;
     until(&clusters, "m1", "the control plane has it", |it| {
         !it.finalizers().is_empty()
     })
@@ -267,7 +260,7 @@ async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
     assert_eq!(prepare().await.unwrap(), None);
     assert_eq!(version().await, env!("CARGO_PKG_VERSION"));
     let all = async || {
-        let found = definitions.list(&ListParams::default()).await.unwrap();
+        let found = list(&definitions).await;
         found
             .iter()
             .map(|it| (it.name_any(), it.resource_version()))

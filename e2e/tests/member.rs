@@ -5,9 +5,10 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use muster_e2e::apiserver::{ApiServer, Running};
+use muster_e2e::harness::objects::{self, delete, list, merge};
 use muster_e2e::member::{Member, Shape, Timing};
 use muster_shared::watch::{Informer, Selection};
 use serde_json::{Value, json};
@@ -78,15 +79,13 @@ impl Cluster {
 
     async fn create<K>(&self, object: Value)
     where
-        K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
             + serde::de::DeserializeOwned
             + serde::Serialize
             + Clone
             + std::fmt::Debug,
     {
-        let api: Api<K> = Api::namespaced(self.client.clone(), "default");
-        let object: K = serde_json::from_value(object).unwrap();
-        api.create(&PostParams::default(), &object).await.unwrap();
+        objects::create(&self.api::<K>(), object).await;
     }
 }
 
@@ -271,12 +270,7 @@ async fn pods_wait_for_room_and_take_it_when_it_comes() {
         },
     )
     .await;
-    let pods = cluster
-        .api::<Pod>()
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items;
+    let pods = list(&cluster.api::<Pod>()).await;
     let running = pods.iter().find(|pod| is_ready(pod)).unwrap().name_any();
     // The machine under it takes no more pods, so that its successor has no room either.
     cluster
@@ -291,11 +285,7 @@ async fn pods_wait_for_room_and_take_it_when_it_comes() {
         .cordon("m-node-2", true)
         .await
         .unwrap();
-    cluster
-        .api::<Pod>()
-        .delete(&running, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&cluster.api::<Pod>(), &running).await;
     until(&cluster.client, "one runs, two wait", |pods: &[Pod]| {
         pods.len() == 3 && pods.iter().filter(|pod| is_ready(pod)).count() == 1
     })
@@ -342,19 +332,10 @@ async fn a_stateful_set_numbers_its_pods() {
         },
     )
     .await;
-    let pods = cluster
-        .api::<Pod>()
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items;
+    let pods = list(&cluster.api::<Pod>()).await;
     assert_eq!(names(&pods), ["db-0", "db-1", "db-2"]);
-    let fewer = Patch::Merge(json!({"spec": {"replicas": 1}}));
-    cluster
-        .api::<StatefulSet>()
-        .patch("db", &PatchParams::default(), &fewer)
-        .await
-        .unwrap();
+    let fewer = json!({"spec": {"replicas": 1}});
+    merge(&cluster.api::<StatefulSet>(), "db", fewer).await;
     until(&cluster.client, "the first is left", |pods: &[Pod]| {
         names(pods) == ["db-0"]
     })

@@ -1,11 +1,11 @@
 //! The page of `kubectl muster ui`: the same answers as the commands, and what a browser shows.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use crate::heartbeats::{self, Setting, silent};
-use crate::support::Place;
+use crate::support::{Place, kubectl};
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -16,10 +16,9 @@ use hyper_util::rt::TokioExecutor;
 use kube::ResourceExt as _;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
-use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::test_bed::{Scratch, TestBed};
+use muster_e2e::harness::objects::{create, merge};
+use muster_e2e::harness::test_bed::TestBed;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::work::Work;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{annotation, taint};
 use serde_json::{Value, json};
@@ -35,19 +34,12 @@ const BROWSERS: [&str; 4] = [
 /// Time that passes for the page while the browser looks at it, in milliseconds.
 const LOOK: &str = "--virtual-time-budget=4000";
 
-fn line<'a>(fleet: &'a HeartbeatFleet, words: &[&'a str]) -> Vec<String> {
-    let kubeconfig = fleet.kubeconfig.display().to_string();
-    let line = ["kubectl-muster", "--kubeconfig", &kubeconfig];
-    let line = line.iter().chain(words);
-    line.map(|it| (*it).to_owned()).collect()
-}
-
 /// Serves the page while something is done with its address.
 async fn with_page(
-    fleet: &HeartbeatFleet,
+    kubeconfig: &Path,
     tell: impl AsyncFnOnce(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let page = muster_kubectl::page(line(fleet, &["ui"])).await?;
+    let page = muster_kubectl::page(kubectl::line(kubeconfig, &["ui"])).await?;
     let (url, shutdown) = (page.url(), CancellationToken::new());
     let server = tokio::spawn(page.serve(shutdown.clone()));
     let told = tell(&url).await;
@@ -118,7 +110,7 @@ async fn with_a_silent_cluster(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_answers_as_the_commands_do() {
     with_a_silent_cluster("page-answers", async |fleet| {
-        with_page(fleet, async |url| {
+        with_page(&fleet.kubeconfig, async |url| {
             for (path, words) in [
                 ("status", &["status"][..]),
                 ("clusters", &["get", "clusters"]),
@@ -132,7 +124,7 @@ async fn the_page_answers_as_the_commands_do() {
             ] {
                 let mut words = words.to_vec();
                 words.extend(["-o", "json"]);
-                let said = muster_kubectl::outcome(line(fleet, &words)).await?;
+                let said = kubectl::outcome(&fleet.kubeconfig, &words).await?;
                 let wanted = still(serde_json::from_str(&said.text)?);
                 let (status, code, found) = get(&format!("{url}api/{path}")).await?;
                 assert_eq!((status, code), (200, Some(said.code)), "{path}");
@@ -200,11 +192,22 @@ async fn looked(browser: &PathBuf, more: &[&str], url: &str) -> anyhow::Result<S
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Returns the document that a browser makes of the page of a fleet.
+async fn dom(browser: &PathBuf, kubeconfig: &Path) -> String {
+    let mut dom = String::new();
+    let looking = with_page(kubeconfig, async |url| {
+        dom = looked(browser, &["--dump-dom"], url).await?;
+        Ok(())
+    });
+    looking.await.unwrap();
+    dom
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
     let Some(browser) = browser() else { return };
     with_a_silent_cluster("page-browser", async |fleet| {
-        with_page(fleet, async |url| {
+        with_page(&fleet.kubeconfig, async |url| {
             let shot = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("page.png");
             let shot = format!("--screenshot={}", shot.display());
             looked(&browser, &[&shot], url).await?;
@@ -246,15 +249,7 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
         "users": [{"name": "u", "user": {"token": "t"}}],
     });
     std::fs::write(&kubeconfig, nobody.to_string()).unwrap();
-    let path = kubeconfig.display().to_string();
-    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
-        .await
-        .unwrap();
-    let (url, shutdown) = (page.url(), CancellationToken::new());
-    let server = tokio::spawn(page.serve(shutdown.clone()));
-    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
-    shutdown.cancel();
-    server.await.unwrap();
+    let dom = dom(&browser, &kubeconfig).await;
     for part in [
         "THE FLEET CANNOT BE READ",
         "<body class=\"old\">",
@@ -305,10 +300,7 @@ async fn join(clusters: &Api<Cluster>, number: usize, is_silent: bool) -> anyhow
 async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     let Some(browser) = browser() else { return };
     let bed = TestBed::fleet("page-drained").await.unwrap();
-    let scratch = Scratch::new("page-drained").unwrap();
-    let file = scratch.path().join("fleet.kubeconfig");
-    kubeconfig::write(&bed.server.admin_kubeconfig().unwrap(), &file).unwrap();
-    let clusters: Api<Cluster> = Api::all(bed.client.clone());
+    let clusters = bed.clusters();
     for (number, is_silent) in [(1, false), (2, true)] {
         join(&clusters, number, is_silent).await.unwrap();
     }
@@ -318,35 +310,18 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
             "key": taint::DRAIN, "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z",
         }]},
     });
-    let params = PatchParams::default();
-    clusters
-        .patch("member0001", &params, &Patch::Merge(&drain))
-        .await
-        .unwrap();
-    let params = PostParams::default();
+    merge(&clusters, "member0001", &drain).await;
     let namespace = json!({"metadata": {"name": "karmada-es-member0002"}});
-    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
-    let namespaces: Api<Namespace> = Api::all(bed.client.clone());
-    namespaces.create(&params, &namespace).await.unwrap();
-    let works: Api<Work> = Api::namespaced(bed.client.clone(), "karmada-es-member0002");
-    let work: Work = serde_json::from_value(json!({
+    create(&bed.all::<Namespace>(), namespace).await;
+    let work = json!({
         "metadata": {"name": "web", "annotations": {
             "resourcebinding.karmada.io/namespace": "default",
             "resourcebinding.karmada.io/name": "web-deployment",
         }},
         "spec": {},
-    }))
-    .unwrap();
-    works.create(&params, &work).await.unwrap();
-    let path = file.display().to_string();
-    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
-        .await
-        .unwrap();
-    let (url, shutdown) = (page.url(), CancellationToken::new());
-    let server = tokio::spawn(page.serve(shutdown.clone()));
-    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
-    shutdown.cancel();
-    server.await.unwrap();
+    });
+    create(&bed.works("member0002"), work).await;
+    let dom = dom(&browser, &bed.administrator().unwrap()).await;
     for part in [
         "! Ready, drained ",
         "days ago, at most 0.2 a second",
@@ -365,10 +340,7 @@ const LARGE: usize = 3_500;
 async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
     let Some(browser) = browser() else { return };
     let bed = TestBed::fleet("page-large").await.unwrap();
-    let scratch = Scratch::new("page-large").unwrap();
-    let file = scratch.path().join("fleet.kubeconfig");
-    kubeconfig::write(&bed.server.admin_kubeconfig().unwrap(), &file).unwrap();
-    let clusters: Api<Cluster> = Api::all(bed.client.clone());
+    let clusters = bed.clusters();
     let silent = LARGE - 1;
     stream::iter(0..LARGE)
         .map(|number| join(&clusters, number, number == silent))
@@ -376,15 +348,7 @@ async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
         .try_collect::<()>()
         .await
         .unwrap();
-    let path = file.display().to_string();
-    let page = muster_kubectl::page(["kubectl-muster", "ui", "--kubeconfig", &path])
-        .await
-        .unwrap();
-    let (url, shutdown) = (page.url(), CancellationToken::new());
-    let server = tokio::spawn(page.serve(shutdown.clone()));
-    let dom = looked(&browser, &["--dump-dom"], &url).await.unwrap();
-    shutdown.cancel();
-    server.await.unwrap();
+    let dom = dom(&browser, &bed.administrator().unwrap()).await;
     let (_, rows) = dom.split_once("id=\"clusters-table\"").unwrap();
     let (rows, _) = rows.split_once("</table>").unwrap();
     assert_eq!(

@@ -2,15 +2,12 @@
 //! and reflects their objects, against two real API servers.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use k8s_openapi::api::rbac::v1::Role;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::Effect;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, gone, until};
+use muster_e2e::harness::objects::{create, event, list, merge, merge_status};
+use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
@@ -20,15 +17,14 @@ use muster_shared::k8s::{
     Api, Client, Deployment, Event, Namespace, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::names;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use crate::support::kubectl;
 
 /// A fleet API and members that it reaches.
 struct Bench {
     bed: TestBed,
-    members: BTreeMap<&'static str, (Running, Client)>,
-    scratch: Scratch,
+    members: BTreeMap<&'static str, MemberApi>,
 }
 
 impl Bench {
@@ -36,18 +32,11 @@ impl Bench {
         let bed = TestBed::fleet("push").await.unwrap();
         let mut started = BTreeMap::new();
         for name in members {
-            let options = Options {
-                name: (*name).to_owned(),
-                ..Options::default()
-            };
-            let server = ApiServer::start(options).await.unwrap();
-            let client = server.client().await.unwrap();
-            started.insert(*name, (server, client));
+            started.insert(*name, MemberApi::start(name).await.unwrap());
         }
         Self {
             bed,
             members: started,
-            scratch: Scratch::new("push").unwrap(),
         }
     }
 
@@ -64,16 +53,11 @@ impl Bench {
 
     /// Runs `kubectl muster` at the fleet API with the kubeconfig of a member at hand.
     async fn muster(&self, words: &[&str], member: &str) -> anyhow::Result<String> {
-        let fleet = self.scratch.path().join("fleet.kubeconfig");
-        kubeconfig::write(&self.bed.server.admin_kubeconfig().unwrap(), &fleet).unwrap();
-        let file = self.scratch.path().join(format!("{member}.kubeconfig"));
-        let administrator = self.members[member].0.admin_kubeconfig().unwrap();
-        kubeconfig::write(&administrator, &file).unwrap();
-        let (fleet, file) = (fleet.to_str().unwrap(), file.to_str().unwrap());
-        let mut line = vec!["kubectl-muster", "--kubeconfig", fleet];
-        line.extend(words);
-        line.extend(["--member-kubeconfig", file]);
-        muster_kubectl::answer(line).await
+        let administrator = self.members[member].server.admin_kubeconfig().unwrap();
+        let file = self.bed.file(member, &administrator).unwrap();
+        let more = ["--member-kubeconfig", file.to_str().unwrap()];
+        let words = [words, &more].concat();
+        kubectl::answer(&self.bed.administrator().unwrap(), &words).await
     }
 
     async fn join(&self, member: &str) {
@@ -82,7 +66,7 @@ impl Bench {
     }
 
     fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.bed.client.clone())
+        self.bed.clusters()
     }
 
     /// Waits until the Cluster has this condition, with a message that contains a text.
@@ -112,7 +96,7 @@ impl Bench {
     }
 
     fn member(&self, name: &str) -> &Client {
-        &self.members[name].1
+        &self.members[name].client
     }
 
     /// Deploys `web` in these clusters.
@@ -138,23 +122,8 @@ impl Bench {
     /// Waits for an event about a Cluster.
     async fn told(&self, cluster: &str, reason: &str, part: &str) {
         let events: Api<Event> = Api::all(self.bed.client.clone());
-        eventually(&format!("event {reason} with {part:?}"), async || {
-            let all = events.list(&ListParams::default()).await.unwrap();
-            let is_it = |event: &Event| {
-                event.involved_object.name.as_deref() == Some(cluster)
-                    && event.reason.as_deref() == Some(reason)
-                    && event.message.as_deref().unwrap_or_default().contains(part)
-            };
-            let told: Vec<_> = all
-                .iter()
-                .filter_map(|event| event.message.clone())
-                .collect();
-            all.iter()
-                .any(is_it)
-                .then_some(())
-                .ok_or_else(|| format!("{told:?}"))
-        })
-        .await;
+        let about = format!("involvedObject.name={cluster},reason={reason}");
+        event(&events, &about, part).await;
     }
 }
 
@@ -172,24 +141,6 @@ fn deployment() -> Value {
     })
 }
 
-async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
-{
-    let object = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
-}
-
-async fn merge<K>(api: &Api<K>, name: &str, patch: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let params = PatchParams::default();
-    api.patch(name, &params, &Patch::Merge(patch))
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     let bench = Bench::start(&["m1"]).await;
@@ -202,11 +153,7 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     until(&deployments, "web", "it arrives", |_: &Deployment| true).await;
     // What its controllers say is shown on the binding and on the template.
     let status = json!({ "status": { "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "observedGeneration": 1 } });
-    let params = PatchParams::default();
-    deployments
-        .patch_status("web", &params, &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(&deployments, "web", status).await;
     let templates: Api<Deployment> = Bench::here(fleet);
     until(
         &templates,
@@ -293,15 +240,8 @@ async fn an_account_that_was_left_behind_can_be_removed_later() {
     let bench = Bench::start(&["m1"]).await;
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
-    let fleet = bench.scratch.path().join("fleet.kubeconfig");
-    let line = [
-        "kubectl-muster",
-        "--kubeconfig",
-        fleet.to_str().unwrap(),
-        "unjoin",
-        "m1",
-    ];
-    let told = muster_kubectl::answer(line).await.unwrap();
+    let fleet = bench.bed.administrator().unwrap();
+    let told = kubectl::answer(&fleet, &["unjoin", "m1"]).await.unwrap();
     assert!(
         told.contains("repeat this with --member-kubeconfig"),
         "{told}"
@@ -352,7 +292,10 @@ async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
     // Another cluster answers at its address.
-    let namespaces = bench.members["m1"].0.seeds("", "v1", "namespaces").unwrap();
+    let namespaces = bench.members["m1"]
+        .server
+        .seeds("", "v1", "namespaces")
+        .unwrap();
     let other = json!({ "name": "kube-system", "uid": "11111111-2222-3333-4444-555555555555" });
     namespaces
         .put(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }))
@@ -390,7 +333,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
     bench.join("m2").await;
-    bench.members["m1"].0.faults().inject(Effect::Hang);
+    bench.members["m1"].server.faults().inject(Effect::Hang);
     bench.ready("m1", "False", "").await;
     until(
         &bench.clusters(),
@@ -413,7 +356,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
         |_: &Deployment| true,
     )
     .await;
-    bench.members["m1"].0.faults().heal();
+    bench.members["m1"].server.faults().heal();
     bench.ready("m1", "True", "").await;
 }
 
@@ -491,11 +434,8 @@ async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
             .to_string();
         assert!(refused.contains(part), "{refused}");
     }
-    let names: Vec<String> = bench
-        .clusters()
-        .list(&ListParams::default())
+    let names: Vec<String> = list(&bench.clusters())
         .await
-        .unwrap()
         .iter()
         .map(ResourceExt::name_any)
         .collect();
@@ -503,14 +443,7 @@ async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
     let namespaces: Api<Namespace> = Api::all(bench.member("m1").clone());
     namespaces.get("muster-system").await.unwrap();
     let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
-    assert!(
-        bindings
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(list(&bindings).await.is_empty());
 }
 
 #[tokio::test]

@@ -120,8 +120,7 @@ async fn a_rule_for_another_version_counts_unless_it_must_be_exact() {
             "versions": [version("v1", true), version("v2", false)] },
     });
     let server = ApiServer::for_test_with(vec![crd]).await;
-    let client = server.client().await.unwrap();
-    let talk = Talk { server, client };
+    let talk = Talk::start(server).await;
     let webhook =
         Webhook::start(|_, _| change(&json!([{ "op": "add", "path": "/spec", "value": 1 }]))).await;
     let rules = json!([{ "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"], "operations": ["*"] }]);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 struct Talk {
-    server: Running,
+    _server: Option<Running>,
     client: Client,
 }
 
@@ -23,8 +23,24 @@ impl Talk {
     async fn begin() -> Self {
         muster_shared::tls::install_provider();
         let server = ApiServer::for_test().await;
+        Self::start(server).await
+    }
+
+    /// Begins with a server that was started already.
+    async fn start(server: Running) -> Self {
         let client = server.client().await.unwrap();
-        Self { server, client }
+        Self {
+            _server: Some(server),
+            client,
+        }
+    }
+
+    /// Begins with a server that somebody else keeps.
+    fn with(client: &Client) -> Self {
+        Self {
+            _server: None,
+            client: client.clone(),
+        }
     }
 
     /// Sends a request; the answer is the object or `Status`, with the warnings.

@@ -2,10 +2,9 @@
 
 use kube::api::{Api, PostParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::test_bed::{self, Scratch, Task, until};
+use muster_e2e::harness::objects::typed;
+use muster_e2e::harness::test_bed::{TestBed, until};
 use muster_shared::k8s::{Lease, Namespace};
-use muster_shared::settings::BindAddress;
 use serde_json::json;
 
 use super::Talk;
@@ -14,16 +13,14 @@ use super::Talk;
 /// name is taken: whoever creates what exists is told that it is denied, and not that it exists.
 #[tokio::test]
 async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any() {
-    muster_shared::tls::install_provider();
-    let server = test_bed::fleet_api().await.unwrap();
-    let client = server.client().await.unwrap();
-    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let bed = TestBed::fleet("no-namespaces").await.unwrap();
+    let namespaces = bed.all::<Namespace>();
     for name in ["karmada-system", "karmada-cluster"] {
-        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        let namespace = typed(json!({ "metadata": { "name": name } }));
         // The API may have come with it.
         let _there_already = namespaces.create(&PostParams::default(), &namespace).await;
     }
-    let talk = Talk { server, client };
+    let talk = Talk::with(&bed.client);
     let denied = json!({
         "matchConstraints": { "resourceRules": [{ "apiGroups": [""], "apiVersions": ["v1"],
             "operations": ["CREATE"], "resources": ["namespaces"] }] },
@@ -36,20 +33,10 @@ async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any(
     let answer = talk.send("POST", "/api/v1/namespaces", &taken).await.0;
     assert_eq!(answer["reason"], "Invalid", "{answer}");
 
-    let scratch = Scratch::new("no-namespaces").unwrap();
-    let path = scratch.path().join("control-plane.kubeconfig");
-    let administrator = talk.server.admin_kubeconfig().unwrap();
-    kubeconfig::write(&administrator, &path).unwrap();
-    let settings = Settings {
-        kubeconfig: Some(path),
-        metrics_bind_address: BindAddress(None),
-        health_probe_bind_address: BindAddress(None),
-        ..Settings::default()
-    };
+    let settings = Settings::default();
     let name = settings.leader_elect_resource_name.clone();
-    let _control_plane =
-        Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown));
-    let leases: Api<Lease> = Api::namespaced(talk.client.clone(), "karmada-system");
+    let _control_plane = bed.elected_control_plane(settings).unwrap();
+    let leases: Api<Lease> = bed.within("karmada-system");
     until(&leases, &name, "it leads", |lease| {
         let spec = lease.spec.as_ref();
         spec.is_some_and(|spec| spec.holder_identity.is_some())

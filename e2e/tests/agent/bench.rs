@@ -1,29 +1,21 @@
 //! Two API servers, a fleet's and a member's, and the real agent between them.
 
-use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::objects::{create, event};
+use muster_e2e::harness::test_bed::{Scratch, Task};
 pub use muster_e2e::harness::test_bed::{gone, until};
 use muster_e2e::harness::{access, test_bed};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{
-    Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind, Resource,
-};
+use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind};
 use muster_shared::settings::BindAddress;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 
 /// Name of the member.
 pub const MEMBER: &str = "m1";
@@ -33,20 +25,13 @@ pub const WORKS: &str = "karmada-es-m1";
 pub const AGENT: &str = "system:karmada:agent:m1";
 /// The group that has the rights of the charts in both APIs.
 pub const AGENTS: &str = "agents";
-/// How long anything may take. The real times are well below a second; a loaded machine takes
-/// longer.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-/// Benches of this process, so that their folders differ.
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
 /// The two servers and clients of an administrator for both.
 pub struct Bench {
     pub fleet: Running,
     pub member: Arc<Running>,
     pub fleet_client: Client,
     pub member_client: Client,
-    folder: PathBuf,
+    scratch: Scratch,
 }
 
 impl Bench {
@@ -72,10 +57,6 @@ impl Bench {
     }
 
     async fn with_member(member: Arc<Running>) -> Self {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("muster-agent-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
         let fleet = test_bed::fleet_api().await.unwrap();
         let (fleet_client, member_client) = (
             fleet.client().await.unwrap(),
@@ -89,12 +70,12 @@ impl Bench {
             member,
             fleet_client,
             member_client,
-            folder,
+            scratch: Scratch::new("agent").unwrap(),
         }
     }
 
     /// Starts the servers and an agent, and waits until the agent has joined.
-    pub async fn with_agent() -> (Self, Agent) {
+    pub async fn with_agent() -> (Self, Task) {
         let bench = Self::start().await;
         let agent = bench.agent();
         bench.joined().await;
@@ -102,20 +83,18 @@ impl Bench {
     }
 
     /// Starts an agent that may do what the charts let agents do.
-    pub fn agent(&self) -> Agent {
+    pub fn agent(&self) -> Task {
         self.agent_in(&[AGENTS], |_| {})
     }
 
     /// Starts an agent with these groups in the fleet API and with changed settings.
-    pub fn agent_in(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Agent {
+    pub fn agent_in(&self, groups: &[&str], edit: impl FnOnce(&mut Settings)) -> Task {
         let settings = self.settings(groups, edit);
-        let shutdown = CancellationToken::new();
-        let task = if time_is_simulated() {
-            tokio::spawn(muster_agent::run_on_one_runtime(settings, shutdown.clone()))
+        if time_is_simulated() {
+            Task::start(|shutdown| muster_agent::run_on_one_runtime(settings, shutdown))
         } else {
-            tokio::spawn(muster_agent::run(settings, shutdown.clone()))
-        };
-        Agent { shutdown, task }
+            Task::start(|shutdown| muster_agent::run(settings, shutdown))
+        }
     }
 
     /// Settings of an agent with these groups in the fleet API.
@@ -152,7 +131,7 @@ impl Bench {
     }
 
     pub fn write(&self, name: &str, kubeconfig: &impl Serialize) -> PathBuf {
-        let path = self.folder.join(format!("{name}.kubeconfig"));
+        let path = self.scratch.path().join(format!("{name}.kubeconfig"));
         std::fs::write(&path, serde_saphyr::to_string(kubeconfig).unwrap()).unwrap();
         path
     }
@@ -185,11 +164,7 @@ impl Bench {
             "spec": {"workload": {"manifests": [config_map(name, "1")]}},
         });
         edit(&mut work);
-        let work: Work = serde_json::from_value(work).unwrap();
-        self.works()
-            .create(&PostParams::default(), &work)
-            .await
-            .unwrap()
+        create(&self.works(), work).await
     }
 
     /// Creates a Work of these manifests.
@@ -210,7 +185,7 @@ impl Bench {
     pub async fn told(&self, work: &str, reason: &str) -> Event {
         let events = Api::namespaced(self.fleet_client.clone(), WORKS);
         let about = format!("involvedObject.name={work},reason={reason}");
-        first_event(&events, &about).await
+        event(&events, &about, "").await
     }
 
     /// Waits until the Cluster is ready.
@@ -236,16 +211,6 @@ impl Bench {
     }
 }
 
-/// Waits for the first event of those that a field selector selects.
-pub async fn first_event(events: &Api<Event>, selector: &str) -> Event {
-    let selected = WatchParams::default().fields(selector);
-    let mut told = events.watch(&selected, "0").await.unwrap().boxed();
-    match timeout(PATIENCE, told.next()).await {
-        Ok(Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))) => event,
-        other => panic!("expected an event with {selector}, got {other:?}"),
-    }
-}
-
 /// Returns whether the clock of this runtime stands still while time passes.
 fn time_is_simulated() -> bool {
     let before = tokio::time::Instant::now();
@@ -254,62 +219,6 @@ fn time_is_simulated() -> bool {
         std::hint::spin_loop();
     }
     tokio::time::Instant::now() == before
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-/// A running agent; it stops when it is dropped.
-pub struct Agent {
-    pub shutdown: CancellationToken,
-    task: JoinHandle<anyhow::Result<()>>,
-}
-
-impl Agent {
-    /// Returns whether the agent ended, by itself or because it was told to.
-    pub fn is_finished(&self) -> bool {
-        self.task.is_finished()
-    }
-
-    /// Waits for the agent's own end.
-    pub async fn ended(mut self) -> anyhow::Result<()> {
-        timeout(PATIENCE, &mut self.task)
-            .await
-            .expect("the agent ends")
-            .unwrap()
-    }
-
-    /// Stops it and waits until it is gone.
-    pub async fn stop(self) {
-        self.shutdown.cancel();
-        self.ended().await.unwrap();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-        self.task.abort();
-    }
-}
-
-/// Changes an object by a merge patch.
-pub async fn patch<K: Resource + Clone + Debug + DeserializeOwned>(
-    api: &Api<K>,
-    name: &str,
-    patch: &Value,
-) -> K {
-    api.patch(name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-        .unwrap()
-}
-
-/// Deletes an object.
-pub async fn delete<K: Resource + Clone + Debug + DeserializeOwned>(api: &Api<K>, name: &str) {
-    api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
 /// Returns the manifest of a ConfigMap with one value in it.

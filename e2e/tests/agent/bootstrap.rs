@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_e2e::harness::access::{self, Extra};
+use muster_e2e::harness::objects::event;
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use tokio::time::sleep;
 
-use crate::agent::bench::{Agent, Bench, MEMBER, first_event, until};
+use crate::agent::bench::{Bench, MEMBER, until};
 use crate::agent::rotation::{
     NAMESPACE, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
 };
+use muster_e2e::harness::test_bed::Task;
 
 /// The group of agents' certificates.
 const ISSUED: &str = "system:karmada:agents";
@@ -19,7 +21,7 @@ const ISSUED: &str = "system:karmada:agents";
 const BOOTSTRAPPERS: &str = "bootstrappers";
 
 /// Starts an agent that has nothing but a bootstrap kubeconfig.
-async fn start(bench: &Bench) -> Agent {
+async fn start(bench: &Bench) -> Task {
     let (fleet, member) = (&bench.fleet_client, &bench.member_client);
     let rights = access::admit_group(fleet, member, MEMBER, ISSUED);
     rights.await.unwrap();
@@ -38,7 +40,7 @@ async fn start(bench: &Bench) -> Agent {
 /// Waits for an event of the member about the lack of credentials, and returns what it says.
 async fn told(bench: &Bench) -> String {
     let events: Api<Event> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
-    let event = first_event(&events, "reason=NoFleetCredentials").await;
+    let event = event(&events, "reason=NoFleetCredentials", "").await;
     event.message.unwrap()
 }
 
@@ -106,7 +108,7 @@ async fn of_two_agents_that_ask_at_once_the_second_takes_what_the_first_was_give
     renewed(&bench).await;
     bench.joined().await;
     // The other request stays without an answer, and its agent works all the same.
-    first.stop().await;
+    first.stop().await.unwrap();
     let stopped = Timestamp::now();
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
     let is_later = |lease: &Lease| {
@@ -122,7 +124,7 @@ async fn an_agent_ends_when_it_is_told_to_while_it_waits_for_its_first_certifica
     let bench = Bench::start().await;
     let agent = start(&bench).await;
     asked(&bench).await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let cluster = bench.clusters().get_opt(MEMBER).await.unwrap();
     assert!(cluster.is_none());
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::api::PostParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::apiserver::protobuf::encode::Kind;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::harness::objects::create;
 use muster_shared::capacity::{Census, NodeView, PodView};
 use muster_shared::k8s::{Api, ObjectMeta, Pod, Resource};
 use muster_shared::protobuf::{FromProtobuf, Malformed, message};
@@ -261,9 +261,8 @@ async fn protobuf_that_cannot_be_read_is_read_as_json_from_then_on() {
 async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_counts_stay() {
     let bench = Bench::start().await;
     let pods: Api<Pod> = Api::namespaced(bench.member_client.clone(), "default");
-    let pod = |name| serde_json::from_value(small_pod(name, "100m")).unwrap();
-    let params = PostParams::default();
-    pods.create(&params, &pod("a")).await.unwrap();
+    let pod = |name| small_pod(name, "100m");
+    create(&pods, pod("a")).await;
     let _agent = bench.agent();
     let allocated = |cluster: &muster_shared::api::cluster::Cluster| {
         let summary = cluster.status.as_ref()?.resource_summary.as_ref()?;
@@ -294,7 +293,7 @@ async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_cou
         "the member itself is well"
     );
     assert_eq!(allocated(&stale).as_deref(), Some("100m"));
-    pods.create(&params, &pod("b")).await.unwrap();
+    create(&pods, pod("b")).await;
     bench.member.faults().heal();
     until(&bench.clusters(), MEMBER, "it is caught up", |cluster| {
         condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))

@@ -4,6 +4,7 @@
 use http::StatusCode;
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::typed;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
@@ -17,23 +18,17 @@ async fn create(bench: &Bench, name: &str, more: Value) -> Result<Cluster, kube:
     let mut cluster = json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}});
     let fields = cluster["spec"].as_object_mut().unwrap();
     fields.extend(more.as_object().unwrap().clone());
-    let cluster: Cluster = serde_json::from_value(cluster).unwrap();
     bench
         .clusters()
-        .create(&PostParams::default(), &cluster)
+        .create(&PostParams::default(), &typed(cluster))
         .await
 }
 
 #[tokio::test]
 async fn an_id_is_set_once() {
     let bench = Bench::start().await;
-    let first = json!({"metadata": {"name": NAME}, "spec": {"syncMode": "Pull"}});
-    let first: Cluster = serde_json::from_value(first).unwrap();
     let clusters = bench.clusters();
-    clusters
-        .create(&PostParams::default(), &first)
-        .await
-        .unwrap();
+    create(&bench, NAME, json!({})).await.unwrap();
     for (id, taken) in [
         (json!("1"), true),
         (json!("1"), true),

@@ -2,12 +2,14 @@
 //! agents.
 
 use kube::api::PostParams;
+use muster_e2e::harness::objects::{create, typed};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Lease, Namespace};
 use serde_json::json;
 
-use crate::agent::bench::{Agent, Bench, MEMBER, until};
+use crate::agent::bench::{Bench, MEMBER, until};
 use crate::agent::meter::Meter;
+use muster_e2e::harness::test_bed::Task;
 
 /// The election's lease, as Karmada names it.
 const ELECTION: &str = "karmada-agent-m1";
@@ -15,7 +17,7 @@ const ELECTION: &str = "karmada-agent-m1";
 /// The group of Karmada's agents.
 const AGENTS: &str = "system:karmada:agents";
 
-fn elected(bench: &Bench) -> Agent {
+fn elected(bench: &Bench) -> Task {
     bench.agent_in(&[AGENTS], |settings| settings.leader_elect = true)
 }
 
@@ -70,7 +72,7 @@ async fn an_agent_leads_and_hands_over_with_the_verbs_that_karmada_grants() {
     );
 
     let _second = elected(&bench);
-    first.stop().await;
+    first.stop().await.unwrap();
     let successor = until(&election, ELECTION, "another one leads", |lease| {
         !holder(lease).is_empty() && holder(lease) != holder(&leader)
     })
@@ -90,12 +92,11 @@ async fn the_agent_of_another_cluster_does_not_stand_by_behind_the_one_whose_nam
     let cluster =
         json!({"metadata": {"name": MEMBER}, "spec": {"syncMode": "Pull", "id": "another"}});
     let cluster: Cluster = serde_json::from_value(cluster).unwrap();
-    bench.clusters().create(&params, &cluster).await.unwrap();
+    create(&bench.clusters(), &cluster).await;
     let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
     let namespace = json!({"metadata": {"name": "karmada-system"}});
-    let namespace: Namespace = serde_json::from_value(namespace).unwrap();
     // It may be there.
-    namespaces.create(&params, &namespace).await.ok();
+    namespaces.create(&params, &typed(namespace)).await.ok();
     let now = muster_shared::clock::calendar();
     let now = format!("{now:.6}");
     let lease = json!({
@@ -107,7 +108,7 @@ async fn the_agent_of_another_cluster_does_not_stand_by_behind_the_one_whose_nam
     });
     let lease: Lease = serde_json::from_value(lease).unwrap();
     let election = leases(&bench, "karmada-system");
-    election.create(&params, &lease).await.unwrap();
+    create(&election, &lease).await;
     let refused = elected(&bench).ended().await.unwrap_err();
     let words = format!("{refused:#}");
     assert!(

@@ -2,23 +2,20 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::access::{self, Extra};
+use muster_e2e::harness::objects::{create, delete, event, merge, typed};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
     Api, ClusterRole, DynamicObject, Event, Lease, Namespace, ResourceExt, Secret, ServiceAccount,
 };
-use muster_shared::watch::{self, Selection};
 use serde_json::json;
-use tokio::time::timeout;
 
-use crate::agent::bench::{
-    AGENT, AGENTS, Agent, Bench, MEMBER, applied, config_map, delete, gone, patch, until, value,
-};
+use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, applied, config_map, gone, until, value};
 use crate::agent::twins::control_plane;
+use muster_e2e::harness::test_bed::Task;
 
 const MARK: &str = "work.muster.io/fleet";
 const CLUSTER_NAMESPACE: &str = "karmada-cluster";
@@ -41,19 +38,7 @@ async fn refused(bench: &Bench, name: &str, words: &str) -> Work {
 /// Waits until the fleet was told something for this reason.
 async fn told(bench: &Bench, namespace: &str, reason: &str) -> Event {
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), namespace);
-    let mut stream = Box::pin(watch::events(&events, Selection::everything()));
-    let it_is_told = async {
-        loop {
-            if let Some(watch::Event::Apply(event) | watch::Event::InitApply(event)) =
-                stream.next().await
-                && event.reason.as_deref() == Some(reason)
-            {
-                return event;
-            }
-        }
-    };
-    let told = timeout(Duration::from_mins(1), it_is_told).await;
-    told.unwrap_or_else(|_| panic!("no event {reason}"))
+    event(&events, &format!("reason={reason}"), "").await
 }
 
 async fn create_work(bench: &Bench, name: &str, value: &str) -> Work {
@@ -80,8 +65,7 @@ async fn made_before(bench: &Bench, name: &str, manager: &str, apply: bool) -> D
             field_manager: Some(manager.into()),
             ..PostParams::default()
         };
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        maps.create(&params, &object).await
+        maps.create(&params, &typed(object)).await
     }
     .unwrap()
 }
@@ -127,7 +111,7 @@ async fn of_two_fleets_neither_touches_what_is_the_others_and_one_leaves_without
     let now = first.config_maps().get("a").await.unwrap();
     assert_eq!(now.resource_version(), before.resource_version());
     let manifests = json!({"spec": {"workload": {"manifests": [config_map("a", "3")]}}});
-    patch(&first.works(), "a", &manifests).await;
+    merge(&first.works(), "a", &manifests).await;
     until(&first.config_maps(), "a", "it is kept", |object| {
         value(object) == "3"
     })
@@ -182,7 +166,7 @@ async fn what_another_fleet_has_taken_is_told_and_not_reported_as_ones_own() {
     })
     .await;
     let mark = json!({"metadata": {"annotations": {MARK: "other"}}, "data": {"k": "theirs"}});
-    patch(&bench.config_maps(), "a", &mark).await;
+    merge(&bench.config_maps(), "a", &mark).await;
     refused(&bench, "a", "another fleet's").await;
     until(&bench.works(), "a", "it is lost", |work| {
         health(work, ResourceHealth::Unhealthy)
@@ -193,7 +177,7 @@ async fn what_another_fleet_has_taken_is_told_and_not_reported_as_ones_own() {
 
     // The mark goes, as the message says: the object is managed by whoever wants it.
     let mark = json!({"metadata": {"annotations": {MARK: null}}});
-    patch(&bench.config_maps(), "a", &mark).await;
+    merge(&bench.config_maps(), "a", &mark).await;
     bench.applied("a", "True").await;
     let object = bench.config_maps().get("a").await.unwrap();
     assert_eq!(value(&object), "1");
@@ -208,7 +192,7 @@ async fn an_agent_that_starts_again_and_a_cluster_that_is_registered_anew_find_t
     create_work(&bench, "a", "1").await;
     bench.applied("a", "True").await;
     let before = bench.config_maps().get("a").await.unwrap();
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     let agent = bench.agent();
     bench.joined().await;
@@ -216,12 +200,12 @@ async fn an_agent_that_starts_again_and_a_cluster_that_is_registered_anew_find_t
     bench.applied("b", "True").await;
     let now = bench.config_maps().get("a").await.unwrap();
     assert_eq!(now.resource_version(), before.resource_version());
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     // The Cluster goes while no agent is there to remove anything, as one that fell silent.
     let free = json!({"metadata": {"finalizers": null}});
     for name in ["a", "b"] {
-        patch(&bench.works(), name, &free).await;
+        merge(&bench.works(), name, &free).await;
         delete(&bench.works(), name).await;
     }
     delete(&bench.clusters(), MEMBER).await;
@@ -283,13 +267,13 @@ async fn hide(bench: &Bench) {
             names.retain(|name| name != "kube-system");
         }
     }
-    patch(&roles, name, &json!({ "rules": role.rules })).await;
+    merge(&roles, name, &json!({ "rules": role.rules })).await;
 }
 
 async fn annotate(bench: &Bench, key: &str, text: &str) {
     let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
     let note = json!({"metadata": {"annotations": {key: text}}});
-    patch(&namespaces, CLUSTER_NAMESPACE, &note).await;
+    merge(&namespaces, CLUSTER_NAMESPACE, &note).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,7 +282,7 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
     hide(&bench).await;
     let object = made_before(&bench, "theirs", "muster-agent", true).await;
     let mark = json!({"metadata": {"annotations": {MARK: "f"}}});
-    let marked = patch(&bench.config_maps(), &object.name_any(), &mark).await;
+    let marked = merge(&bench.config_maps(), &object.name_any(), &mark).await;
     let _agent = bench.agent();
     bench.joined().await;
     let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);
@@ -341,7 +325,7 @@ async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it
     let agent = former.agent();
     create_work(&former, "a", "1").await;
     former.applied("a", "True").await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     let bench = former.another_fleet().await;
     annotate(&bench, "fleet.muster.io/former-ids", &id(&former).await).await;
@@ -381,7 +365,7 @@ async fn the_control_plane_publishes_the_id_and_leaves_one_that_is_there() {
     until(&namespaces, CLUSTER_NAMESPACE, what, is_published).await;
 }
 
-fn reporting(bench: &Bench, reports: &str) -> Agent {
+fn reporting(bench: &Bench, reports: &str) -> Task {
     bench.agent_in(&[AGENTS], |settings| {
         settings.report_secrets = reports.parse().unwrap();
     })
@@ -431,11 +415,11 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
     for name in [MEMBER, "m1-impersonator"] {
         assert!(of_second.get_opt(name).await.unwrap().is_none(), "{name}");
     }
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     // It does not want them any more. The account that bears its own id shows that it looked.
     let mark = json!({"metadata": {"annotations": {MARK: id(&second).await}}});
-    patch(&accounts, "karmada-impersonator", &mark).await;
+    merge(&accounts, "karmada-impersonator", &mark).await;
     let _agent = reporting(&second, "None");
     told(&second, "default", "ReportSecretWithdrawn").await;
     let impersonator = accounts.get_opt("karmada-impersonator").await.unwrap();
@@ -452,21 +436,18 @@ async fn an_account_that_was_made_before_there_were_marks_is_marked_unless_it_is
     let accounts: Api<ServiceAccount> =
         Api::namespaced(bench.member_client.clone(), CLUSTER_NAMESPACE);
     let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
-    let namespace =
-        serde_json::from_value(json!({"metadata": {"name": CLUSTER_NAMESPACE}})).unwrap();
-    let params = PostParams::default();
-    namespaces.create(&params, &namespace).await.unwrap();
+    let namespace = json!({"metadata": {"name": CLUSTER_NAMESPACE}});
+    create(&namespaces, namespace).await;
     for (name, manager) in [
         ("karmada-m1", "muster-agent"),
         ("karmada-impersonator", "karmada-agent"),
     ] {
         let account = json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"}}});
-        let account: ServiceAccount = serde_json::from_value(account).unwrap();
         let params = PostParams {
             field_manager: Some(manager.into()),
             ..PostParams::default()
         };
-        accounts.create(&params, &account).await.unwrap();
+        accounts.create(&params, &typed(account)).await.unwrap();
     }
     let _agent = reporting(&bench, "KubeCredentials,KubeImpersonator");
     let secrets: Api<Secret> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);

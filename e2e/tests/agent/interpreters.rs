@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
+use muster_e2e::harness::objects::{create, delete, event, merge, merge_status};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
@@ -14,7 +15,7 @@ use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{Bench, MEMBER, deployment, first_event, patch, until};
+use crate::agent::bench::{Bench, MEMBER, deployment, until};
 
 const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Running' end";
 const STATUS: &str = "function ReflectStatus(o) return { phase = o.status.phase } end";
@@ -44,11 +45,7 @@ async fn customize(bench: &Bench, scripts: &Value) {
         "metadata": {"name": "widgets"},
         "spec": {"target": {"apiVersion": "example.com/v1", "kind": "Widget"}, "customizations": scripts},
     });
-    let object = serde_json::from_value(object).unwrap();
-    customizations(bench)
-        .create(&PostParams::default(), &object)
-        .await
-        .unwrap();
+    create(&customizations(bench), object).await;
 }
 
 /// Waits until the Work reports this of its Widget.
@@ -75,7 +72,7 @@ async fn running(bench: &Bench) {
 
 async fn phase(bench: &Bench, phase: &str) {
     let widgets = bench.objects("example.com/v1", "Widget", "widgets");
-    patch(
+    merge(
         &widgets,
         "w",
         &json!({"status": {"phase": phase, "more": 1}}),
@@ -110,15 +107,12 @@ async fn health_and_status_are_what_the_scripts_say_and_follow_them_when_they_ch
     // Nothing in the member changes from here on.
     let other = HEALTH.replace("Running", "Ready");
     let other = json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": other}}}});
-    patch(&customizations(&bench), "widgets", &other).await;
+    merge(&customizations(&bench), "widgets", &other).await;
     reported(&bench, "it is judged anew", |it| {
         shows(it, &ResourceHealth::Unhealthy, &runs)
     })
     .await;
-    customizations(&bench)
-        .delete("widgets", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&customizations(&bench), "widgets").await;
     reported(&bench, "all is reported again", |it| {
         shows(it, &ResourceHealth::Healthy, &whole)
     })
@@ -131,15 +125,11 @@ async fn what_a_script_retains_is_the_members() {
     customize(&bench, &json!({"retention": {"luaScript": RETENTION}})).await;
     running(&bench).await;
     let widgets = bench.objects("example.com/v1", "Widget", "widgets");
-    patch(&widgets, "w", &json!({"spec": {"size": 7}})).await;
+    merge(&widgets, "w", &json!({"spec": {"size": 7}})).await;
     let mut wanted = widget(2);
     wanted["spec"]["color"] = json!("red");
     let wanted = json!({"spec": {"workload": {"manifests": [wanted]}}});
-    bench
-        .works()
-        .patch("w", &PatchParams::default(), &Patch::Merge(&wanted))
-        .await
-        .unwrap();
+    merge(&bench.works(), "w", &wanted).await;
     let held = until(&widgets, "w", "the rest is applied", |it| {
         it.data["spec"]["color"] == "red"
     })
@@ -172,7 +162,7 @@ async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_g
         let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
         // An agent may write no event about the customization itself.
         let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
-        let told = first_event(&events, &about).await.message.unwrap();
+        let told = event(&events, &about, "").await.message.unwrap();
         let is_named = told.contains("ResourceInterpreterCustomization \"widgets\"");
         assert!(is_named && told.contains(part), "{told}");
         reported(&bench, "its health is unknown", |it| {
@@ -183,7 +173,7 @@ async fn a_script_that_fails_is_told_on_the_work_and_on_the_cluster_and_others_g
         assert_eq!(work.name_any(), "web");
         let mended =
             json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": HEALTH}}}});
-        patch(&customizations(&bench), "widgets", &mended).await;
+        merge(&customizations(&bench), "widgets", &mended).await;
         reported(&bench, "it is healthy", |it| {
             it.health == Some(ResourceHealth::Healthy)
         })
@@ -210,7 +200,7 @@ async fn without_the_right_to_read_customizations_nothing_is_called_healthy_unti
     bench.create_of("web", json!([deployment("web")])).await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=CustomizationsUnreadable");
-    let told = first_event(&events, &about).await.message.unwrap();
+    let told = event(&events, &about, "").await.message.unwrap();
     assert!(told.contains("not known which there are"), "{told}");
     let work = bench.works().get("web").await.unwrap();
     assert_eq!(work.status, None, "nothing is reported of it");
@@ -243,7 +233,7 @@ async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
         ("True", ResourceHealth::Healthy),
     ] {
         let said = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-        patch(&widgets, "w", &said).await;
+        merge(&widgets, "w", &said).await;
         health("w", expected).await;
     }
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
@@ -254,9 +244,7 @@ async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
     health("sum", ResourceHealth::Unhealthy).await;
     let jobs = bench.objects("batch/v1", "Job", "jobs");
     let runs = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 1}});
-    jobs.patch_status("sum", &PatchParams::default(), &Patch::Merge(&runs))
-        .await
-        .unwrap();
+    merge_status(&jobs, "sum", &runs).await;
     health("sum", ResourceHealth::Healthy).await;
 }
 
@@ -284,11 +272,7 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
         Api::all(bench.fleet_client.clone());
     let operations = ["InterpretHealth", "InterpretStatus", "Retain"];
     let configuration = webhook.configuration("widgets", &["Widget"], &operations);
-    let configuration = serde_json::from_value(configuration).unwrap();
-    configurations
-        .create(&PostParams::default(), &configuration)
-        .await
-        .unwrap();
+    create(&configurations, configuration).await;
     running(&bench).await;
     let runs = json!({"phase": "Running"});
     reported(&bench, "it runs", |it| {
@@ -303,11 +287,11 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
     .await;
     // The member's size stays where the Work changes something else.
     let widgets = bench.objects("example.com/v1", "Widget", "widgets");
-    patch(&widgets, "w", &json!({"spec": {"size": 7}})).await;
+    merge(&widgets, "w", &json!({"spec": {"size": 7}})).await;
     let mut wanted = widget(2);
     wanted["spec"]["color"] = json!("red");
     let wanted = json!({"spec": {"workload": {"manifests": [wanted]}}});
-    patch(&bench.works(), "w", &wanted).await;
+    merge(&bench.works(), "w", &wanted).await;
     let held = until(&widgets, "w", "the rest is applied", |it| {
         it.data["spec"]["color"] == "red"
     })
@@ -324,7 +308,7 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
     assert!(told.contains("HTTP status 500: out of order"), "{told}");
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=InterpretFailed");
-    let told = first_event(&events, &about).await.message.unwrap();
+    let told = event(&events, &about, "").await.message.unwrap();
     assert!(
         told.contains("ResourceInterpreterWebhookConfiguration \"widgets\""),
         "{told}"
@@ -340,10 +324,7 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
         shows(it, &ResourceHealth::Healthy, &runs)
     })
     .await;
-    configurations
-        .delete("widgets", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&configurations, "widgets").await;
     let whole = json!({"phase": "Running", "more": 1});
     reported(&bench, "all is reported again", |it| {
         shows(it, &ResourceHealth::Healthy, &whole)

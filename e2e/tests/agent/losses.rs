@@ -1,16 +1,15 @@
 //! What is told of objects that are gone, or going, and what is done about them.
 
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, delete, event, merge, merge_status};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, Work};
 use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::{DynamicObject, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{
-    AGENT, Bench, applied, config_map, delete, deployment, first_event, gone, patch, until, value,
-};
+use crate::agent::bench::{AGENT, Bench, applied, config_map, deployment, gone, until, value};
 
 /// Returns the first object of a report.
 fn reported(work: &Work) -> Option<&ManifestStatus> {
@@ -32,7 +31,7 @@ fn is_lost(work: &Work) -> bool {
 
 async fn suspend(bench: &Bench, name: &str, suspended: bool) {
     let suspension = json!({"spec": {"suspendDispatching": suspended}});
-    patch(&bench.works(), name, &suspension).await;
+    merge(&bench.works(), name, &suspension).await;
     let expected = if suspended { "False" } else { "True" };
     until(&bench.works(), name, "it says so", |work| {
         let mut conditions = work.status.iter().flat_map(|status| &status.conditions);
@@ -60,7 +59,7 @@ async fn an_object_that_goes_while_its_work_is_suspended_is_told_and_comes_back_
     delete(&maps, "seen").await;
     until(&bench.works(), "seen", "its loss is told", is_lost).await;
     bench.told("seen", "ObjectsMissing").await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     delete(&maps, "unseen").await;
     let _agent = bench.agent();
     let work = until(&bench.works(), "unseen", "its loss is told", is_lost).await;
@@ -82,10 +81,10 @@ async fn an_object_that_somebody_else_makes_in_the_place_of_a_suspended_one_is_n
     healthy(&bench, "a").await;
     suspend(&bench, "a", true).await;
     let theirs = json!({"metadata": {"annotations": {"work.karmada.io/name": "other"}}});
-    patch(&maps, "a", &theirs).await;
+    merge(&maps, "a", &theirs).await;
     until(&bench.works(), "a", "its loss is told", is_lost).await;
     let ours = json!({"metadata": {"annotations": {"work.karmada.io/name": "a"}}});
-    patch(&maps, "a", &ours).await;
+    merge(&maps, "a", &ours).await;
     healthy(&bench, "a").await;
     bench.applied("a", "True").await;
 }
@@ -105,7 +104,7 @@ async fn what_the_agent_has_stopped_starts_again_although_its_work_is_suspended(
     let deployments = bench.objects("apps/v1", "Deployment", "deployments");
     let running = json!(deployments.get("web").await.unwrap());
     let stop = fencing::stop(&running, &orders.stop.unwrap()).unwrap();
-    patch(&deployments, "web", &stop).await;
+    merge(&deployments, "web", &stop).await;
     let is_running = |object: &DynamicObject| {
         object.data["spec"]["replicas"] == 2 && fencing::stopped(&json!(object)).is_none()
     };
@@ -122,7 +121,7 @@ async fn an_object_that_a_work_had_for_a_moment_is_removed() {
         bench.create_of(&one, both).await;
         until(&maps, &one, "it is made", |object| value(object) == "1").await;
         let rest = json!({"spec": {"workload": {"manifests": [config_map(&other, "1")]}}});
-        patch(&bench.works(), &one, &rest).await;
+        merge(&bench.works(), &one, &rest).await;
         gone(&maps, &one).await;
         delete(&bench.works(), &one).await;
         gone(&maps, &other).await;
@@ -144,7 +143,7 @@ async fn an_object_that_an_agent_made_before_it_died_is_removed_by_the_next_one(
     drop(agent);
     bench.member.faults().heal();
     let rest = json!({"spec": {"workload": {"manifests": [config_map("b", "1")]}}});
-    patch(&bench.works(), "w", &rest).await;
+    merge(&bench.works(), "w", &rest).await;
     let _agent = bench.agent();
     gone(&maps, "a").await;
     bench.applied("w", "True").await;
@@ -162,8 +161,7 @@ async fn a_work_goes_when_its_object_and_the_pods_of_it_are_gone() {
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner.uid(), "controller": true,
                 "blockOwnerDeletion": true}]},
         "spec": {"containers": [{"name": "web", "image": "nginx"}]}});
-    let pod: DynamicObject = serde_json::from_value(pod).unwrap();
-    pods.create(&PostParams::default(), &pod).await.unwrap();
+    create(&pods, pod).await;
 
     delete(&bench.works(), "web").await;
     let work = until(&bench.works(), "web", "it says what it waits for", |work| {
@@ -177,7 +175,7 @@ async fn a_work_goes_when_its_object_and_the_pods_of_it_are_gone() {
     bench.apply("z", json!([config_map("z", "1")])).await;
     let now = bench.works().get("web").await.unwrap();
     assert_eq!(now.resource_version(), work.resource_version());
-    patch(&pods, "web-1", &json!({"metadata": {"finalizers": null}})).await;
+    merge(&pods, "web-1", &json!({"metadata": {"finalizers": null}})).await;
     gone(&bench.works(), "web").await;
     assert!(pods.get_opt("web-1").await.unwrap().is_none());
 }
@@ -188,7 +186,7 @@ async fn an_object_that_is_being_deleted_is_made_again_when_it_is_gone() {
     bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
     let held = json!({"metadata": {"finalizers": ["example.com/slow"]}});
-    let before = patch(&maps, "a", &held).await;
+    let before = merge(&maps, "a", &held).await;
     delete(&maps, "a").await;
     let work = bench.applied("a", "False").await;
     let message = applied(&work).unwrap().1;
@@ -196,7 +194,7 @@ async fn an_object_that_is_being_deleted_is_made_again_when_it_is_gone() {
         message.contains("ConfigMap default/a is being deleted in the member since "),
         "{message}"
     );
-    patch(&maps, "a", &json!({"metadata": {"finalizers": null}})).await;
+    merge(&maps, "a", &json!({"metadata": {"finalizers": null}})).await;
     until(&maps, "a", "it is made again", |object| {
         object.uid() != before.uid()
     })
@@ -215,7 +213,7 @@ async fn a_former_copy_of_the_same_template_is_taken_back_and_no_other_one() {
     };
     let work = bench.apply("first", json!([of("u")])).await;
     let preserve = json!({"spec": {"preserveResourcesOnDeletion": true}});
-    patch(&bench.works(), "first", &preserve).await;
+    merge(&bench.works(), "first", &preserve).await;
     delete(&bench.works(), &work.name_any()).await;
     gone(&bench.works(), "first").await;
     let maps = bench.config_maps();
@@ -271,7 +269,7 @@ async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_nu
     let mut more = deployment("web");
     more["spec"]["replicas"] = json!(5);
     let change = json!({"spec": {"workload": {"manifests": [more]}}});
-    patch(&bench.works(), "web", &change).await;
+    merge(&bench.works(), "web", &change).await;
     until(&deployments, "web", "it has the new number", |object| {
         replicas(object) == 5
     })
@@ -296,9 +294,7 @@ async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_cha
         {"type": "Complete", "status": "True", "lastTransitionTime": now},
     ]);
     let complete = json!({"status": {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions}});
-    jobs.patch_status("sum", &PatchParams::default(), &Patch::Merge(&complete))
-        .await
-        .unwrap();
+    merge_status(&jobs, "sum", &complete).await;
     let is_complete = |work: &Work| {
         let status = reported(work).and_then(|it| it.status.as_ref());
         status.is_some_and(|status| status.0["succeeded"] == 1)
@@ -308,15 +304,15 @@ async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_cha
     delete(&jobs, "sum").await;
     // Works that are applied afterwards tell that the agents have looked at the Job, too.
     bench.apply("y", json!([config_map("y", "1")])).await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let _agent = bench.agent();
     bench.apply("z", json!([config_map("z", "1")])).await;
     assert!(jobs.get_opt("sum").await.unwrap().is_none());
     assert!(is_complete(&works.get("sum").await.unwrap()));
 
     let change = json!({"spec": {"workload": {"manifests": [job("sum:2")]}}});
-    patch(&works, "sum", &change).await;
+    merge(&works, "sum", &change).await;
     until(&jobs, "sum", "it is made", |_| true).await;
     let events = kube::Api::namespaced(bench.fleet_client.clone(), "karmada-es-m1");
-    first_event(&events, "involvedObject.name=sum,reason=SyncSucceed").await;
+    event(&events, "involvedObject.name=sum,reason=SyncSucceed", "").await;
 }

@@ -3,12 +3,13 @@
 
 use http::StatusCode;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{delete, merge, merge_status};
 use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::agent::bench::{
-    AGENT, Bench, WORKS, applied, config_map, delete, deployment, gone, patch, until, value,
+    AGENT, Bench, WORKS, applied, config_map, deployment, gone, until, value,
 };
 use crate::agent::meter::Meter;
 
@@ -76,11 +77,8 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
 
 async fn patch_status(bench: &Bench, name: &str, status: &Value) {
     let deployments = bench.objects("apps/v1", "Deployment", "deployments");
-    let patch = kube::api::Patch::Merge(json!({ "status": status }));
-    deployments
-        .patch_status(name, &kube::api::PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = json!({ "status": status });
+    merge_status(&deployments, name, patch).await;
 }
 
 #[tokio::test]
@@ -88,7 +86,7 @@ async fn texts_that_are_one_quantity_are_two_values_of_a_config_map() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1.1")])).await;
     let change = json!({"spec": {"workload": {"manifests": [config_map("a", "1.10")]}}});
-    patch(&bench.works(), "a", &change).await;
+    merge(&bench.works(), "a", &change).await;
     until(&bench.config_maps(), "a", "it has the new text", |object| {
         value(object) == "1.10"
     })
@@ -149,7 +147,7 @@ async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() 
     };
     bench.apply("a", json!([manifest("v1")])).await;
     let old = json!({"spec": {"workload": {"manifests": [manifest("v1beta1")]}}});
-    patch(&bench.works(), "a", &old).await;
+    merge(&bench.works(), "a", &old).await;
     bench.applied("a", "False").await;
     delete(&bench.works(), "a").await;
     gone(&bench.works(), "a").await;
@@ -245,13 +243,8 @@ async fn a_report_that_is_lost_or_put_back_is_written_again() {
             && applied(work).is_some_and(|(status, _)| status == "True")
     };
     until(&bench.works(), "a", "it is reported", reported).await;
-    let emptied = kube::api::Patch::Merge(json!({"status": null}));
-    let params = kube::api::PatchParams::default();
-    bench
-        .works()
-        .patch_status("a", &params, &emptied)
-        .await
-        .unwrap();
+    let emptied = json!({"status": null});
+    merge_status(&bench.works(), "a", emptied).await;
     until(&bench.works(), "a", "it is reported again", reported).await;
 }
 
@@ -269,7 +262,7 @@ async fn an_object_that_gets_another_name_in_its_work_and_stays_the_same_is_not_
     let maps = bench.config_maps();
     let before = maps.get("a").await.unwrap();
     let named = json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}});
-    patch(&bench.works(), "a", &named).await;
+    merge(&bench.works(), "a", &named).await;
     until(
         &bench.works(),
         "a",
@@ -310,9 +303,9 @@ async fn objects_whose_work_is_gone_are_counted() {
         bench.create_work(name, |_| {}).await;
         bench.applied(name, "True").await;
     }
-    agent.stop().await;
+    agent.stop().await.unwrap();
     for name in ["a", "b"] {
-        patch(
+        merge(
             &bench.works(),
             name,
             &json!({"metadata": {"finalizers": null}}),
@@ -325,7 +318,7 @@ async fn objects_whose_work_is_gone_are_counted() {
     let _agent = bench.agent();
     // A change is heard of after the list, and the list is counted.
     let maps = bench.config_maps();
-    patch(&maps, "stays", &json!({"data": {"k": "drifted"}})).await;
+    merge(&maps, "stays", &json!({"data": {"k": "drifted"}})).await;
     until(&maps, "stays", "its value is back", |object| {
         value(object) == "1"
     })

@@ -6,21 +6,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{delete, merge};
 use muster_shared::k8s::{Api, Lease};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::agent::bench::{
-    AGENT, AGENTS, Agent, Bench, MEMBER, condition, config_map, delete, gone, patch, until, value,
+    AGENT, AGENTS, Bench, MEMBER, condition, config_map, gone, until, value,
 };
 use crate::agent::meter::Meter;
+use muster_e2e::harness::test_bed::Task;
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Works that are pending while nobody answers.
 const WORKS: u32 = 20;
 
 /// Starts an agent as operators run it: with the intervals that are the defaults.
-fn agent(bench: &Bench) -> Agent {
+fn agent(bench: &Bench) -> Task {
     bench.agent_in(&[AGENTS], |settings| {
         settings.cluster_status_update_frequency = "10s".parse().unwrap();
         settings.cluster_lease_duration = "40s".parse().unwrap();
@@ -57,7 +59,7 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     // What the member needs no fleet for goes on: drift is repaired. Not so by an agent that stands
     // for election, which leads no longer when the fleet, where its lease is, has been away for the
     // renew deadline.
-    patch(
+    merge(
         &bench.config_maps(),
         "untouched",
         &json!({"data": {"k": "drifted"}}),
@@ -70,7 +72,7 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
         |object| value(object) == "1",
     )
     .await;
-    patch(&bench.works(), "changed", &changed("changed")).await;
+    merge(&bench.works(), "changed", &changed("changed")).await;
     delete(&bench.works(), "deleted").await;
     bench.create_work("new", |_| {}).await;
     sleep(HOUR).await;
@@ -132,7 +134,7 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
             && condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed"))
     })
     .await;
-    patch(&bench.works(), "changed", &changed("changed")).await;
+    merge(&bench.works(), "changed", &changed("changed")).await;
     for number in 0..WORKS {
         bench.create_work(&format!("new-{number}"), |_| {}).await;
     }
@@ -228,7 +230,7 @@ async fn servers_whose_clocks_are_hours_off_change_nothing() {
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     bench.member.clock().shift(3 * HOUR, true);
-    patch(&bench.works(), "a", &changed("a")).await;
+    merge(&bench.works(), "a", &changed("a")).await;
     until(&bench.config_maps(), "a", "it changed", |object| {
         value(object) == "2"
     })

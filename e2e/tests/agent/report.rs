@@ -2,14 +2,14 @@
 
 use http::StatusCode;
 use jiff::Timestamp;
-use kube::api::PostParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, event, merge, merge_status};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
 use muster_shared::k8s::{Api, Lease, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, first_event, patch, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, until};
 use crate::agent::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
@@ -28,13 +28,10 @@ fn pod(name: &str, node: &Value) -> Pod {
 async fn create_node(bench: &Bench, name: &str, ready: bool) {
     let api: Api<Node> = Api::all(bench.member_client.clone());
     let node = node(name, ready);
-    api.create(&PostParams::default(), &node).await.unwrap();
+    create(&api, &node).await;
     // A server may keep only the spec of what is created.
-    let params = kube::api::PatchParams::default();
     let status = json!({"status": node.status});
-    api.patch_status(name, &params, &kube::api::Patch::Merge(&status))
-        .await
-        .unwrap();
+    merge_status(&api, name, &status).await;
 }
 
 #[tokio::test]
@@ -43,12 +40,8 @@ async fn a_member_registers_and_says_what_it_is_and_has() {
     create_node(&bench, "n1", true).await;
     create_node(&bench, "n2", false).await;
     let pods: Api<Pod> = Api::namespaced(bench.member_client.clone(), "default");
-    pods.create(&PostParams::default(), &pod("placed", &json!("n1")))
-        .await
-        .unwrap();
-    pods.create(&PostParams::default(), &pod("waiting", &Value::Null))
-        .await
-        .unwrap();
+    create(&pods, pod("placed", &json!("n1"))).await;
+    create(&pods, pod("waiting", &Value::Null)).await;
     let _agent = bench.agent();
 
     let cluster = until(
@@ -234,13 +227,8 @@ async fn conditions_and_fields_of_others_survive_our_reports() {
         .unwrap()
         .push(json!({"type": "Drained", "status": "True", "reason": "R",
         "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
-    let params = kube::api::PatchParams::default();
     let theirs = json!({"status": {"conditions": conditions, "remedyActions": ["TrafficControl"]}});
-    bench
-        .clusters()
-        .patch_status(MEMBER, &params, &kube::api::Patch::Merge(&theirs))
-        .await
-        .unwrap();
+    merge_status(&bench.clusters(), MEMBER, &theirs).await;
     create_node(&bench, "n1", true).await;
     let after = until(
         &bench.clusters(),
@@ -263,12 +251,7 @@ async fn a_name_that_another_cluster_bears_is_refused() {
     let bench = Bench::start().await;
     let other = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": MEMBER},
         "spec": {"syncMode": "Pull", "id": "another"}});
-    let other = serde_json::from_value(other).unwrap();
-    bench
-        .clusters()
-        .create(&PostParams::default(), &other)
-        .await
-        .unwrap();
+    create(&bench.clusters(), other).await;
     let error = bench.agent().ended().await.unwrap_err();
     assert!(error.to_string().contains("\"another\""), "{error}");
 }
@@ -312,11 +295,7 @@ async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
         let nodes: Api<Node> = Api::all(bench.member_client.clone());
         let room =
             json!({"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110"}}});
-        let params = kube::api::PatchParams::default();
-        nodes
-            .patch_status(name, &params, &kube::api::Patch::Merge(&room))
-            .await
-            .unwrap();
+        merge_status(&nodes, name, &room).await;
     }
     let _agent = bench.agent();
     let counted = async |what: &str, expected: &[(u64, i64)]| {
@@ -329,14 +308,14 @@ async fn nodes_are_counted_by_the_grades_that_the_cluster_has_now() {
     // The documentation's example.
     let custom = [("0", "0"), ("1", "4Gi"), ("2", "16Gi")];
     let models = json!({"spec": {"resourceModels": grades(&custom)}});
-    patch(&bench.clusters(), MEMBER, &models).await;
+    merge(&bench.clusters(), MEMBER, &models).await;
     counted("by the example's three grades", &[(0, 1), (1, 1), (2, 1)]).await;
     let coarse = [("0", "0"), ("2", "16Gi")];
     let models = json!({"spec": {"resourceModels": grades(&coarse)}});
-    patch(&bench.clusters(), MEMBER, &models).await;
+    merge(&bench.clusters(), MEMBER, &models).await;
     counted("by two coarse grades", &[(0, 2), (1, 1)]).await;
     let models = json!({"spec": {"resourceModels": default_models()}});
-    patch(&bench.clusters(), MEMBER, &models).await;
+    merge(&bench.clusters(), MEMBER, &models).await;
     counted("by the default grades again", &default).await;
 }
 
@@ -349,10 +328,10 @@ async fn resource_models_that_cannot_be_used_are_told_on_the_cluster() {
     let mut models = grades(&[("0", "0"), ("1", "4Gi")]);
     models[1]["ranges"].as_array_mut().unwrap().pop();
     let models = json!({"spec": {"resourceModels": models}});
-    patch(&bench.clusters(), MEMBER, &models).await;
+    merge(&bench.clusters(), MEMBER, &models).await;
     let events = Api::namespaced(bench.fleet_client.clone(), "default");
     let about = format!("involvedObject.name={MEMBER},reason=InvalidResourceModels");
-    let event = first_event(&events, &about).await;
+    let event = event(&events, &about, "").await;
     assert_eq!(event.type_.as_deref(), Some("Warning"));
     let message = event.message.unwrap();
     assert!(
@@ -409,7 +388,7 @@ async fn the_role_that_karmadactl_gives_to_agents_is_enough() {
     .await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
-    let patched = patch(
+    let patched = merge(
         &bench.works(),
         "a",
         &json!({"metadata": {"labels": {"x": "y"}}}),

@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::StatusCode;
 use kube::api::ListParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{delete, list, merge};
 use muster_shared::k8s::{Api, DynamicObject, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::agent::bench::{AGENT, Bench, config_map, delete, deployment, patch, until, value};
+use crate::agent::bench::{AGENT, Bench, config_map, deployment, until, value};
 use crate::agent::meter::Meter;
 
 /// How long an agent may take to look at all Works. Without lists and at 40 requests a second it
@@ -74,7 +75,7 @@ async fn versions(bench: &Bench) -> Vec<(String, Option<String>)> {
                 .map(|object| (object.name_any(), object.resource_version())),
         );
     }
-    let works = bench.works().list(&ListParams::default()).await.unwrap();
+    let works = list(&bench.works()).await;
     versions.extend(
         works
             .iter()
@@ -98,7 +99,7 @@ async fn an_agent_that_starts_lists_what_it_applied_and_neither_reads_nor_writes
         })
         .await;
     }
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let before = versions(&bench).await;
 
     let meter = Meter::install();
@@ -133,21 +134,21 @@ async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right(
     for name in &names {
         bench.applied(name, "True").await;
     }
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let (maps, deployments) = (
         bench.config_maps(),
         bench.objects("apps/v1", "Deployment", "deployments"),
     );
-    patch(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
+    merge(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
     delete(&maps, "map-1").await;
     let change = json!({"spec": {"workload": {"manifests": [config_map("map-2", "2")]}}});
-    patch(&bench.works(), "map-2", &change).await;
+    merge(&bench.works(), "map-2", &change).await;
     let unmarked = json!({"metadata": {"annotations": {"work.karmada.io/name": null}}});
-    patch(&maps, "map-3", &unmarked).await;
+    merge(&maps, "map-3", &unmarked).await;
     let scaled = json!({"spec": {"replicas": 7}});
-    patch(&deployments, "deployment-0", &scaled).await;
+    merge(&deployments, "deployment-0", &scaled).await;
     let theirs = json!({"metadata": {"annotations": {"theirs": "1"}}});
-    patch(&deployments, "deployment-1", &theirs).await;
+    merge(&deployments, "deployment-1", &theirs).await;
 
     let meter = Meter::install();
     let _agent = bench.agent();
@@ -188,9 +189,9 @@ async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
     for name in &names {
         bench.applied(name, "True").await;
     }
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let maps = bench.config_maps();
-    patch(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
+    merge(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
     let lists = Scope {
         user: Some(AGENT.into()),
         path: Some("/api/v1/configmaps".into()),

@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use muster_e2e::harness::access::{self, Extra};
+use muster_e2e::harness::objects::{create, list, merge};
 use muster_shared::k8s::{Api, CertificateSigningRequest, Event, Lease, ResourceExt, Secret};
 use muster_shared::tls;
 use muster_shared::watch::{self, Selection, events};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::agent::bench::{AGENT, AGENTS, Agent, Bench, MEMBER, until};
+use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, until};
 use crate::agent::meter::Meter;
+use muster_e2e::harness::test_bed::Task;
 
 const SECRET: &str = "karmada-kubeconfig";
 pub const NAMESPACE: &str = "karmada-system";
@@ -22,7 +24,7 @@ const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
 
 /// Starts an agent that looks at its certificate each second, and whose certificate has ten minutes
 /// left of a day.
-async fn start(bench: &Bench) -> (Agent, String) {
+async fn start(bench: &Bench) -> (Task, String) {
     access::admit_to(Extra::Certificates, &bench.fleet_client, MEMBER, AGENTS)
         .await
         .unwrap();
@@ -30,14 +32,9 @@ async fn start(bench: &Bench) -> (Agent, String) {
     let kubeconfig = bench.fleet.ending_kubeconfig(AGENT, &[AGENTS], left);
     let kubeconfig = serde_saphyr::to_string(&kubeconfig.unwrap()).unwrap();
     make_namespace(bench).await;
-    let secret: Secret = serde_json::from_value(
-        json!({"metadata": {"name": SECRET}, "stringData": {SECRET: kubeconfig, "other": "stays"}}),
-    )
-    .unwrap();
-    secrets(bench)
-        .create(&PostParams::default(), &secret)
-        .await
-        .unwrap();
+    let secret =
+        json!({"metadata": {"name": SECRET}, "stringData": {SECRET: kubeconfig, "other": "stays"}});
+    create(&secrets(bench), secret).await;
     (start_again(bench, &kubeconfig), kubeconfig)
 }
 
@@ -46,14 +43,10 @@ pub async fn make_namespace(bench: &Bench) {
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
     let namespaces: Api<muster_shared::k8s::Namespace> = Api::all(bench.member_client.clone());
-    let namespace = serde_json::from_value(namespace).unwrap();
-    namespaces
-        .create(&PostParams::default(), &namespace)
-        .await
-        .unwrap();
+    create(&namespaces, namespace).await;
 }
 
-fn start_again(bench: &Bench, kubeconfig: &str) -> Agent {
+fn start_again(bench: &Bench, kubeconfig: &str) -> Task {
     bench.agent_in(&[AGENTS], |settings| {
         let file = settings.karmada_kubeconfig.clone().unwrap();
         std::fs::write(file, kubeconfig).unwrap();
@@ -128,7 +121,7 @@ pub async fn renewed(bench: &Bench) -> Secret {
 
 async fn told(bench: &Bench, words: &str) {
     let all: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-    let found = all.list(&ListParams::default()).await.unwrap();
+    let found = list(&all).await;
     let messages: Vec<String> = found.into_iter().filter_map(|it| it.message).collect();
     assert!(messages.iter().any(|it| it.contains(words)), "{messages:?}");
 }
@@ -162,7 +155,7 @@ async fn a_certificate_that_is_about_to_end_is_renewed_stored_and_used_at_once()
     told(&bench, "valid until").await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
 
     // Where the file does not follow the Secret, as one that is mounted by subPath.
     let _agent = start_again(&bench, &old);
@@ -216,10 +209,10 @@ async fn a_kubeconfig_without_a_certificate_has_nothing_to_renew_and_that_is_tol
     let meter = Meter::install();
     let bench = Bench::start().await;
     let (agent, _) = start(&bench).await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let token = bench.fleet.token_kubeconfig(AGENT, &[AGENTS]).unwrap();
     let token = serde_saphyr::to_string(&token).unwrap();
-    crate::agent::bench::patch(
+    merge(
         &secrets(&bench),
         SECRET,
         &json!({"stringData": {SECRET: token}}),

@@ -7,19 +7,21 @@ use kube::api::{ListParams, PostParams};
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::Options;
 use muster_e2e::harness::access::{self, Extra};
+use muster_e2e::harness::objects::{create, delete, list, merge};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Profile, connect};
 use muster_shared::k8s::{Api, Client, Config, Event, Pod, ResourceExt, Secret, ServiceAccount};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::agent::bench::{AGENTS, Agent, Bench, MEMBER, condition, delete, gone, patch, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, gone, until};
 use crate::agent::meter::Meter;
+use muster_e2e::harness::test_bed::Task;
 
 const NAMESPACE: &str = "karmada-cluster";
 const FAILURES: &str = "muster_credential_report_failures_total";
 
-fn start(bench: &Bench, groups: &[&str], reports: &str) -> Agent {
+fn start(bench: &Bench, groups: &[&str], reports: &str) -> Task {
     bench.agent_in(groups, |settings| {
         settings.report_secrets = reports.parse().unwrap();
     })
@@ -61,7 +63,7 @@ async fn may_list_pods(client: Client) -> bool {
 
 async fn told(bench: &Bench, reason: &str, words: &str) {
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-    let found = events.list(&ListParams::default()).await.unwrap();
+    let found = list(&events).await;
     let is_it = |event: &&Event| event.reason.as_deref() == Some(reason);
     let messages = found
         .iter()
@@ -162,10 +164,10 @@ async fn a_narrowed_role_in_the_member_stays_narrow() {
     let agent = start(&bench, &[AGENTS], "KubeCredentials");
     let fleet = secrets(&bench.fleet_client);
     until(&fleet, MEMBER, "it is there", |_| true).await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let roles: Api<ClusterRole> = Api::all(bench.member_client.clone());
     let name = "karmada-controller-manager:karmada-m1";
-    let narrow = patch(&roles, name, &json!({"rules": []})).await;
+    let narrow = merge(&roles, name, &json!({"rules": []})).await;
     delete(&fleet, MEMBER).await;
     let _agent = start(&bench, &[AGENTS], "KubeCredentials");
     let secret = until(&fleet, MEMBER, "it is there again", |_| true).await;
@@ -238,7 +240,7 @@ async fn somebody_elses_secret_is_left_alone() {
     }))
     .unwrap();
     let fleet = secrets(&bench.fleet_client);
-    let theirs = fleet.create(&PostParams::default(), &theirs).await.unwrap();
+    let theirs = create(&fleet, &theirs).await;
     let _agent = start(&bench, &[AGENTS], "KubeImpersonator,KubeCredentials");
     until(&fleet, MEMBER, "the other report is made", |_| true).await;
     let now = fleet.get("m1-impersonator").await.unwrap();
@@ -287,15 +289,11 @@ async fn what_is_no_longer_reported_is_taken_back_and_what_others_made_stays() {
         cluster.spec.secret_ref.is_some()
     })
     .await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     // As karmada-agent makes it.
     let accounts: Api<ServiceAccount> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
     let account = json!({"metadata": {"name": "karmada-impersonator", "labels": {"karmada.io/system": "true"}}});
-    let account = serde_json::from_value(account).unwrap();
-    accounts
-        .create(&PostParams::default(), &account)
-        .await
-        .unwrap();
+    create(&accounts, account).await;
 
     let _agent = start(&bench, &[AGENTS], "None");
     gone(&accounts, "karmada-m1").await;

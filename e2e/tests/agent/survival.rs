@@ -4,12 +4,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{delete, event, merge};
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{
-    AGENT, Bench, MEMBER, WORKS, config_map, delete, first_event, gone, patch, until, value,
-};
+use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, config_map, gone, until, value};
 
 fn agent_only() -> Scope {
     Scope {
@@ -28,7 +27,7 @@ async fn both_apis_may_restart_and_forget_their_history() {
     for server in [&bench.fleet, &bench.member] {
         server.restart(Forget::History);
     }
-    patch(
+    merge(
         &bench.works(),
         "a",
         &json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}}),
@@ -38,7 +37,7 @@ async fn both_apis_may_restart_and_forget_their_history() {
         value(object) == "2"
     })
     .await;
-    patch(
+    merge(
         &bench.config_maps(),
         "a",
         &json!({"data": {"k": "drifted"}}),
@@ -63,7 +62,7 @@ async fn what_happened_while_the_fleet_was_away_is_caught_up_with() {
     bench.create_work("new", |_| {}).await;
     delete(&bench.works(), "deleted").await;
     let change = json!({"spec": {"workload": {"manifests": [config_map("changed", "2")]}}});
-    patch(&bench.works(), "changed", &change).await;
+    merge(&bench.works(), "changed", &change).await;
     bench.fleet.faults().heal();
     let maps = bench.config_maps();
     until(&maps, "new", "it is there", |object| value(object) == "1").await;
@@ -103,7 +102,7 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     )
     .await;
     bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
-    patch(
+    merge(
         &bench.works(),
         "a",
         &json!({"metadata": {"finalizers": null}}),
@@ -115,7 +114,7 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     bench.member.faults().heal();
     // The agent acts in the member, on its old list, for longer than the pending removal backs off.
     for _ in 0..3 {
-        patch(&maps, "witness", &json!({"data": {"k": "drifted"}})).await;
+        merge(&maps, "witness", &json!({"data": {"k": "drifted"}})).await;
         until(&maps, "witness", "drift is repaired", |object| {
             value(object) == "1"
         })
@@ -144,7 +143,7 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
         renewed(lease).is_some()
     })
     .await;
-    agent.stop().await;
+    agent.stop().await.unwrap();
     bench.member.faults().inject_for(agent_only(), Effect::Cut);
     let last = renewed(&leases.get(MEMBER).await.unwrap());
     let _agent = bench.agent();
@@ -195,7 +194,7 @@ async fn a_restarted_agent_goes_on_where_it_was() {
         bench.applied(name, "True").await;
     }
     let before = bench.config_maps().get("kept").await.unwrap();
-    agent.stop().await;
+    agent.stop().await.unwrap();
     delete(&bench.works(), "dropped").await;
     let _agent = bench.agent();
     gone(&bench.works(), "dropped").await;
@@ -281,7 +280,7 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
         renewed(lease).is_some()
     })
     .await;
-    first.stop().await;
+    first.stop().await.unwrap();
     let before = leases.get(MEMBER).await.unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(bench.fleet_client.clone());
     let strict = json!([{"op": "replace", "value": "^$",
@@ -299,7 +298,7 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");
-    let told = first_event(&events, "reason=RegistrationRefused").await;
+    let told = event(&events, "reason=RegistrationRefused", "").await;
     let told = told.message.unwrap();
     assert!(told.contains("region"), "it names the field: {told}");
     let cluster = bench.clusters().get(MEMBER).await.unwrap();

@@ -1,15 +1,16 @@
 //! A member that is registered already, under another name, where the agent may see no Cluster but
 //! its own.
 
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, delete};
 use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Lease, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
-use crate::agent::bench::{Bench, MEMBER, condition, delete, until};
+use crate::agent::bench::{Bench, MEMBER, condition, until};
 
 const OTHER: &str = "m0";
 
@@ -30,12 +31,7 @@ async fn register(bench: &Bench, name: &str) -> Cluster {
     let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
     let id = namespaces.get("kube-system").await.unwrap().uid();
     let cluster = json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull", "id": id}});
-    let cluster = serde_json::from_value(cluster).unwrap();
-    bench
-        .clusters()
-        .create(&PostParams::default(), &cluster)
-        .await
-        .unwrap()
+    create(&bench.clusters(), cluster).await
 }
 
 #[tokio::test]
@@ -93,9 +89,7 @@ async fn an_older_cluster_that_takes_a_members_id_while_the_control_plane_is_awa
  {
     let bench = Bench::start().await;
     let older = json!({"metadata": {"name": OTHER}, "spec": {"syncMode": "Pull"}});
-    let older: Cluster = serde_json::from_value(older).unwrap();
-    let params = PostParams::default();
-    bench.clusters().create(&params, &older).await.unwrap();
+    create(&bench.clusters(), older).await;
     let control_plane = control_plane(&bench);
     let agent = bench.agent();
     bench.joined().await;

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, delete, merge, merge_status};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::agent::bench::{
-    AGENT, Bench, applied, config_map, delete, deployment, gone, patch, until, value,
-};
+use crate::agent::bench::{AGENT, Bench, applied, config_map, deployment, gone, until, value};
 
 #[tokio::test]
 async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
@@ -40,10 +39,7 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
     let rolled_out = json!({"status": {"observedGeneration": object.metadata.generation, "replicas": 2,
         "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}});
     let changed = Instant::now();
-    deployments
-        .patch_status("web", &PatchParams::default(), &Patch::Merge(&rolled_out))
-        .await
-        .unwrap();
+    merge_status(&deployments, "web", &rolled_out).await;
     let work = until(&bench.works(), "web", "it is reported healthy", |work| {
         let mut statuses = work
             .status
@@ -75,13 +71,13 @@ async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
-    patch(
+    merge(
         &maps,
         "a",
         &json!({"metadata": {"annotations": {"theirs": "1"}}, "data": {"more": "x"}}),
     )
     .await;
-    patch(
+    merge(
         &bench.works(),
         "a",
         &json!({"spec": {"workload": {"manifests": [config_map("a", "2")]}}}),
@@ -100,13 +96,13 @@ async fn drift_is_repaired_and_a_deleted_object_comes_back() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
-    patch(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
+    merge(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
     until(&maps, "a", "the value is back", |object| {
         value(object) == "1"
     })
     .await;
     let unmarked = json!({"metadata": {"annotations": {"work.karmada.io/name": null}}});
-    patch(&maps, "a", &unmarked).await;
+    merge(&maps, "a", &unmarked).await;
     let before = until(&maps, "a", "it names its work again", |object| {
         object.annotations().contains_key("work.karmada.io/name")
     })
@@ -124,7 +120,7 @@ async fn an_object_that_is_as_desired_is_not_written_again() {
     bench.apply("web", json!([deployment("web")])).await;
     let deployments = bench.objects("apps/v1", "Deployment", "deployments");
     let before = deployments.get("web").await.unwrap();
-    agent.stop().await;
+    agent.stop().await.unwrap();
     let _agent = bench.agent();
     // A Work that is applied after it tells that the first one was looked at.
     bench.apply("z", json!([config_map("z", "1")])).await;
@@ -157,8 +153,7 @@ async fn a_deleted_work_takes_its_object_along_unless_it_is_to_be_preserved() {
 async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
     let (bench, _agent) = Bench::with_agent().await;
     let maps = bench.config_maps();
-    let theirs = serde_json::from_value(config_map("a", "theirs")).unwrap();
-    maps.create(&PostParams::default(), &theirs).await.unwrap();
+    create(&maps, config_map("a", "theirs")).await;
     bench.create_work("a", |_| {}).await;
     let work = bench.applied("a", "False").await;
     let message = applied(&work).unwrap().1;
@@ -167,7 +162,7 @@ async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
 
     let overwrite =
         json!({"metadata": {"annotations": {"work.karmada.io/conflict-resolution": "overwrite"}}});
-    patch(&bench.works(), "a", &overwrite).await;
+    merge(&bench.works(), "a", &overwrite).await;
     bench.applied("a", "True").await;
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
 }
@@ -215,7 +210,7 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
             work["spec"]["suspendDispatching"] = json!(true);
         })
         .await;
-    patch(
+    merge(
         &bench.works(),
         "first",
         &json!({"spec": {"suspendDispatching": true}}),
@@ -226,7 +221,7 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
         conditions.any(|condition| condition.reason == "SuspendDispatching")
     })
     .await;
-    patch(&maps, "a", &taken_over).await;
+    merge(&maps, "a", &taken_over).await;
     delete(&bench.works(), "first").await;
     gone(&bench.works(), "first").await;
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
@@ -252,7 +247,7 @@ async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_
         delete(&bench.works(), &name).await;
         faults.has_held(1).await;
         let taken_over = json!({"metadata": {"annotations": {"work.karmada.io/name": "second"}}});
-        let before = patch(&bench.config_maps(), &name, &taken_over).await;
+        let before = merge(&bench.config_maps(), &name, &taken_over).await;
         faults.heal();
         gone(&bench.works(), &name).await;
         let now = bench.config_maps().get_opt(&name).await.unwrap();
@@ -272,7 +267,7 @@ async fn an_object_that_a_work_no_longer_has_is_removed() {
             .is_some_and(|status| status.manifest_statuses.len() == 2)
     })
     .await;
-    patch(
+    merge(
         &bench.works(),
         "w",
         &json!({"spec": {"workload": {"manifests": [config_map("b", "1")]}}}),
@@ -302,7 +297,7 @@ async fn a_suspended_work_waits() {
     .await;
     let maps = bench.config_maps();
     assert!(maps.get_opt("a").await.unwrap().is_none());
-    patch(
+    merge(
         &bench.works(),
         "a",
         &json!({"spec": {"suspendDispatching": false}}),

@@ -2,30 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::Deref;
 use std::sync::LazyLock;
 
-use futures::StreamExt;
-use kube::api::{
-    ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, WatchEvent,
-    WatchParams,
-};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::audit::Audit;
 use muster_e2e::apiserver::faults::Faults;
-use muster_e2e::harness::test_bed::{PATIENCE, Task, TestBed, until};
+use muster_e2e::harness::objects::{create, event, list, merge, merge_status};
+use muster_e2e::harness::test_bed::{Task, TestBed, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
-    Api, ConfigMap, CustomResourceDefinition, Deployment, Event, ListParams, Namespace, Resource,
-    ResourceExt,
+    Api, ConfigMap, CustomResourceDefinition, Deployment, Event, Resource, ResourceExt,
 };
 use muster_shared::names;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 /// A schema that lets everything in.
 static ANYTHING: LazyLock<Value> = LazyLock::new(
@@ -37,6 +31,14 @@ pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
 /// A fleet API with two members.
 pub struct Bench {
     test_bed: TestBed,
+}
+
+impl Deref for Bench {
+    type Target = TestBed;
+
+    fn deref(&self) -> &TestBed {
+        &self.test_bed
+    }
 }
 
 impl Bench {
@@ -62,36 +64,25 @@ impl Bench {
     }
 
     pub async fn join(&self, member: &str) {
-        let namespace = json!({ "metadata": { "name": names::execution_namespace(member) } });
-        create::<Namespace>(&self.all(), namespace).await;
-        let cluster = json!({ "metadata": { "name": member }, "spec": { "syncMode": "Pull" } });
-        create::<Cluster>(&self.all(), cluster).await;
-        let status = json!({ "status": {
-            "apiEnablements": [{
-                "groupVersion": "apps/v1",
-                "resources": [{ "name": "deployments", "kind": "Deployment" }],
-            }],
+        let status = json!({
+            "apiEnablements": enablements(&[]),
             "conditions": [{
                 "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "cluster is healthy",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
             "resourceSummary": { "allocatable": { "cpu": "100", "pods": "1000" } },
-        } });
-        let clusters: Api<Cluster> = self.all();
-        clusters
-            .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
+        });
+        self.test_bed.join(member, &status).await;
     }
 
     /// Returns what goes wrong with requests to the fleet API.
     pub fn faults(&self) -> &Faults {
-        self.test_bed.server.faults()
+        self.server.faults()
     }
 
     /// Forgets the history, so that watches which are behind have to list anew.
     pub fn compact(&self) {
-        self.test_bed.server.store().forget_history();
+        self.server.store().forget_history();
     }
 
     /// Makes a kind `example.com/v1` of this name, in namespaces.
@@ -135,7 +126,7 @@ impl Bench {
     pub fn defined(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
         let named = GroupVersionKind::gvk("example.com", "v1", kind);
         let resource = ApiResource::from_gvk_with_plural(&named, plural);
-        Api::namespaced_with(self.test_bed.client.clone(), "default", &resource)
+        Api::namespaced_with(self.client.clone(), "default", &resource)
     }
 
     /// Waits for an event about an object, and gives its message.
@@ -148,69 +139,17 @@ impl Bench {
         let events: Api<Event> = self.all();
         let about =
             format!("involvedObject.name={name},involvedObject.kind={kind},reason={reason}");
-        let told = events
-            .watch(&WatchParams::default().fields(&about), "0")
-            .await
-            .unwrap();
-        let mut told = told.boxed();
-        let what = format!("event {reason} about {kind} {name} with {part:?}");
-        let first = async {
-            loop {
-                match told.next().await {
-                    Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event))) => {
-                        let message = event.message.unwrap_or_default();
-                        if message.contains(part) {
-                            return message;
-                        }
-                    }
-                    Some(Ok(WatchEvent::Bookmark(_))) => {}
-                    other => panic!("expected {what}, got {other:?}"),
-                }
-            }
-        };
-        let first = timeout(PATIENCE, first).await;
-        first.unwrap_or_else(|_| panic!("no {what}"))
+        let told = event(&events, &about, part).await;
+        told.message.unwrap_or_default()
     }
 
-    pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
-        Api::all(self.test_bed.client.clone())
-    }
-
-    pub fn here<K>(&self) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    {
-        Api::namespaced(self.test_bed.client.clone(), "default")
-    }
-
-    pub fn within<K>(&self, namespace: &str) -> Api<K>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-    {
-        Api::namespaced(self.test_bed.client.clone(), namespace)
-    }
-
-    /// Lets both members say that they have Jobs.
-    pub async fn serve_jobs(&self) {
-        let kinds = json!([
-            { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
-            { "groupVersion": "batch/v1", "resources": [{ "name": "jobs", "kind": "Job" }] },
-        ]);
-        let clusters: Api<Cluster> = self.all();
+    /// Lets both members say that they have these kinds beside Deployments: group and version,
+    /// plural, kind.
+    pub async fn serve(&self, kinds: &[(&str, &str, &str)]) {
+        let status = json!({ "status": { "apiEnablements": enablements(kinds) } });
         for member in ["m1", "m2"] {
-            let status = json!({ "status": { "apiEnablements": kinds } });
-            clusters
-                .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
-                .await
-                .unwrap();
+            merge_status(&self.clusters(), member, &status).await;
         }
-    }
-
-    pub fn works(&self, member: &str) -> Api<Work> {
-        Api::namespaced(
-            self.test_bed.client.clone(),
-            &names::execution_namespace(member),
-        )
     }
 
     pub fn control_plane(&self) -> Task {
@@ -254,7 +193,7 @@ impl Bench {
 
     /// Returns what is written to the fleet API.
     pub fn audit(&self) -> &Audit {
-        self.test_bed.server.audit()
+        self.server.audit()
     }
 
     pub async fn deploy(&self, name: &str) {
@@ -381,10 +320,7 @@ impl Bench {
             }],
         } });
         let work = names::work("Deployment", name, "default");
-        self.works(member)
-            .patch_status(&work, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
+        merge_status(&self.works(member), &work, &status).await;
     }
 
     /// Versions of everything that propagation writes, but the objects with this in their name and
@@ -394,7 +330,7 @@ impl Bench {
         where
             K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
         {
-            for object in api.list(&ListParams::default()).await.unwrap() {
+            for object in list(&api).await {
                 let name = format!(
                     "{} {}/{}",
                     K::kind(&()),
@@ -413,7 +349,7 @@ impl Bench {
         of::<Work>(self.all(), &mut versions, except).await;
         // The status of a policy follows what becomes of its resources, some seconds later.
         let policies: Api<PropagationPolicy> = self.all();
-        for mut policy in policies.list(&ListParams::default()).await.unwrap() {
+        for mut policy in list(&policies).await {
             let name = format!("PropagationPolicy {}", policy.name_any());
             policy.status = None;
             policy.metadata.resource_version = None;
@@ -424,6 +360,15 @@ impl Bench {
         }
         versions
     }
+}
+
+/// Returns what a cluster says that it serves: Deployments, and these kinds.
+fn enablements(kinds: &[(&str, &str, &str)]) -> Value {
+    let all = [("apps/v1", "deployments", "Deployment")];
+    let all = all.iter().chain(kinds).map(|(version, plural, kind)| {
+        json!({ "groupVersion": version, "resources": [{ "name": plural, "kind": kind }] })
+    });
+    all.collect()
 }
 
 pub fn deployment(name: &str) -> Value {
@@ -442,24 +387,6 @@ pub fn deployment(name: &str) -> Value {
             },
         },
     })
-}
-
-pub async fn create<K>(api: &Api<K>, object: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
-{
-    let object = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
-}
-
-pub async fn merge<K>(api: &Api<K>, name: &str, patch: Value)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    let params = PatchParams::default();
-    api.patch(name, &params, &Patch::Merge(patch))
-        .await
-        .unwrap();
 }
 
 pub fn shares(binding: &ResourceBinding) -> Vec<(&str, i32)> {

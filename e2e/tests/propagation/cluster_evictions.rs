@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
@@ -14,7 +15,7 @@ use muster_shared::k8s::Deployment;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 mod groups;
 mod recovery;

@@ -2,8 +2,8 @@
 //! namespace, which have a ClusterResourceBinding.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
@@ -13,7 +13,7 @@ use muster_shared::k8s::Api;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -96,15 +96,7 @@ async fn report_role(bench: &Bench, member: &str) {
             "health": "Healthy",
         }],
     } });
-    bench
-        .works(member)
-        .patch_status(
-            &role_work(),
-            &PatchParams::default(),
-            &Patch::Merge(&status),
-        )
-        .await
-        .unwrap();
+    merge_status(&bench.works(member), &role_work(), &status).await;
 }
 
 fn role_work() -> String {
@@ -114,18 +106,10 @@ fn role_work() -> String {
 #[tokio::test]
 async fn a_resource_without_a_namespace_leaves_a_failed_cluster_once_it_is_replaced() {
     let bench = Bench::start().await;
-    let kinds = json!([{
-        "groupVersion": format!("{RBAC}/v1"),
-        "resources": [{ "name": "clusterroles", "kind": "ClusterRole" }],
-    }]);
-    for member in ["m1", "m2"] {
-        let status = json!({ "status": { "apiEnablements": kinds } });
-        let clusters: Api<Cluster> = bench.all();
-        clusters
-            .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
-    }
+    let version = format!("{RBAC}/v1");
+    bench
+        .serve(&[(&version, "clusterroles", "ClusterRole")])
+        .await;
     let _control_plane = bench.evicting_control_plane(Settings::default());
     let role = json!({ "metadata": { "name": "reader" }, "rules": [] });
     create::<ClusterRole>(&bench.all(), role).await;

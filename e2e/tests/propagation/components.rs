@@ -1,14 +1,14 @@
 //! Kinds of several components (gate `MultiplePodTemplatesScheduling`): placed and moved as whole
 //! sets, by what one set needs.
 
-use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{merge, merge_status};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, merge};
+use crate::propagation::bench::Bench;
 use crate::propagation::interpreters::{
     customize_widgets, of_widget, report, widget, with_widgets,
 };
@@ -27,10 +27,7 @@ const HEALTH: &str = "function InterpretHealth(o) return o.status.phase == 'Runn
 async fn room(bench: &Bench, member: &str, cpu: &str) {
     let clusters: Api<Cluster> = bench.all();
     let status = json!({ "status": { "resourceSummary": { "allocatable": { "cpu": cpu } } } });
-    clusters
-        .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
-        .await
-        .unwrap();
+    merge_status(&clusters, member, &status).await;
 }
 
 fn in_one_cluster() -> Value {

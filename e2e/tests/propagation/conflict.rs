@@ -6,6 +6,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
@@ -13,7 +14,7 @@ use muster_shared::conditions;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 #[tokio::test]
 async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often() {
@@ -76,11 +77,7 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
         { "clusterName": "m1", "applied": true, "health": "Unhealthy" },
     ] } });
     let bindings: Api<ResourceBinding> = bench.here();
-    let unhealthy = Patch::Merge(&unhealthy);
-    bindings
-        .patch_status("web-deployment", &PatchParams::default(), &unhealthy)
-        .await
-        .unwrap();
+    merge_status(&bindings, "web-deployment", unhealthy).await;
     let path = "/resourcebindings/web-deployment/status";
     let scope = Scope {
         path: Some(path.to_owned()),

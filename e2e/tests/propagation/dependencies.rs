@@ -1,15 +1,14 @@
 //! Workloads that are placed where something they refer to is not.
 
-use kube::api::{Patch, PatchParams};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::{Api, ConfigMap};
 use serde_json::json;
 
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 /// Waits until the binding of `web` tells whether it lacks something; returns the message.
 async fn told(bench: &Bench, what: &str, status: &str) -> String {
@@ -28,17 +27,7 @@ async fn told(bench: &Bench, what: &str, status: &str) -> String {
 async fn a_workload_says_what_it_lacks_where_its_config_map_is_placed_by_itself_elsewhere() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
-    let clusters: Api<Cluster> = bench.all();
-    for member in ["m1", "m2"] {
-        let enabled = json!({ "status": { "apiEnablements": [
-            { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
-            { "groupVersion": "v1", "resources": [{ "name": "configmaps", "kind": "ConfigMap" }] },
-        ] } });
-        clusters
-            .patch_status(member, &PatchParams::default(), &Patch::Merge(&enabled))
-            .await
-            .unwrap();
-    }
+    bench.serve(&[("v1", "configmaps", "ConfigMap")]).await;
     let settings = json!({ "metadata": { "name": "web-conf" }, "data": { "a": "1" } });
     create::<ConfigMap>(&bench.here(), settings).await;
     bench.deploy("web").await;

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use http::StatusCode;
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::DynamicObject;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, delete, list, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::override_policy::OverridePolicy;
@@ -16,7 +17,7 @@ use muster_shared::k8s::{Api, ConfigMap, Deployment, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, POLICY_ID, create, deployment, merge};
+use crate::propagation::bench::{Bench, POLICY_ID, deployment};
 
 fn image(is: &'static str) -> impl Fn(&Value) -> bool {
     move |manifest| manifest["spec"]["template"]["spec"]["containers"][0]["image"] == is
@@ -63,16 +64,12 @@ async fn what_a_workload_refers_to_comes_back_when_it_or_its_binding_is_deleted(
         bench.sent(member, "ConfigMap", "web-conf", |_| true).await;
     }
     let bindings: Api<ResourceBinding> = bench.here();
-    let delete = DeleteParams::default();
-    bindings
-        .delete("web-conf-configmap", &delete)
-        .await
-        .unwrap();
+    delete(&bindings, "web-conf-configmap").await;
     for member in ["m1", "m2"] {
         replaced(&bench, member, "ConfigMap", "web-conf", |_| true).await;
     }
     let maps: Api<ConfigMap> = bench.here();
-    maps.delete("web-conf", &delete).await.unwrap();
+    delete(&maps, "web-conf").await;
     create(&maps, conf("2")).await;
     for member in ["m1", "m2"] {
         let new = |manifest: &Value| manifest["data"]["a"] == "2";
@@ -133,8 +130,7 @@ async fn a_policy_with_a_kind_that_cannot_be_listed_is_deleted_and_releases_the_
     bench.sent("m1", "Deployment", "web", |_| true).await;
     bench.claimed("web").await;
     let policies: Api<PropagationPolicy> = bench.here();
-    let delete = DeleteParams::default();
-    policies.delete("web", &delete).await.unwrap();
+    delete(&policies, "web").await;
     gone(&policies, "web").await;
     until::<Deployment>(&bench.here(), "web", "it is released", |it| {
         !it.labels().contains_key(POLICY_ID)
@@ -164,10 +160,7 @@ async fn a_kind_that_cannot_be_listed_is_told_to_the_author_of_its_policy_and_pr
     let gizmo =
         json!({ "apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": { "name": "g" } });
     let gizmo: DynamicObject = serde_json::from_value(gizmo).unwrap();
-    gizmos
-        .create(&kube::api::PostParams::default(), &gizmo)
-        .await
-        .unwrap();
+    create(&gizmos, &gizmo).await;
     bench
         .bound("g-gizmo", "it has a binding", |it| {
             it.spec.resource.name == "g"
@@ -216,10 +209,7 @@ async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
     }))
     .unwrap();
     let others = bench.defined("Deployment", "otherdeployments");
-    others
-        .create(&kube::api::PostParams::default(), &second)
-        .await
-        .unwrap();
+    create(&others, &second).await;
     let selector = json!({ "apiVersion": "example.com/v1", "kind": "Deployment", "name": "web", "namespace": "default" });
     place_everywhere(&bench, "second", selector, json!({})).await;
     let told = bench
@@ -231,10 +221,7 @@ async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
     assert_eq!(held.spec.resource.api_version, "apps/v1");
     assert!(held.labels().contains_key(POLICY_ID));
     let policies: Api<ClusterPropagationPolicy> = bench.all();
-    policies
-        .delete("second", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&policies, "second").await;
     gone(&policies, "second").await;
     let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
     assert!(held.labels().contains_key(POLICY_ID), "{:?}", held.labels());
@@ -248,10 +235,7 @@ async fn a_policy_that_cannot_be_read_after_a_restart_keeps_its_templates() {
     bench.relax("propagationpolicies.policy.karmada.io").await;
     let odd: Api<kube::api::PartialObjectMeta<PropagationPolicy>> = bench.here();
     let change = json!({ "spec": { "resourceSelectors": "odd" } });
-    let change = kube::api::Patch::Merge(change);
-    odd.patch("web", &kube::api::PatchParams::default(), &change)
-        .await
-        .unwrap();
+    merge(&odd, "web", change).await;
     let _control_plane = bench.control_plane();
     // Another one that selects it does not get it meanwhile.
     let selector = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
@@ -272,14 +256,8 @@ async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
     control_plane.stop().await.unwrap();
     bench.relax("resourcebindings.work.karmada.io").await;
     let odd: Api<kube::api::PartialObjectMeta<ResourceBinding>> = bench.here();
-    let change = kube::api::Patch::Merge(json!({ "spec": { "replicas": "odd" } }));
-    odd.patch(
-        "web-deployment",
-        &kube::api::PatchParams::default(),
-        &change,
-    )
-    .await
-    .unwrap();
+    let change = json!({ "spec": { "replicas": "odd" } });
+    merge(&odd, "web-deployment", change).await;
     let _control_plane = bench.control_plane();
     // Whatever else was to be written comes before this is carried out.
     bench.deploy_with_map("witness").await;
@@ -296,19 +274,15 @@ async fn what_a_workload_refers_to_stays_while_its_binding_cannot_be_read() {
 async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
     let bench = Bench::start().await;
     bench.relax("resourcebindings.work.karmada.io").await;
-    let odd: DynamicObject = serde_json::from_value(json!({
+    let odd = json!({
         "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
         "metadata": { "name": "web-deployment" }, "spec": "odd",
-    }))
-    .unwrap();
+    });
     let named = kube::api::GroupVersionKind::gvk("work.karmada.io", "v1alpha2", "ResourceBinding");
     let resource = kube::api::ApiResource::from_gvk(&named);
     let client = bench.here::<ConfigMap>().into_client();
     let bindings: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
-    bindings
-        .create(&kube::api::PostParams::default(), &odd)
-        .await
-        .unwrap();
+    create(&bindings, odd).await;
     let _control_plane = bench.control_plane();
     bench.deploy("web").await;
     bench.place("web", json!({})).await;
@@ -317,10 +291,7 @@ async fn a_binding_that_cannot_be_read_is_told_and_not_made_again_and_again() {
         told.contains("ResourceBinding default/web-deployment"),
         "{told}"
     );
-    bindings
-        .delete("web-deployment", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, "web-deployment").await;
 }
 
 #[tokio::test]
@@ -329,10 +300,7 @@ async fn a_template_whose_policy_goes_gets_the_next_one() {
     let selector = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
     place_everywhere(&bench, "all", selector, json!({})).await;
     let policies: Api<PropagationPolicy> = bench.here();
-    policies
-        .delete("web", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&policies, "web").await;
     let theirs = |labels: &BTreeMap<String, String>| {
         labels.contains_key("clusterpropagationpolicy.karmada.io/permanent-id")
             && !labels.contains_key(POLICY_ID)
@@ -409,12 +377,5 @@ async fn a_template_whose_binding_cannot_have_its_name_is_told() {
         .await;
     assert!(told.contains("under_score-clusterrole"), "{told}");
     let bindings: Api<ClusterResourceBinding> = bench.all();
-    assert!(
-        bindings
-            .list(&kube::api::ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(list(&bindings).await.is_empty());
 }

@@ -1,13 +1,14 @@
 //! What ends a graceful eviction with each choice of `--evict-plugins`.
 
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::test_bed::{Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::work::Work;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 fn control_plane(bench: &Bench, plugins: &str) -> Task {
     bench.control_plane_with(Settings {

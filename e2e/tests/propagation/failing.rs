@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
@@ -14,7 +15,7 @@ use muster_shared::k8s::Api;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::propagation::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 mod dependencies;
 

@@ -3,6 +3,7 @@
 use futures::StreamExt;
 use kube::api::{DeleteParams, PropagationPolicy as Propagate, WatchEvent, WatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, delete, merge, merge_status};
 use muster_e2e::harness::test_bed::{PATIENCE, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
@@ -11,7 +12,7 @@ use muster_shared::k8s::{Api, Deployment, Event, Job, Namespace, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, POLICY_ID, create, deployment, merge};
+use crate::propagation::bench::{Bench, POLICY_ID, deployment};
 
 /// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a
 /// Work has of them.
@@ -145,10 +146,7 @@ async fn works_that_the_cache_has_not_seen_go_with_their_binding() {
         bench.sent(member, "Deployment", "web", |_| true).await;
     }
     let deployments: Api<Deployment> = bench.here();
-    deployments
-        .delete("web", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&deployments, "web").await;
     let bindings: Api<ResourceBinding> = bench.here();
     let leaving = |it: &ResourceBinding| it.metadata.deletion_timestamp.is_some();
     until(&bindings, "web-deployment", "it is on its way out", leaving).await;
@@ -175,12 +173,8 @@ pub async fn report(bench: &Bench, member: &str, status: &Value) {
             "status": status,
         }],
     } });
-    let patch = kube::api::Patch::Merge(&report);
-    bench
-        .works(member)
-        .patch_status(&work, &kube::api::PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = &report;
+    merge_status(&bench.works(member), &work, patch).await;
 }
 
 #[tokio::test]
@@ -191,7 +185,7 @@ async fn a_job_that_fails_in_one_member_and_is_moved_shows_a_status_that_the_api
         "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
     } } } });
     create::<Job>(&bench.here(), job).await;
-    bench.serve_jobs().await;
+    bench.serve(&[("batch/v1", "jobs", "Job")]).await;
     let clusters = |names: &[&str]| {
         json!({ "spec": {
             "resourceSelectors": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "once" }],
@@ -271,7 +265,7 @@ fn cache_of(kind: &str) -> Scope {
 #[tokio::test]
 async fn a_job_that_was_replaced_is_not_carried_out_by_the_binding_of_the_former_one() {
     let bench = Bench::start().await;
-    bench.serve_jobs().await;
+    bench.serve(&[("batch/v1", "jobs", "Job")]).await;
     let _control_plane = bench.control_plane();
     let jobs: Api<Job> = bench.here();
     for name in ["once", "witness"] {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kube::api::DeleteParams;
 use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, create};
+use crate::propagation::bench::Bench;
 use crate::propagation::interpreters::{
     in_one_cluster, of_widget, placed, report, widget, with_widgets,
 };
@@ -92,11 +92,11 @@ async fn a_custom_resource_is_divided_shown_and_moved_as_its_webhook_says() {
         let half = |manifest: &Value| manifest["spec"]["size"] == 3;
         bench.sent(member, "Widget", "two", half).await;
     }
-    bench
-        .all::<ResourceInterpreterWebhookConfiguration>()
-        .delete("widgets", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(
+        &bench.all::<ResourceInterpreterWebhookConfiguration>(),
+        "widgets",
+    )
+    .await;
     for member in ["m1", "m2"] {
         bench.sent(member, "Widget", "two", whole).await;
     }
@@ -135,26 +135,18 @@ async fn a_webhook_that_fails_stops_its_kind_alone_and_what_is_there_stays() {
     let half = |manifest: &Value| manifest["spec"]["size"] == 3;
     bench.sent("m1", "Widget", "w", half).await;
 
-    let gadget: kube::api::DynamicObject = serde_json::from_value(json!({
-        "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" } }))
-    .unwrap();
+    let gadget = json!({
+        "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" } });
     let gadgets = bench.defined("Gadget", "gadgets");
-    gadgets
-        .create(&kube::api::PostParams::default(), &gadget)
-        .await
-        .unwrap();
+    create(&gadgets, gadget).await;
     let policy = json!({ "metadata": { "name": "g" }, "spec": {
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Gadget" }] } });
     create::<muster_shared::api::policy::PropagationPolicy>(&bench.here(), policy).await;
 
     is_broken.store(true, Ordering::Relaxed);
     let bigger = json!({ "spec": { "size": 8 } });
-    let bigger = kube::api::Patch::Merge(&bigger);
     let widgets = bench.defined("Widget", "widgets");
-    widgets
-        .patch("w", &kube::api::PatchParams::default(), &bigger)
-        .await
-        .unwrap();
+    merge(&widgets, "w", bigger).await;
     // Others are not disturbed.
     bench.deploy("web").await;
     bench.place("web", json!({})).await;

@@ -1,10 +1,9 @@
 //! Kinds that customizations interpret: divided, shown on the template, and moved by the failover
 //! of applications. A bad script stops its own kind.
 
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
-};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, delete, merge, merge_status};
 use muster_e2e::harness::test_bed::{Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
@@ -14,7 +13,7 @@ use muster_shared::k8s::{Api, CustomResourceDefinition};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 const REPLICAS: &str =
     "function GetReplicas(o) return o.spec.size, { resourceRequest = { cpu = '100m' } } end";
@@ -62,22 +61,6 @@ async fn customize(bench: &Bench, customization: Value) {
     create::<ResourceInterpreterCustomization>(&bench.all(), customization).await;
 }
 
-/// Lets both members say that they have a kind, beside Deployments.
-async fn serve(bench: &Bench, group_version: &str, kind: &str, plural: &str) {
-    let kinds = json!([
-        { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
-        { "groupVersion": group_version, "resources": [{ "name": plural, "kind": kind }] },
-    ]);
-    let clusters: Api<Cluster> = bench.all();
-    for member in ["m1", "m2"] {
-        let status = json!({ "status": { "apiEnablements": kinds } });
-        clusters
-            .patch_status(member, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
-    }
-}
-
 /// Creates a Widget of this size, with a policy that also has these fields.
 pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
     let widget = json!({
@@ -85,11 +68,7 @@ pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
         "metadata": { "name": name }, "spec": { "size": size },
     });
     let widgets = bench.defined("Widget", "widgets");
-    let widget: DynamicObject = serde_json::from_value(widget).unwrap();
-    widgets
-        .create(&PostParams::default(), &widget)
-        .await
-        .unwrap();
+    create(&widgets, widget).await;
     let mut spec = json!({
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Widget", "name": name }],
         "placement": { "replicaScheduling": {
@@ -121,11 +100,8 @@ pub async fn report(bench: &Bench, member: &str, identifier: &Value, health: &st
         "manifestStatuses": [{ "identifier": identifier, "status": status, "health": health }],
     } });
     let works = bench.works(member);
-    let patch = Patch::Merge(&status);
-    works
-        .patch_status(&work, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = &status;
+    merge_status(&works, &work, patch).await;
 }
 
 pub fn of_widget(name: &str) -> Value {
@@ -206,10 +182,7 @@ async fn a_customization_that_comes_and_goes_changes_what_is_there() {
         bench.sent(member, "Widget", "w", half).await;
     }
     let customizations = bench.all::<ResourceInterpreterCustomization>();
-    customizations
-        .delete("widgets", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&customizations, "widgets").await;
     for member in ["m1", "m2"] {
         let whole = |manifest: &Value| manifest["spec"]["size"] == 6;
         bench.sent(member, "Widget", "w", whole).await;
@@ -310,7 +283,9 @@ async fn define(bench: &Bench, (group, version): (&str, &str), (kind, plural): (
             .any(|it| it.type_ == "Established" && it.status == "True")
     })
     .await;
-    serve(bench, &format!("{group}/{version}"), kind, plural).await;
+    bench
+        .serve(&[(&format!("{group}/{version}"), plural, kind)])
+        .await;
 }
 
 async fn define_flink(bench: &Bench) -> Api<DynamicObject> {
@@ -336,7 +311,7 @@ async fn a_flink_job_takes_its_id_along_to_the_next_cluster() {
         },
     });
     let flink: DynamicObject = serde_json::from_value(flink).unwrap();
-    flinks.create(&PostParams::default(), &flink).await.unwrap();
+    create(&flinks, &flink).await;
     let policy: Value = serde_saphyr::from_str(SEED).unwrap();
     create::<PropagationPolicy>(&bench.here(), policy).await;
 
@@ -376,12 +351,8 @@ async fn a_script_that_loops_and_one_that_is_no_lua_are_told_and_stop_their_kind
     widget(&bench, "w", 6, &json!({})).await;
     let gadget =
         json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" } });
-    let gadget: DynamicObject = serde_json::from_value(gadget).unwrap();
     let gadgets = bench.defined("Gadget", "gadgets");
-    gadgets
-        .create(&PostParams::default(), &gadget)
-        .await
-        .unwrap();
+    create(&gadgets, gadget).await;
     let policy = json!({ "metadata": { "name": "g" }, "spec": {
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Gadget" }] } });
     create::<PropagationPolicy>(&bench.here(), policy).await;

@@ -1,9 +1,10 @@
 //! Jobs that have completed: nothing makes them run again in another cluster.
 
 use http::StatusCode;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
@@ -11,12 +12,12 @@ use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Job;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, create, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 use crate::propagation::identity::report;
 
 /// Creates a Job `once` that is placed in one cluster, and returns that cluster and the other.
 async fn placed(bench: &Bench) -> (&'static str, &'static str) {
-    bench.serve_jobs().await;
+    bench.serve(&[("batch/v1", "jobs", "Job")]).await;
     let job = json!({ "metadata": { "name": "once" }, "spec": { "template": { "spec": {
         "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }],
     } } } });
@@ -191,10 +192,6 @@ async fn report_health(bench: &Bench, member: &str, health: &str, status: &Value
         reported["status"] = status.clone();
     }
     let work = muster_shared::names::work("Job", "once", "default");
-    let patch = Patch::Merge(json!({ "status": { "manifestStatuses": [reported] } }));
-    bench
-        .works(member)
-        .patch_status(&work, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    let patch = json!({ "status": { "manifestStatuses": [reported] } });
+    merge_status(&bench.works(member), &work, patch).await;
 }

@@ -23,9 +23,10 @@ mod taint_policy_status;
 
 use std::collections::BTreeMap;
 
-use bench::{Bench, POLICY_ID, create, merge, shares};
+use bench::{Bench, POLICY_ID, shares};
 use futures::StreamExt;
-use kube::api::{DeleteParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
@@ -112,10 +113,7 @@ async fn a_change_of_the_template_reaches_every_member() {
 async fn a_deleted_policy_lets_go_and_removes_nothing() {
     let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let policies: Api<PropagationPolicy> = bench.here();
-    policies
-        .delete("web", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&policies, "web").await;
     let free = |labels: &BTreeMap<String, String>| !labels.contains_key(POLICY_ID);
     until::<Deployment>(&bench.here(), "web", "the policy let go of it", |it| {
         free(it.labels())
@@ -175,10 +173,7 @@ async fn what_a_workload_refers_to_goes_and_comes_with_it() {
         })
         .await;
     let templates: Api<Deployment> = bench.here();
-    templates
-        .delete("web", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&templates, "web").await;
     for member in ["m1", "m2"] {
         bench.withdrawn(member, "ConfigMap", "web-conf").await;
     }
@@ -236,10 +231,7 @@ async fn a_binding_that_somebody_deletes_is_made_again() {
     let (bench, _control_plane) = Bench::with_web(json!({})).await;
     let bindings: Api<ResourceBinding> = bench.here();
     let first = bindings.get("web-deployment").await.unwrap().uid();
-    bindings
-        .delete("web-deployment", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bindings, "web-deployment").await;
     bench
         .bound("web-deployment", "it is another one", |binding| {
             binding.uid() != first

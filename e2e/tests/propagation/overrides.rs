@@ -1,8 +1,8 @@
 //! Override policies: what each cluster gets, and what happens when a policy comes, changes, goes
 //! or cannot be applied.
 
-use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
@@ -15,7 +15,7 @@ use muster_shared::api::work::Work;
 use muster_shared::k8s::CustomResourceDefinition;
 use muster_shared::names;
 
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 fn image(manifest: &Value) -> &str {
     let container = &manifest["spec"]["template"]["spec"]["containers"][0];
@@ -124,10 +124,7 @@ async fn a_policy_takes_effect_when_it_comes_changes_and_goes_and_when_a_cluster
         runs(&bench, member, "any.io/nginx").await;
     }
     let policies = bench.here::<OverridePolicy>();
-    policies
-        .delete("near", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&policies, "near").await;
     for member in ["m1", "m2"] {
         runs(&bench, member, "all.io/nginx").await;
     }
@@ -257,10 +254,7 @@ async fn a_fleet_api_without_override_policies_carries_out_everything_else() {
     let definitions = bench.all::<CustomResourceDefinition>();
     for plural in ["overridepolicies", "clusteroverridepolicies"] {
         let name = format!("{plural}.policy.karmada.io");
-        definitions
-            .delete(&name, &DeleteParams::default())
-            .await
-            .unwrap();
+        delete(&definitions, &name).await;
         gone(&definitions, &name).await;
     }
     let _control_plane = bench.evicting_control_plane(Settings::default());

@@ -1,5 +1,6 @@
 //! Status of policies: what each selects, what is placed, and why the rest is not.
 
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::{PropagationPolicy, PropagationStatus};
@@ -7,7 +8,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, Condition};
 use serde_json::json;
 
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 /// Returns the path at which the status of a policy is written.
 fn path(name: &str) -> String {

@@ -1,13 +1,14 @@
 //! Replicas that move between clusters which stay targets: none that is ready goes before as many
 //! are ready elsewhere.
 
+use muster_e2e::harness::objects::merge;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::Deployment;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 fn replicas(number: i64) -> impl Fn(&Value) -> bool {
     move |manifest| manifest["spec"]["replicas"] == number

@@ -1,6 +1,6 @@
 //! What people look at while clusters are silent, and when they are heard again.
 
-use kube::api::{Patch, PatchParams};
+use muster_e2e::harness::objects::merge_status;
 use muster_shared::api::binding::{ResourceBinding, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
@@ -16,10 +16,7 @@ async fn is_ready(bench: &Bench, cluster: &str, status: &str, reason: &str) {
         "type": "Ready", "status": status, "reason": reason, "message": "",
         "lastTransitionTime": "2026-01-02T03:04:05Z",
     }] } });
-    clusters
-        .patch_status(cluster, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .unwrap();
+    merge_status(&clusters, cluster, &patch).await;
 }
 
 /// Deploys a workload to both clusters, which report two copies each as running.

@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
+use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus};
@@ -11,7 +12,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, CustomResourceDefinition};
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 const CONTROLLERS: &str = "clustertaintpolicy,policyStatus";
 const POLICY: &str = "failed";
@@ -40,10 +41,7 @@ async fn is_ready(bench: &Bench, cluster: &str, status: &str) {
         "type": "Ready", "status": status, "reason": "Test", "message": "",
         "lastTransitionTime": "2026-01-02T03:04:05Z",
     }] } });
-    clusters
-        .patch_status(cluster, &PatchParams::default(), &Patch::Merge(&patch))
-        .await
-        .unwrap();
+    merge_status(&clusters, cluster, &patch).await;
 }
 
 async fn is_tainted(bench: &Bench, cluster: &str) {

@@ -1,35 +1,35 @@
 //! A fleet with its control plane, a member, and `kubectl muster` at both.
 
-use std::path::PathBuf;
+use std::ops::Deref;
 
-use futures::StreamExt as _;
-use kube::api::{PostParams, WatchEvent, WatchParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::api::PostParams;
+use kube::config::{AuthInfo, KubeConfigOptions};
 use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::settings::Settings;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::test_bed::{PATIENCE, Scratch, Task, TestBed, until};
-use muster_e2e::harness::{access, kubeconfig};
-use muster_shared::api::cluster::Cluster;
+use muster_e2e::harness::objects::event;
+use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, until};
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
-use muster_shared::k8s::{
-    Api, ByteString, CertificateSigningRequest, Client, Event, ResourceExt, Secret,
-};
-use muster_shared::settings::BindAddress;
-use tokio::time::timeout;
+use muster_shared::k8s::{Api, ByteString, CertificateSigningRequest, Client, ResourceExt, Secret};
+
+use crate::support::kubectl;
 
 pub const NAMESPACE: &str = "karmada-system";
 pub const SECRET: &str = "karmada-kubeconfig";
 
-/// A fleet with its control plane, a member that has not joined, and files with an administrator's
-/// access to both.
+/// A fleet with its control plane, and a member that has not joined.
 pub struct Bench {
     pub test_bed: TestBed,
     _control_plane: Task,
-    pub member: Running,
-    pub member_client: Client,
-    pub scratch: Scratch,
+    pub member: MemberApi,
+}
+
+impl Deref for Bench {
+    type Target = TestBed;
+
+    fn deref(&self) -> &TestBed {
+        &self.test_bed
+    }
 }
 
 impl Bench {
@@ -39,36 +39,22 @@ impl Bench {
             controllers: "cluster,agentcsrapproving".parse().unwrap(),
             ..Settings::default()
         };
-        let member = ApiServer::start(Options {
-            name: "m1".to_owned(),
-            ..Options::default()
-        });
-        let member = member.await.unwrap();
         Self {
             _control_plane: test_bed.control_plane(settings).unwrap(),
             test_bed,
-            member_client: member.client().await.unwrap(),
-            member,
-            scratch: Scratch::new(name).unwrap(),
+            member: MemberApi::start("m1").await.unwrap(),
         }
-    }
-
-    pub fn file(&self, name: &str, config: &Kubeconfig) -> PathBuf {
-        let path = self.scratch.path().join(name);
-        kubeconfig::write(config, &path).unwrap();
-        path
     }
 
     /// Runs `kubectl muster` with an administrator's access to the fleet API.
     pub async fn at_fleet(&self, words: &[&str]) -> anyhow::Result<String> {
-        let file = self.file("fleet", &self.test_bed.server.admin_kubeconfig().unwrap());
-        muster(&file, words).await
+        kubectl::answer(&self.administrator().unwrap(), words).await
     }
 
     /// Runs `kubectl muster` with an administrator's access to the member.
     pub async fn at_member(&self, words: &[&str]) -> anyhow::Result<String> {
-        let file = self.file("member", &self.member.admin_kubeconfig().unwrap());
-        muster(&file, words).await
+        let administrator = self.member.server.admin_kubeconfig().unwrap();
+        kubectl::answer(&self.file("member", &administrator).unwrap(), words).await
     }
 
     /// Makes a token and gives the command line of `register` that is printed with it.
@@ -85,18 +71,14 @@ impl Bench {
     }
 
     pub fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.member_client.clone(), NAMESPACE)
-    }
-
-    pub fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.test_bed.client.clone())
+        Api::namespaced(self.member.client.clone(), NAMESPACE)
     }
 
     /// Starts the agent, with the kubeconfig that `register` left and with the rights of its chart
     /// in the member.
     pub async fn agent(&self) -> Task {
         let secret = self.secrets().get(SECRET).await.unwrap();
-        let fleet = self.scratch.path().join("agent-fleet");
+        let fleet = self.directory().join("agent-fleet");
         std::fs::write(&fleet, &secret.data.unwrap()[SECRET].0).unwrap();
         self.agent_with(|settings| settings.karmada_kubeconfig = Some(fleet))
             .await
@@ -105,30 +87,16 @@ impl Bench {
     /// Starts the agent with the rights of its chart in the member, and without access to the
     /// fleet.
     pub async fn agent_with(&self, edit: impl FnOnce(&mut AgentSettings)) -> Task {
-        let account = access::admit_agent(&self.member_client).await.unwrap();
-        let administrator = self.member.admin_kubeconfig().unwrap();
-        let own = access::kubeconfig(&self.member_client, administrator, &account);
-        let mut settings = AgentSettings {
-            cluster_name: "m1".to_owned(),
-            kubeconfig: Some(self.file("agent-member", &own.await.unwrap())),
-            cluster_status_update_frequency: "1s".parse().unwrap(),
-            cluster_success_threshold: "300ms".parse().unwrap(),
-            report_secrets: "None".parse().unwrap(),
-            metrics_bind_address: BindAddress(None),
-            health_probe_bind_address: BindAddress(None),
-            ..AgentSettings::default()
-        };
-        edit(&mut settings);
-        Task::start(|shutdown| muster_agent::run(settings, shutdown))
+        let agent = self.test_bed.agent(&self.member, |settings| {
+            settings.report_secrets = "None".parse().unwrap();
+            edit(settings);
+        });
+        agent.await.unwrap()
     }
 
     /// Waits until the member is ready.
     pub async fn is_ready(&self) {
-        let is_ready = |cluster: &Cluster| {
-            let ready = cluster.condition("Ready");
-            ready.is_some_and(|it| it.status == "True")
-        };
-        until(&self.clusters(), "m1", "it is ready", is_ready).await;
+        self.ready("m1", "True").await;
     }
 
     /// Asks for the certificate of an agent with a token, as a program of somebody else's would,
@@ -146,7 +114,7 @@ impl Bench {
         edit: impl FnOnce(&str) -> String,
     ) -> String {
         let at = line.iter().position(|it| it == "--token").unwrap();
-        let mut config = self.test_bed.server.admin_kubeconfig().unwrap();
+        let mut config = self.server.admin_kubeconfig().unwrap();
         config.auth_infos[0].auth_info = Some(AuthInfo {
             token: Some(line[at + 1].clone().into()),
             ..AuthInfo::default()
@@ -169,7 +137,7 @@ impl Bench {
     }
 
     pub fn requests(&self) -> Api<CertificateSigningRequest> {
-        Api::all(self.test_bed.client.clone())
+        self.all()
     }
 
     pub async fn is_issued(&self, request: &str) {
@@ -183,31 +151,10 @@ impl Bench {
 
     /// Waits until a request was left to a person, and gives the reason.
     pub async fn is_left(&self, request: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.test_bed.client.clone(), "default");
-        let about = WatchParams::default().fields(&format!("involvedObject.name={request}"));
-        let mut told = events.watch(&about, "0").await.unwrap().boxed();
-        let reason = async {
-            loop {
-                match told.next().await {
-                    Some(Ok(WatchEvent::Added(event) | WatchEvent::Modified(event)))
-                        if event.reason.as_deref() == Some("NotAutoApproved") =>
-                    {
-                        return event.message.unwrap();
-                    }
-                    Some(_) => {}
-                    None => panic!("the watch of events ended"),
-                }
-            }
-        };
-        let why = timeout(PATIENCE, reason).await.expect("the reason is told");
+        let about = format!("involvedObject.name={request},reason=NotAutoApproved");
+        let why = event(&self.here(), &about, "").await.message.unwrap();
         let status = self.requests().get(request).await.unwrap().status;
         assert!(status.is_none_or(|it| it.conditions.is_none()), "{why}");
         why
     }
-}
-
-async fn muster(kubeconfig: &std::path::Path, words: &[&str]) -> anyhow::Result<String> {
-    let file = kubeconfig.to_str().unwrap();
-    let line = [&["kubectl-muster", "--kubeconfig", file], words].concat();
-    muster_kubectl::answer(line).await
 }

@@ -8,10 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
-};
+use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
+use muster_e2e::harness::objects::{create, delete, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
 use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
@@ -34,7 +33,7 @@ impl Bench {
     }
 
     fn bootstrap_file(&self) -> PathBuf {
-        self.scratch.path().join("bootstrap")
+        self.directory().join("bootstrap")
     }
 
     /// Starts an agent with this bootstrap kubeconfig and nothing else.
@@ -58,7 +57,7 @@ impl Bench {
 
     /// Creates the namespace of the Secret, as an installation of the chart makes it.
     async fn make_namespace(&self) {
-        let namespaces: Api<Namespace> = Api::all(self.member_client.clone());
+        let namespaces: Api<Namespace> = Api::all(self.member.client.clone());
         let params = PatchParams::apply("test");
         let namespace = serde_json::json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
@@ -78,8 +77,7 @@ impl Bench {
             string_data: Some(data.into()),
             ..Secret::default()
         };
-        let params = PostParams::default();
-        self.secrets().create(&params, &secret).await.unwrap();
+        create(&self.secrets(), &secret).await;
     }
 
     /// Waits until the Secret has a certificate that is good for a month at least.
@@ -91,7 +89,7 @@ impl Bench {
 
     /// Waits for an event in the member about the Secret, and gives its message.
     async fn is_told(&self, reason: &str) -> String {
-        let events: Api<Event> = Api::namespaced(self.member_client.clone(), NAMESPACE);
+        let events: Api<Event> = Api::namespaced(self.member.client.clone(), NAMESPACE);
         let about = WatchParams::default().fields(&format!("reason={reason}"));
         let mut told = events.watch(&about, "0").await.unwrap().boxed();
         match timeout(PATIENCE, told.next()).await {
@@ -136,13 +134,13 @@ fn end(secret: &Secret) -> Option<Timestamp> {
 async fn an_agent_registers_itself_and_needs_the_token_no_more() {
     let bench = Bench::start("by-itself").await;
     let kubeconfig = bench.bootstrap().await;
-    bench.test_bed.server.audit().begin();
+    bench.server.audit().begin();
     let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
     bench.is_ready().await;
     let secret = bench.is_stored().await;
     assert!(!text(&secret).unwrap().contains("token"));
     // With the token one request is made and nothing else is written.
-    let mut writes = bench.test_bed.server.audit().end();
+    let mut writes = bench.server.audit().end();
     writes.retain(|write| write.user.starts_with("system:bootstrap:"));
     let writes: Vec<_> = writes.iter().map(|it| (&*it.method, &*it.path)).collect();
     let request = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -169,15 +167,11 @@ async fn an_agent_whose_certificate_expired_while_it_was_down_comes_back_by_itse
     let agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
     bench.is_ready().await;
     agent.stop().await.unwrap();
-    bench
-        .secrets()
-        .delete(SECRET, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bench.secrets(), SECRET).await;
     let expired = bench.ending(AGENT, Duration::ZERO);
     bench.store(&expired).await;
     // As it was mounted.
-    let mounted = bench.scratch.path().join("mounted");
+    let mounted = bench.directory().join("mounted");
     std::fs::write(&mounted, &expired).unwrap();
 
     let again = Timestamp::now();
@@ -264,21 +258,10 @@ async fn the_secret_of_another_cluster_is_neither_used_nor_replaced() {
     assert_eq!(text(&there).as_deref(), Some(theirs.as_str()));
 
     // Once it is out of the way.
-    bench
-        .secrets()
-        .delete(SECRET, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bench.secrets(), SECRET).await;
     bench.is_ready().await;
     assert_eq!(
-        bench
-            .requests()
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items[0]
-            .name_any()
-            .get(..3),
+        list(&bench.requests()).await[0].name_any().get(..3),
         Some("m1-")
     );
 }
@@ -293,11 +276,7 @@ async fn a_secret_that_was_deleted_gets_the_certificate_back_without_another_req
     let _agent = bench.by_bootstrap(&kubeconfig, edit).await;
     bench.is_ready().await;
     let before = text(&bench.is_stored().await);
-    bench
-        .secrets()
-        .delete(SECRET, &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&bench.secrets(), SECRET).await;
     let after = text(&bench.is_stored().await);
     let certificate = |text: Option<String>| {
         let kubeconfig: Value = serde_saphyr::from_str(&text.unwrap()).unwrap();
@@ -371,7 +350,7 @@ async fn the_authorities_that_a_running_agent_takes_over_are_stored_for_the_next
     // The Secret of the bootstrap kubeconfig may be gone when the agent starts again.
     drop(agent);
     std::fs::remove_file(bench.bootstrap_file()).unwrap();
-    let again = bench.scratch.path().join("mounted");
+    let again = bench.directory().join("mounted");
     std::fs::write(&again, text(&after).unwrap()).unwrap();
     let _agent = bench
         .agent_with(|settings| {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_e2e::harness::objects::create;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::k8s::{Api, Namespace};
 
@@ -29,7 +30,7 @@ async fn a_member_joins_by_the_values_of_the_printed_helm_command() {
     );
     let values = values(&command);
     assert_eq!(values["clusterName"], "m1");
-    assert_eq!(values["fleet.server"], bench.test_bed.server.url());
+    assert_eq!(values["fleet.server"], bench.server.url());
     // A second run keeps what somebody set meanwhile, such as the agent's rights.
     assert!(command.contains(" --reset-then-reuse-values "), "{command}");
     let nowhere = [&words[..], &["--server", "fleet.example"]].concat();
@@ -53,13 +54,11 @@ async fn a_member_joins_by_the_values_of_the_printed_helm_command() {
         ..Way::default()
     };
     let kubeconfig = way.with_token("bootstrap", values["fleet.token"]);
-    let file = bench.scratch.path().join("bootstrap");
+    let file = bench.directory().join("bootstrap");
     std::fs::write(&file, kubeconfig.to_string()).unwrap();
-    let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
+    let namespaces: Api<Namespace> = Api::all(bench.member.client.clone());
     let namespace = serde_json::json!({"metadata": {"name": NAMESPACE}});
-    let namespace = serde_json::from_value(namespace).unwrap();
-    let params = kube::api::PostParams::default();
-    namespaces.create(&params, &namespace).await.unwrap();
+    create(&namespaces, namespace).await;
     let hashes = values["fleet.caHash"].trim_matches(['{', '}']);
     assert!(hashes.starts_with("sha256:"), "{command}");
     let _agent = bench

@@ -8,7 +8,8 @@ mod helm;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use muster_e2e::harness::objects::{create, list, merge, typed};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
@@ -47,7 +48,9 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
     bench.register(&replace).await.unwrap();
 
     agent.stop().await.unwrap();
-    let file = bench.file("member", &bench.member.admin_kubeconfig().unwrap());
+    let file = bench
+        .file("member", &bench.member.server.admin_kubeconfig().unwrap())
+        .unwrap();
     let words = [
         "unregister",
         "m1",
@@ -63,8 +66,8 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
         bench.secrets().get_opt(SECRET).await.unwrap().is_none(),
         "{said}"
     );
-    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
-    let roles = roles.list(&ListParams::default()).await.unwrap();
+    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
+    let roles = list(&roles).await;
     let left: Vec<String> = roles.iter().map(ResourceExt::name_any).collect();
     assert!(!left.iter().any(|it| it.contains("m1")), "{left:?}");
     let table = bench.at_fleet(&["token", "list"]).await.unwrap();
@@ -187,15 +190,14 @@ async fn a_registration_that_fails_changes_nothing_and_says_why() {
 
     // Another member has the name: its access stays as it is (Karmada takes it away).
     let id = serde_json::json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "id": "somebody else"}});
-    let cluster: Cluster = serde_json::from_value(id).unwrap();
     let made = bench
         .clusters()
-        .create(&PostParams::default(), &cluster)
+        .create(&PostParams::default(), &typed(id))
         .await;
     made.unwrap();
     let error = bench.register(&line).await.unwrap_err().to_string();
     assert!(error.contains("another member called \"m1\""), "{error}");
-    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
+    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 }
 
@@ -210,17 +212,16 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
     let another = params.self_signed(&rcgen::KeyPair::generate().unwrap());
     let another = another.unwrap().pem();
 
-    let maps: Api<ConfigMap> = Api::namespaced(bench.test_bed.client.clone(), "kube-public");
+    let maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "kube-public");
     let of = |map: &ConfigMap, key: &str| map.data.as_ref().unwrap()[key].clone();
     let before = maps.get("cluster-info").await.unwrap();
     let mut info: Value = serde_saphyr::from_str(&of(&before, "kubeconfig")).unwrap();
-    let list = &mut info["clusters"][0]["cluster"]["certificate-authority-data"];
-    let present = STANDARD.decode(list.as_str().unwrap()).unwrap();
+    let bundle = &mut info["clusters"][0]["cluster"]["certificate-authority-data"];
+    let present = STANDARD.decode(bundle.as_str().unwrap()).unwrap();
     let both = format!("{another}{}", String::from_utf8(present).unwrap());
-    *list = STANDARD.encode(&both).into();
-    let changed = Patch::Merge(json!({"data": {"kubeconfig": info.to_string()}}));
-    let params = PatchParams::default();
-    maps.patch("cluster-info", &params, &changed).await.unwrap();
+    *bundle = STANDARD.encode(&both).into();
+    let changed = json!({"data": {"kubeconfig": info.to_string()}});
+    merge(&maps, "cluster-info", changed).await;
     let (id, _) = line[3].split_once('.').unwrap();
     let signature = format!("jws-kubeconfig-{id}");
     let former = of(&before, &signature);
@@ -238,17 +239,17 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
     pinned[at.unwrap() + 1] = pin;
     let refused = format!("{:#}", bench.register(&pinned).await.unwrap_err());
     assert!(refused.contains("verified connection"), "{refused}");
-    let requests: Api<CertificateSigningRequest> = Api::all(bench.test_bed.client.clone());
-    let asked = requests.list(&ListParams::default()).await.unwrap().items;
+    let requests: Api<CertificateSigningRequest> = Api::all(bench.client.clone());
+    let asked = list(&requests).await;
     assert!(asked.is_empty(), "{asked:?}");
 
     bench.register(&line).await.unwrap();
     let stored = bench.secrets().get(SECRET).await.unwrap();
     let stored = String::from_utf8(stored.data.unwrap()[SECRET].0.clone()).unwrap();
     let stored: Value = serde_saphyr::from_str(&stored).unwrap();
-    let list = &stored["clusters"][0]["cluster"]["certificate-authority-data"];
-    let list = STANDARD.decode(list.as_str().unwrap()).unwrap();
-    assert_eq!(String::from_utf8(list).unwrap(), both);
+    let bundle = &stored["clusters"][0]["cluster"]["certificate-authority-data"];
+    let bundle = STANDARD.decode(bundle.as_str().unwrap()).unwrap();
+    assert_eq!(String::from_utf8(bundle).unwrap(), both);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -262,59 +263,51 @@ async fn a_member_with_workloads_stays_unless_that_is_forced() {
         .create(&PostParams::default(), &cluster)
         .await;
     made.unwrap();
-    let works: Api<Work> = Api::namespaced(bench.test_bed.client.clone(), "karmada-es-m1");
+    let works: Api<Work> = Api::namespaced(bench.client.clone(), "karmada-es-m1");
     let work =
         serde_json::json!({"metadata": {"name": "web"}, "spec": {"workload": {"manifests": []}}});
-    let work: Work = serde_json::from_value(work).unwrap();
-    works.create(&PostParams::default(), &work).await.unwrap();
+    create(&works, work).await;
 
     let refused = bench.at_fleet(&["unregister", "m1"]).await.unwrap_err();
     assert!(refused.to_string().contains("[\"web\"]"), "{refused}");
     let cluster = bench.clusters().get("m1").await.unwrap();
     assert!(cluster.metadata.deletion_timestamp.is_none());
-    let roles: Api<ClusterRole> = Api::all(bench.test_bed.client.clone());
+    let roles: Api<ClusterRole> = Api::all(bench.client.clone());
     assert!(roles.get_opt("muster:agent:m1").await.unwrap().is_some());
 
     // No agent of this member was ever heard of: nobody could carry its removal out, so that it is
     // let go.
     let said = bench.at_fleet(&["unregister", "m1", "--force"]).await;
     assert!(said.is_ok(), "{said:?}");
-    assert!(
-        works
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
+    assert!(list(&works).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
     let bench = Bench::start("two-fleets").await;
     bench.invitation(&["--cluster-name", "m1"]).await;
-    let namespaces: Api<Namespace> = Api::all(bench.test_bed.client.clone());
+    let namespaces: Api<Namespace> = Api::all(bench.client.clone());
     let id = namespaces.get("kube-system").await.unwrap().uid();
-    let of_member: Api<Namespace> = Api::all(bench.member_client.clone());
+    let of_member: Api<Namespace> = Api::all(bench.member.client.clone());
     let namespace = serde_json::json!({"metadata": {"name": "karmada-cluster"}});
-    let namespace = serde_json::from_value(namespace).unwrap();
     let params = PostParams {
         field_manager: Some("muster-agent".to_owned()),
         ..PostParams::default()
     };
-    of_member.create(&params, &namespace).await.unwrap();
+    of_member.create(&params, &typed(namespace)).await.unwrap();
     let accounts: Api<ServiceAccount> =
-        Api::namespaced(bench.member_client.clone(), "karmada-cluster");
+        Api::namespaced(bench.member.client.clone(), "karmada-cluster");
     for (name, fleet) in [
         ("karmada-m1", id),
         ("karmada-impersonator", Some("other".to_owned())),
     ] {
         let account = serde_json::json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"},
             "annotations": {"work.muster.io/fleet": fleet}}});
-        let account = serde_json::from_value(account).unwrap();
-        accounts.create(&params, &account).await.unwrap();
+        accounts.create(&params, &typed(account)).await.unwrap();
     }
-    let file = bench.file("member", &bench.member.admin_kubeconfig().unwrap());
+    let file = bench
+        .file("member", &bench.member.server.admin_kubeconfig().unwrap())
+        .unwrap();
     let words = [
         "unregister",
         "m1",

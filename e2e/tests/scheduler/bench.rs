@@ -1,84 +1,61 @@
 //! A fleet API, members that are only said to be there, and a control plane that does nothing but
 //! schedule.
 
-use kube::api::{Patch, PatchParams, PostParams};
+use std::ops::Deref;
+
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, merge, merge_status};
 pub use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_e2e::harness::test_bed::{Task, TestBed};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Client, Event, ListParams};
-use serde::de::DeserializeOwned;
+use muster_shared::k8s::Api;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
-/// A fleet API with an administrator's client.
+/// A fleet API with members.
 pub struct Bench {
     test_bed: TestBed,
-    pub client: Client,
+}
+
+impl Deref for Bench {
+    type Target = TestBed;
+
+    fn deref(&self) -> &TestBed {
+        &self.test_bed
+    }
 }
 
 impl Bench {
     /// Starts a fleet with members of so many free cores each.
     pub async fn with_members(members: &[(&str, u32)]) -> Self {
         let test_bed = TestBed::fleet("scheduler").await.unwrap();
-        let client = test_bed.client.clone();
-        let bench = Self { test_bed, client };
+        let bench = Self { test_bed };
         for (name, cores) in members {
             bench.join(name, *cores).await;
         }
         bench
     }
 
-    pub fn clusters(&self) -> Api<Cluster> {
-        Api::all(self.client.clone())
-    }
-
     pub fn bindings(&self) -> Api<ResourceBinding> {
-        Api::namespaced(self.client.clone(), "default")
+        self.here()
     }
 
     pub async fn join(&self, name: &str, cores: u32) {
-        let cluster: Cluster = from(json!({
-            "metadata": { "name": name }, "spec": { "syncMode": "Pull" },
-        }));
-        self.clusters()
-            .create(&PostParams::default(), &cluster)
-            .await
-            .unwrap();
-        self.report(name, cores).await;
+        self.test_bed.join(name, &status(cores)).await;
     }
 
     pub async fn report(&self, name: &str, cores: u32) {
-        let status = json!({ "status": {
-            "apiEnablements": [{
-                "groupVersion": "apps/v1",
-                "resources": [{ "name": "deployments", "kind": "Deployment" }],
-            }],
-            "resourceSummary": { "allocatable": { "cpu": cores.to_string(), "pods": "1000" } },
-        } });
-        let params = PatchParams::default();
-        self.clusters()
-            .patch_status(name, &params, &Patch::Merge(&status))
-            .await
-            .unwrap();
+        let status = json!({ "status": status(cores) });
+        merge_status(&self.clusters(), name, &status).await;
     }
 
     /// Creates the binding of a Deployment whose replicas ask for a core each.
     pub async fn bind(&self, name: &str, replicas: u32, placement: Value) {
-        let binding: ResourceBinding = from(binding(name, replicas, &placement));
-        self.bindings()
-            .create(&PostParams::default(), &binding)
-            .await
-            .unwrap();
+        let binding = binding(name, replicas, &placement);
+        create(&self.bindings(), binding).await;
     }
 
     pub async fn patch(&self, name: &str, patch: Value) {
-        let params = PatchParams::default();
-        self.bindings()
-            .patch(name, &params, &Patch::Merge(&patch))
-            .await
-            .unwrap();
+        merge(&self.bindings(), name, &patch).await;
     }
 
     /// Waits until the binding has this result, such as `m1:2 m2:1`, and all of it is reported.
@@ -109,8 +86,15 @@ impl Bench {
     }
 }
 
-pub fn from<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
+/// Returns what a member of so many free cores says.
+fn status(cores: u32) -> Value {
+    json!({
+        "apiEnablements": [{
+            "groupVersion": "apps/v1",
+            "resources": [{ "name": "deployments", "kind": "Deployment" }],
+        }],
+        "resourceSummary": { "allocatable": { "cpu": cores.to_string(), "pods": "1000" } },
+    })
 }
 
 pub fn binding(name: &str, replicas: u32, placement: &Value) -> Value {
@@ -158,23 +142,4 @@ pub fn is_observed(binding: &ResourceBinding) -> bool {
         .as_ref()
         .map(|status| status.scheduler_observed_generation)
         == binding.metadata.generation
-}
-
-/// Waits until an event with this text is published.
-pub async fn until_event(events: &Api<Event>, note: &str) {
-    let found = async {
-        loop {
-            let listed = events.list(&ListParams::default()).await.unwrap();
-            if listed
-                .iter()
-                .any(|event| event.message.as_deref() == Some(note))
-            {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, found)
-        .await
-        .expect("the event is published");
 }

@@ -8,20 +8,16 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use jiff::SignedDuration;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, WatchEvent,
-    WatchParams,
-};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, delete, event, merge, merge_status, typed};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, CustomResourceDefinition, Event, ResourceExt};
+use muster_shared::k8s::{Api, CustomResourceDefinition, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use bench::{
-    Bench, PATIENCE, aggregated, binding, from, is_observed, shown, until, until_event, verdict,
-};
+use bench::{Bench, PATIENCE, aggregated, binding, is_observed, shown, until, verdict};
 
 #[tokio::test]
 async fn a_binding_is_placed_and_reported_in_two_writes() {
@@ -86,12 +82,9 @@ async fn the_result_comes_with_the_placement_it_was_made_for_and_an_event() {
             .is_some()
     );
 
-    let events: Api<Event> = Api::namespaced(bench.client.clone(), "default");
-    until_event(
-        &events,
-        "Binding has been scheduled successfully. Result: {m1:6}",
-    )
-    .await;
+    let note = "Binding has been scheduled successfully. Result: {m1:6}";
+    let told = event(&bench.here(), "involvedObject.kind=ResourceBinding", note).await;
+    assert_eq!(told.message.as_deref(), Some(note));
 }
 
 #[tokio::test]
@@ -137,12 +130,7 @@ async fn bindings_of_a_higher_priority_are_placed_first_and_then_the_older_ones(
     for (number, priority) in priorities.iter().enumerate() {
         let mut urgent = binding(&format!("b{number}"), 1, &aggregated());
         urgent["spec"]["schedulePriority"] = json!({ "priority": priority });
-        let urgent: ResourceBinding = from(urgent);
-        bench
-            .bindings()
-            .create(&PostParams::default(), &urgent)
-            .await
-            .unwrap();
+        create(&bench.bindings(), urgent).await;
     }
     let one_at_a_time = Settings {
         concurrent_resourcebinding_syncs: 1,
@@ -218,20 +206,14 @@ async fn what_fits_nowhere_is_placed_when_a_cluster_joins_or_loses_its_taint() {
     bench.placed("web", "m1:1").await;
 
     let clusters = bench.clusters();
-    clusters
-        .patch("m1", &PatchParams::default(), &Patch::Merge(&taint))
-        .await
-        .unwrap();
+    merge(&clusters, "m1", &taint).await;
     bench.bind("late", 1, aggregated()).await;
     until(&bench.bindings(), "late", "it waits", |binding| {
         verdict(binding).0 == "NoClusterFit"
     })
     .await;
     let clean = json!({ "spec": { "taints": null } });
-    clusters
-        .patch("m1", &PatchParams::default(), &Patch::Merge(&clean))
-        .await
-        .unwrap();
+    merge(&clusters, "m1", &clean).await;
     bench.placed("late", "m1:1").await;
 }
 
@@ -288,12 +270,7 @@ async fn what_others_write_at_the_same_time_survives() {
             }],
             "aggregatedStatus": [{ "clusterName": "m1", "applied": true }],
         } });
-        let params = PatchParams::default();
-        bench
-            .bindings()
-            .patch_status(&name, &params, &Patch::Merge(&status))
-            .await
-            .unwrap();
+        merge_status(&bench.bindings(), &name, &status).await;
         bench
             .patch(&name, json!({ "spec": { "replicas": 2 } }))
             .await;
@@ -337,8 +314,7 @@ async fn a_divided_workload_leaves_a_cluster_that_was_removed_without_ado() {
     bench.bind("web", 2, aggregated()).await;
     bench.placed("web", "m1:2").await;
     // Without a finalizer there is no moment at which it is being deleted.
-    let params = DeleteParams::default();
-    bench.clusters().delete("m1", &params).await.unwrap();
+    delete(&bench.clusters(), "m1").await;
     bench.placed("web", "m2:2").await;
 }
 
@@ -371,10 +347,7 @@ async fn a_cluster_that_cannot_be_read_after_a_restart_keeps_what_it_has() {
     let timeless = json!({ "status": { "conditions": [
         { "type": "Odd", "status": "True", "reason": "Odd", "message": "", "lastTransitionTime": 5 },
     ] } });
-    clusters
-        .patch_status("m1", &params, &Patch::Merge(&timeless))
-        .await
-        .unwrap();
+    merge_status(&clusters, "m1", &timeless).await;
 
     let _second = bench.scheduler();
     bench.join("m3", 10).await;
@@ -399,17 +372,13 @@ async fn cluster_scoped_bindings_are_placed_and_those_of_others_are_not() {
     let mut foreign = binding("foreign", 1, &aggregated());
     foreign["spec"]["schedulerName"] = json!("another");
     for other in [suspended, foreign] {
-        let other: ResourceBinding = from(other);
-        bench
-            .bindings()
-            .create(&PostParams::default(), &other)
-            .await
-            .unwrap();
+        let other: ResourceBinding = typed(other);
+        create(&bench.bindings(), &other).await;
     }
     let _scheduler = bench.scheduler();
     let wide: Api<ClusterResourceBinding> = Api::all(bench.client.clone());
-    let binding: ClusterResourceBinding = from(binding("wide", 1, &aggregated()));
-    wide.create(&PostParams::default(), &binding).await.unwrap();
+    let binding: ClusterResourceBinding = typed(binding("wide", 1, &aggregated()));
+    create(&wide, &binding).await;
     until(&wide, "wide", "it is placed", |binding| {
         binding
             .spec

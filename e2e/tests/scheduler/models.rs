@@ -1,30 +1,25 @@
 //! The worked examples of the documentation of resource models: how many replicas each of three
 //! clusters is good for, and which of them is preferred.
 
-use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_control_plane::settings::grade_rule::GradeRule;
-use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
+use muster_e2e::harness::objects::{create, merge_status};
 use muster_shared::capacity::default_models;
 use serde_json::{Value, json};
 
-use crate::scheduler::bench::{Bench, aggregated, binding, from, shown, until, verdict};
+use crate::scheduler::bench::{Bench, aggregated, binding, shown, until, verdict};
 
 /// Starts a fleet with three members that report this.
 async fn fleet(summaries: [Value; 3]) -> Bench {
     let bench = Bench::with_members(&[]).await;
     for (number, summary) in (1..).zip(summaries) {
         let name = format!("member{number}");
-        let cluster: Cluster = from(json!({
+        let cluster = json!({
             "metadata": { "name": name },
             "spec": { "syncMode": "Pull", "resourceModels": default_models() },
-        }));
+        });
         let clusters = bench.clusters();
-        clusters
-            .create(&PostParams::default(), &cluster)
-            .await
-            .unwrap();
+        create(&clusters, cluster).await;
         let status = json!({ "status": {
             "apiEnablements": [{
                 "groupVersion": "apps/v1",
@@ -32,10 +27,7 @@ async fn fleet(summaries: [Value; 3]) -> Bench {
             }],
             "resourceSummary": summary,
         } });
-        clusters
-            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .unwrap();
+        merge_status(&clusters, &name, &status).await;
     }
     bench
 }
@@ -72,12 +64,7 @@ fn graded() -> [Value; 3] {
 async fn bind(bench: &Bench, name: &str, replicas: u32, request: &Value, placement: &Value) {
     let mut binding = binding(name, replicas, placement);
     binding["spec"]["replicaRequirements"] = json!({ "resourceRequest": request });
-    let binding: ResourceBinding = from(binding);
-    bench
-        .bindings()
-        .create(&PostParams::default(), &binding)
-        .await
-        .unwrap();
+    create(&bench.bindings(), binding).await;
 }
 
 /// Sees that the clusters are good for so many replicas and no more, and which one is preferred.

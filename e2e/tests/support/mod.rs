@@ -1,5 +1,6 @@
 //! What scenarios share.
 
+pub mod kubectl;
 mod place;
 
 pub use place::Place;

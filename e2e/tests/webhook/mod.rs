@@ -9,11 +9,11 @@ use certificate::{SelfSigned, free_port};
 use http::Request;
 use http_body_util::BodyExt as _;
 use kube::Client;
-use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
 use muster_e2e::harness::fleet;
+use muster_e2e::harness::objects::delete;
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{Api, Secret};
@@ -365,10 +365,7 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
             .cloned()
     };
     let first = secrets.get("muster-webhook-tls").await.unwrap();
-    secrets
-        .delete("muster-webhook-tls", &DeleteParams::default())
-        .await
-        .unwrap();
+    delete(&secrets, "muster-webhook-tls").await;
     until(
         &secrets,
         "muster-webhook-tls",

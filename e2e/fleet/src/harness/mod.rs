@@ -14,6 +14,7 @@
 //! | choose where the APIs come from, and ask what they can do | [`provider`] |
 //! | await, and watch that something stays | [`observer`] |
 //! | test one part in the test's own process | [`test_bed`] |
+//! | write objects, and read events about them | [`objects`] |
 //! | answer about custom resources | [`interpreter_webhook`] |
 //! | test the heartbeats of many clusters | [`heartbeat_fleet`] |
 
@@ -26,6 +27,7 @@ pub mod fleet;
 pub mod heartbeat_fleet;
 pub mod interpreter_webhook;
 pub mod kubeconfig;
+pub mod objects;
 pub mod observer;
 pub mod process;
 pub mod provider;

@@ -1,4 +1,5 @@
-//! Test bed for a single component: a fleet API, the component as a task of the test, and waits
+//! Builds what a scenario in the test's own process needs: a fleet API, APIs of members, clusters
+//! that are only said to be there, and control planes and agents as tasks of the test; and waits
 //! that report what was missing. For whole fleets with processes and members see
 //! [`fleet`](super::fleet).
 //!
@@ -26,19 +27,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::api::{Api, ListParams};
 use kube::config::Kubeconfig;
 use kube::runtime::wait::await_condition;
 use kube::{Client, Resource};
+use muster_agent::settings::Settings as AgentSettings;
 use muster_control_plane::settings::Settings;
-use muster_shared::settings::BindAddress;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::work::Work;
+use muster_shared::names;
+use muster_shared::settings::{self, BindAddress};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::objects::{create, merge_status};
 use super::observer::Missing;
 use super::{access, kubeconfig};
 use muster_test_apiserver::{ApiServer, Options, Running};
@@ -106,11 +114,16 @@ impl TestBed {
     /// Starts a control plane as a task: without election and without ports of its own, otherwise
     /// with these settings.
     pub fn control_plane(&self, settings: Settings) -> anyhow::Result<Task> {
-        let path = self.scratch.path().join("control-plane.kubeconfig");
-        kubeconfig::write(&self.identity, &path)?;
-        let settings = Settings {
-            kubeconfig: Some(path),
+        self.elected_control_plane(Settings {
             leader_elect: false,
+            ..settings
+        })
+    }
+
+    /// Starts a control plane as a task: without ports of its own, otherwise with these settings.
+    pub fn elected_control_plane(&self, settings: Settings) -> anyhow::Result<Task> {
+        let settings = Settings {
+            kubeconfig: Some(self.file("control-plane", &self.identity)?),
             metrics_bind_address: BindAddress(None),
             health_probe_bind_address: BindAddress(None),
             ..settings
@@ -118,6 +131,138 @@ impl TestBed {
         Ok(Task::start(|shutdown| {
             muster_control_plane::run(settings, None, shutdown)
         }))
+    }
+
+    /// Starts an agent of a member as a task: with the rights of its chart in the member, without
+    /// ports of its own, and with quick reports. `edit` says how it reaches the fleet, and whatever
+    /// else differs from the defaults.
+    pub async fn agent(
+        &self,
+        member: &MemberApi,
+        edit: impl FnOnce(&mut AgentSettings),
+    ) -> anyhow::Result<Task> {
+        let account = access::admit_agent(&member.client).await?;
+        let administrator = member.server.admin_kubeconfig()?;
+        let own = access::kubeconfig(&member.client, administrator, &account).await?;
+        let mut settings = AgentSettings {
+            cluster_name: member.name.clone(),
+            kubeconfig: Some(self.file(&format!("agent-{}", member.name), &own)?),
+            cluster_status_update_frequency: settings::Duration(Duration::from_secs(1)),
+            cluster_success_threshold: settings::Duration(Duration::from_millis(300)),
+            metrics_bind_address: BindAddress(None),
+            health_probe_bind_address: BindAddress(None),
+            ..AgentSettings::default()
+        };
+        edit(&mut settings);
+        Ok(Task::start(|shutdown| {
+            muster_agent::run(settings, shutdown)
+        }))
+    }
+
+    /// Makes a cluster that is only said to be there: its Cluster with this status, and the
+    /// namespace of its Works.
+    pub async fn join(&self, name: &str, status: &Value) {
+        let namespace = json!({ "metadata": { "name": names::execution_namespace(name) } });
+        create(&self.all::<Namespace>(), namespace).await;
+        let cluster = json!({ "metadata": { "name": name }, "spec": { "syncMode": "Pull" } });
+        create(&self.clusters(), cluster).await;
+        merge_status(&self.clusters(), name, json!({ "status": status })).await;
+    }
+
+    /// Writes a kubeconfig to a file of this name, which goes with the test bed, and returns its
+    /// path.
+    pub fn file(&self, name: &str, config: &Kubeconfig) -> anyhow::Result<PathBuf> {
+        let path = self.scratch.path().join(format!("{name}.kubeconfig"));
+        kubeconfig::write(config, &path)?;
+        Ok(path)
+    }
+
+    /// Writes an administrator's access to the fleet API to a file, and returns its path.
+    pub fn administrator(&self) -> anyhow::Result<PathBuf> {
+        self.file("administrator", &self.server.admin_kubeconfig()?)
+    }
+
+    /// Returns the directory of the test bed's files, which goes with it.
+    pub fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// Returns the objects of a kind, those of all namespaces.
+    pub fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    /// Returns the objects of a kind in a namespace.
+    pub fn within<K>(&self, namespace: &str) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Returns the objects of a kind in the namespace `default`.
+    pub fn here<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        self.within("default")
+    }
+
+    /// Returns the clusters of the fleet.
+    pub fn clusters(&self) -> Api<Cluster> {
+        self.all()
+    }
+
+    /// Returns the Works of a member.
+    pub fn works(&self, member: &str) -> Api<Work> {
+        self.within(&names::execution_namespace(member))
+    }
+
+    /// Waits until the condition `Ready` of a cluster has this status.
+    pub async fn ready(&self, cluster: &str, status: &str) -> Cluster {
+        let is = |it: &Cluster| it.condition("Ready").is_some_and(|it| it.status == status);
+        until(&self.clusters(), cluster, &format!("Ready={status}"), is).await
+    }
+}
+
+/// An embedded API of a member, with an administrator's client.
+pub struct MemberApi {
+    /// Name of the member.
+    pub name: String,
+    /// The server.
+    pub server: Running,
+    /// Everything's access.
+    pub client: Client,
+}
+
+impl MemberApi {
+    /// Starts one.
+    pub async fn start(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, Options::default()).await
+    }
+
+    /// Starts one with these options.
+    pub async fn start_with(name: &str, options: Options) -> anyhow::Result<Self> {
+        muster_shared::tls::install_provider();
+        let name = name.to_owned();
+        let options = Options {
+            name: name.clone(),
+            ..options
+        };
+        let server = ApiServer::start(options).await?;
+        Ok(Self {
+            client: server.client().await?,
+            name,
+            server,
+        })
+    }
+
+    /// Returns the objects of a kind in the namespace `default`.
+    pub fn here<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), "default")
     }
 }
 
@@ -149,6 +294,11 @@ impl Task {
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(run(shutdown.clone()));
         Self { shutdown, task }
+    }
+
+    /// Returns whether it ended, by itself or because it was told to.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// Waits for its own end.
@@ -225,7 +375,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, S
 }
 
 #[expect(clippy::panic, reason = "how a test says that it failed")]
-fn failed(missing: &str) -> ! {
+pub(super) fn failed(missing: &str) -> ! {
     panic!("{missing}")
 }
 

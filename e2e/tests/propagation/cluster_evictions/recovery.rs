@@ -1,13 +1,14 @@
 //! Clusters that recover while a workload leaves them: the proposal's table of outcomes.
 
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::merge;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use serde_json::{Value, json};
 
 use super::{asks, evict, is_kept, settled, taint, tasks};
-use crate::propagation::bench::{Bench, merge, shares};
+use crate::propagation::bench::{Bench, shares};
 
 /// Takes all taints from a cluster.
 async fn recovers(bench: &Bench, cluster: &str) {

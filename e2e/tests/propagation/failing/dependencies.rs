@@ -1,6 +1,7 @@
 //! Applications that move take along what they refer to; where that would stay behind, they stay.
 
 use muster_control_plane::settings::Settings;
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
@@ -10,7 +11,7 @@ use muster_shared::names;
 use serde_json::json;
 
 use super::{binding, fails, is_in, running, says, told};
-use crate::propagation::bench::{Bench, create, merge};
+use crate::propagation::bench::Bench;
 
 /// Makes the map that the Deployment `web` refers to.
 async fn configure(bench: &Bench) {
