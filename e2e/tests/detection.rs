@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, GRACE, Setting, ready, silent};
+use crate::heartbeats::{self, GRACE, Setting, exactly, ready, silent};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::harness::apply::apply;
@@ -141,16 +141,14 @@ spec:
         apply(&fleet.client, policy).await?;
         fleet.cut(["member2"]);
         heartbeats::until(fleet, "the other taint comes", |view| {
-            let tainted = heartbeats::tainted(view);
-            (tainted == 1).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
+            exactly(1, "are tainted", heartbeats::tainted(view))
         })
         .await?;
         heartbeats::told(fleet, "member2", &["TaintRefused"]).await?;
         heartbeats::told(fleet, "silent-clusters", &["TaintRefused"]).await?;
         fleet.heal(["member2"]);
         heartbeats::until(fleet, "it goes", |view| {
-            let tainted = heartbeats::tainted(view);
-            (tainted == 0).then_some(()).ok_or_else(|| format!("{tainted} are tainted"))
+            exactly(0, "are tainted", heartbeats::tainted(view))
         })
         .await?;
         Ok(())

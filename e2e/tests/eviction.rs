@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, left, pending, silent, tainted, told};
+use crate::heartbeats::{
+    self, Setting, exactly, is_on, is_pending, left, says, silent, taint, tainted, told,
+};
 use http::StatusCode;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use kube::api::Api;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
+use muster_e2e::harness::objects::{delete, merge};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
@@ -48,14 +51,6 @@ fn place(fleet: &HeartbeatFleet, clusters: usize, each: usize) -> anyhow::Result
 
 fn names(numbers: std::ops::RangeInclusive<usize>) -> Vec<String> {
     numbers.map(name).collect()
-}
-
-fn exactly(expected: usize, what: &str, count: usize) -> Result<(), String> {
-    if count == expected {
-        Ok(())
-    } else {
-        Err(format!("{count} {what}, not {expected}"))
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,16 +98,7 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
             exactly(5, "tainted", tainted(view))
         })
         .await?;
-        let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
-        heartbeats::until(fleet, "the binding says so", |view| {
-            let says = pending(view, "web-3-0");
-            if says == stopped {
-                Ok(())
-            } else {
-                Err(format!("{says:?}"))
-            }
-        })
-        .await?;
+        says(fleet, "web-3-0", "True", "StoppedByThreshold").await?;
         heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(3), |view| {
             exactly(0, "left", left(view))
         })
@@ -127,16 +113,7 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
             exactly(8, "left", left(view))
         })
         .await?;
-        let abandoned = ("False".to_owned(), "AbandonedOnRecovery".to_owned());
-        heartbeats::until(fleet, "those of the returned cluster are told", |view| {
-            let says = pending(view, "web-1-0");
-            if says == abandoned {
-                Ok(())
-            } else {
-                Err(format!("{says:?}"))
-            }
-        })
-        .await?;
+        says(fleet, "web-1-0", "False", "AbandonedOnRecovery").await?;
         heartbeats::holds(fleet, "they stay", Duration::from_secs(2), |view| {
             exactly(8, "left", left(view))
         })
@@ -156,25 +133,17 @@ async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gon
         place(fleet, 5, 1)?;
         let victims = names(1..=5);
         fleet.cut(victims.iter().map(String::as_str));
-        let stopped = ("True".to_owned(), "StoppedByThreshold".to_owned());
         heartbeats::until(fleet, "five of nine are too many", |view| {
             exactly(5, "tainted", tainted(view))?;
-            let says = pending(view, "web-3-0");
-            if says == stopped {
-                Ok(())
-            } else {
-                Err(format!("{says:?}"))
-            }
+            is_pending(view, "web-3-0", "True", "StoppedByThreshold")
         })
         .await?;
         // Nothing that the control plane sees announces its departure.
         let clusters = Api::<Cluster>::all(fleet.client.clone());
         fleet.to_fleet.inject_on("v1alpha1/clusters", Effect::Hang);
         let free = json!({"metadata": {"finalizers": null}});
-        clusters
-            .patch("member1", &PatchParams::default(), &Patch::Merge(free))
-            .await?;
-        clusters.delete("member1", &DeleteParams::default()).await?;
+        merge(&clusters, "member1", free).await;
+        delete(&clusters, "member1").await;
         fleet.compact();
         fleet.to_fleet.heal();
         let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
@@ -260,30 +229,13 @@ async fn each_workload_says_why_it_leaves_waits_or_stays() {
             ("stays", "False", "Tolerated"),
             ("nowhere", "True", "NowhereToGo"),
         ] {
-            let expected = (status.to_owned(), reason.to_owned());
-            heartbeats::until(fleet, "the condition", |view| {
-                let says = pending(view, workload);
-                if says == expected {
-                    Ok(())
-                } else {
-                    Err(format!("{workload}: {says:?}"))
-                }
-            })
-            .await?;
+            says(fleet, workload, status, reason).await?;
             told(fleet, workload, &[reason]).await?;
         }
         told(fleet, "member1", &["EvictionQueued", "EvictionNowhereToGo"]).await?;
 
         fleet.heal(["member1"]);
-        heartbeats::until(fleet, "what waited stays", |view| {
-            let says = pending(view, "waits").1;
-            if says == "AbandonedOnRecovery" {
-                Ok(())
-            } else {
-                Err(says)
-            }
-        })
-        .await?;
+        says(fleet, "waits", "False", "AbandonedOnRecovery").await?;
         told(fleet, "member1", &["EvictionAbandoned"]).await
     })
     .await;
@@ -308,39 +260,15 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
         fleet.place("web", "member1", &both)?;
         fleet.cut(["member2"]);
         heartbeats::until(fleet, "it is missed", |view| silent(view, "member2")).await?;
-        let taints =
-            json!({"spec": {"taints": [{"key": "example.com/drain", "effect": "NoExecute"}]}});
-        Api::<Cluster>::all(fleet.client.clone())
-            .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
-            .await?;
-        let says = |status: &str, reason: &str| {
-            let expected = (status.to_owned(), reason.to_owned());
-            move |view: &View| {
-                let says = pending(view, "web");
-                if says == expected {
-                    Ok(())
-                } else {
-                    Err(format!("{says:?}"))
-                }
-            }
-        };
-        heartbeats::until(fleet, "it has nowhere to go", says("True", "NowhereToGo")).await?;
+        let drain = json!([{"key": "example.com/drain", "effect": "NoExecute"}]);
+        taint(fleet, "member1", &drain).await;
+        says(fleet, "web", "True", "NowhereToGo").await?;
         heartbeats::holds(fleet, "it stays", Duration::from_secs(3), |view| {
-            let on = heartbeats::placed(view, "web");
-            if on == ["member1", "member2"] {
-                Ok(())
-            } else {
-                Err(format!("web is on {on:?}"))
-            }
+            is_on(view, "web", &["member1", "member2"])
         })
         .await?;
         fleet.heal(["member2"]);
-        heartbeats::until(
-            fleet,
-            "it leaves for a living copy",
-            says("False", "Evicted"),
-        )
-        .await?;
+        says(fleet, "web", "False", "Evicted").await?;
         assert_eq!(heartbeats::placed(&fleet.observer.view, "web"), ["member2"]);
         Ok(())
     })
@@ -353,42 +281,23 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
     heartbeats::run(setting, async |fleet| {
         fleet.place("web", "member1", &Value::Null)?;
         let clusters = Api::<Cluster>::all(fleet.client.clone());
-        let taints = json!({"spec": {"taints": [
+        let taints = json!([
             {"key": "example.com/mine", "effect": "NoExecute"},
             {"key": "cluster.karmada.io/terminating", "effect": "NoExecute"},
-        ]}});
-        clusters
-            .patch("member1", &PatchParams::default(), &Patch::Merge(taints))
-            .await?;
-        let stays = |view: &View| {
-            let on = heartbeats::placed(view, "web");
-            if on == ["member1"] {
-                Ok(())
-            } else {
-                Err(format!("web is on {on:?}"))
-            }
-        };
-        let off = ("False".to_owned(), "FailoverOff".to_owned());
-        heartbeats::until(fleet, "it is said why", |view| {
-            let condition = pending(view, "web");
-            if condition == off {
-                Ok(())
-            } else {
-                Err(format!("{condition:?}"))
-            }
-        })
-        .await?;
+        ]);
+        taint(fleet, "member1", &taints).await;
+        let stays = |view: &View| is_on(view, "web", &["member1"]);
+        says(fleet, "web", "False", "FailoverOff").await?;
         told(fleet, "web", &["FailoverOff"]).await?;
         told(fleet, "member1", &["EvictionOff"]).await?;
         heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
-        clusters.delete("member1", &DeleteParams::default()).await?;
+        delete(&clusters, "member1").await;
         heartbeats::until(fleet, "the cluster is gone", |view| {
-            let there = view.clusters.get(None, "member1").is_some();
-            if there {
-                Err("member1 is there".to_owned())
-            } else {
-                Ok(())
-            }
+            exactly(
+                0,
+                "of it",
+                view.clusters.get(None, "member1").iter().count(),
+            )
         })
         .await?;
         let on = heartbeats::placed(&fleet.observer.view, "web");

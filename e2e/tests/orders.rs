@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, left, placed, says};
+use crate::heartbeats::{self, Setting, is_on, left, placed, says};
+use crate::support::kubectl;
 use anyhow::Context as _;
 use futures::StreamExt as _;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
+use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::observer::View;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
@@ -18,10 +20,7 @@ use serde_json::{Value, json};
 
 /// Runs a command of `kubectl muster`, and returns what it prints, whatever its exit code.
 async fn muster(fleet: &HeartbeatFleet, words: &[&str]) -> String {
-    let kubeconfig = fleet.kubeconfig.display().to_string();
-    let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
-    line.extend(words);
-    match muster_kubectl::answer(line).await {
+    match kubectl::answer(&fleet.kubeconfig, words).await {
         Ok(text) => text,
         Err(error) => error.to_string(),
     }
@@ -61,13 +60,7 @@ async fn a_drain_goes_on_with_the_gate_off_when_its_command_and_the_control_plan
             fleet,
             "a dry run moves nothing",
             Duration::from_secs(1),
-            |view| {
-                if left(view) == 0 {
-                    Ok(())
-                } else {
-                    Err("it moved".to_owned())
-                }
-            },
+            |view| exactly(0, view),
         )
         .await?;
         // The command is gone at once; the order stays, with its rate.
@@ -149,12 +142,7 @@ async fn what_has_nowhere_to_go_is_told_before_and_stays_and_undrain_ends_it() {
 }
 
 fn exactly(expected: usize, view: &View) -> Result<(), String> {
-    let count = left(view);
-    if count == expected {
-        Ok(())
-    } else {
-        Err(format!("{count} have left, not {expected}"))
-    }
+    heartbeats::exactly(expected, "have left", left(view))
 }
 
 /// Workloads that have left, and do not become more for two seconds after the second in which a
@@ -301,23 +289,16 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
         let sick = json!({"status": {"aggregatedStatus": [
             {"clusterName": "member1", "applied": true, "health": "Unhealthy"},
         ]}});
-        api.patch_status("web", &PatchParams::default(), &Patch::Merge(sick))
-            .await?;
+        merge_status(&api, "web", sick).await;
         heartbeats::until(fleet, "it says why it stays", |view| {
-            let binding = view.bindings.get(Some("default"), "web");
-            let conditions = binding.map(|it| it.status().conditions.clone());
-            let mut conditions = conditions.into_iter().flatten();
-            let told = conditions.find(|it| it.type_ == "ApplicationFailoverPending");
+            let told = heartbeats::condition(view, "web", "ApplicationFailoverPending");
             match told {
                 Some(told) if told.status == "True" && told.reason == "Paused" => Ok(()),
                 other => Err(format!("{other:?}")),
             }
         })
         .await?;
-        let stays = |view: &View| match placed(view, "web") {
-            on if on == ["member1"] => Ok(()),
-            on => Err(format!("it is on {on:?}")),
-        };
+        let stays = |view: &View| is_on(view, "web", &["member1"]);
         heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
         has(&muster(fleet, &["resume"]).await, "Movement goes on")?;
         heartbeats::until(fleet, "it moves", |view| match placed(view, "web") {
@@ -331,10 +312,7 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
 
 /// Runs a command of `kubectl muster`, and returns its exit code and what it prints.
 async fn outcome(fleet: &HeartbeatFleet, words: &[&str]) -> anyhow::Result<(u8, String)> {
-    let kubeconfig = fleet.kubeconfig.display().to_string();
-    let mut line = vec!["kubectl-muster", "--kubeconfig", kubeconfig.as_str()];
-    line.extend(words);
-    let said = muster_kubectl::outcome(line).await?;
+    let said = kubectl::outcome(&fleet.kubeconfig, words).await?;
     Ok((said.code, said.text))
 }
 

@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, holds, placed, says, silent, told, until};
+use crate::heartbeats::{self, Setting, holds, is_on, placed, says, silent, told, until};
 use futures::StreamExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
+use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::conditions;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -56,12 +58,9 @@ fn tolerating(tolerations: &Value) -> Value {
 const NOT_READY: (&str, &str, &str) = ("Ready", "NotIn", "True");
 
 /// Taints a cluster by hand.
-async fn taint(fleet: &HeartbeatFleet, cluster: &str, effect: &str) -> anyhow::Result<()> {
-    let taints = json!({"spec": {"taints": [{"key": "example.com/mine", "effect": effect}]}});
-    Api::<Cluster>::all(fleet.client.clone())
-        .patch(cluster, &PatchParams::default(), &Patch::Merge(taints))
-        .await?;
-    Ok(())
+async fn taint(fleet: &HeartbeatFleet, cluster: &str, effect: &str) {
+    let taints = json!([{"key": "example.com/mine", "effect": effect}]);
+    heartbeats::taint(fleet, cluster, &taints).await;
 }
 
 /// Returns the clusters that have the taint of the policy.
@@ -91,14 +90,7 @@ fn tainted_are(expected: &'static [&str]) -> impl Fn(&View) -> Result<(), String
 }
 
 fn stays_on_member1(workload: &'static str) -> impl Fn(&View) -> Result<(), String> {
-    move |view| {
-        let on = placed(view, workload);
-        if on == ["member1"] {
-            Ok(())
-        } else {
-            Err(format!("{workload} is on {on:?}"))
-        }
-    }
+    move |view| is_on(view, workload, &["member1"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,8 +164,7 @@ async fn the_default_toleration_of_a_policy_delays_what_the_classic_taints_evict
         let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();
         let added = taint.time_added.as_ref().unwrap().0;
         let binding = view.bindings.get(Some("default"), "waits").unwrap();
-        let conditions = &binding.status.as_ref().unwrap().conditions;
-        let told = conditions.iter().find(|it| it.type_ == "EvictionPending");
+        let told = conditions::get(&binding.status().conditions, "EvictionPending");
         let waited = told.unwrap().last_transition_time.0.duration_since(added);
         assert!(waited.as_secs() >= 5, "left after {waited}");
         Ok(())
@@ -193,10 +184,7 @@ async fn report(fleet: &HeartbeatFleet, cluster: &str, condition: &str, status: 
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }));
     let status = json!({"status": {"conditions": conditions}});
-    clusters
-        .patch_status(cluster, &PatchParams::default(), &Patch::Merge(status))
-        .await
-        .unwrap();
+    merge_status(&clusters, cluster, status).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,7 +248,7 @@ async fn with_failover_off_a_workload_that_asks_for_it_is_told_so() {
     heartbeats::run(setting, async |fleet| {
         let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
         fleet.place("asks", "member1", &behavior)?;
-        taint(fleet, "member1", "PreferNoExecute").await?;
+        taint(fleet, "member1", "PreferNoExecute").await;
         let message = says(fleet, "asks", "False", "FailoverOff").await?;
         for part in ["member1", "example.com/mine:PreferNoExecute", "Failover"] {
             assert!(message.contains(part), "{message}");
@@ -282,8 +270,8 @@ async fn with_no_execute_eviction_off_only_prefer_no_execute_moves_and_the_rest_
         let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
         fleet.place("stays", "member1", &behavior)?;
         fleet.place("asks", "member2", &behavior)?;
-        taint(fleet, "member1", "NoExecute").await?;
-        taint(fleet, "member2", "PreferNoExecute").await?;
+        taint(fleet, "member1", "NoExecute").await;
+        taint(fleet, "member2", "PreferNoExecute").await;
         let message = says(fleet, "stays", "False", "NoExecuteEvictionOff").await?;
         for part in [
             "example.com/mine:NoExecute",
@@ -311,7 +299,7 @@ async fn without_the_taint_manager_no_taint_moves_anything() {
             .flag(flag);
         heartbeats::run(setting, async |fleet| {
             fleet.place("web", "member1", &Value::Null)?;
-            taint(fleet, "member1", "NoExecute").await?;
+            taint(fleet, "member1", "NoExecute").await;
             if is_on {
                 // What the other half waits for in vain.
                 return says(fleet, "web", "False", "Evicted").await.map(drop);

@@ -4,25 +4,17 @@ use std::path::Path;
 
 use anyhow::Context;
 use jiff::Timestamp;
-use muster_e2e::apiserver::{ApiServer, Options, Running};
+use muster_e2e::apiserver::Running;
 use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::process::{Launch, Process, Program};
+use muster_e2e::harness::test_bed::fleet_api;
 use serde_json::{Value, json};
 
 use super::Scratch;
 
 /// Starts a fleet API with our kinds and the namespaces of an installation.
 pub async fn start() -> anyhow::Result<Running> {
-    let crds: Result<Vec<Value>, _> = muster_shared::api::crds()
-        .iter()
-        .map(serde_json::to_value)
-        .collect();
-    let fleet = ApiServer::start(Options {
-        name: "fleet".into(),
-        crds: crds?,
-        ..Options::default()
-    })
-    .await?;
+    let fleet = fleet_api().await?;
     let namespaces = fleet.seeds("", "v1", "namespaces")?;
     for name in ["karmada-system", "karmada-cluster"] {
         namespaces

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use muster_e2e::harness::process::become_program;
+pub use muster_e2e::harness::test_bed::Scratch;
 
 /// Serves as the `main` of a benchmark whose processes are this very program, started again:
 /// measures, unless it is one of them.
@@ -168,30 +169,6 @@ fn short(figure: f64) -> String {
         format!("{figure:.1}")
     } else {
         format!("{figure:.2}")
-    }
-}
-
-/// A directory that goes when it is dropped.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    /// Makes one.
-    pub fn new(name: &str) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("muster-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    /// Returns the path of the directory.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed now the system removes later.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -4,7 +4,6 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use muster_e2e::harness::dump::dump;
 use muster_e2e::harness::fleet::{Fleet, Plan};
 use muster_e2e::harness::provider::{self, Ability, Provider};
 use muster_e2e::sandbox::scenario;
@@ -62,25 +61,12 @@ pub async fn scenario(setting: Setting, tell: impl AsyncFnOnce(&Story) -> Result
     let mut plan = scenario::plan(binary, place.to_path_buf(), setting.members);
     plan.provider = provider;
     (setting.plan)(&mut plan);
-    let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
     let manifests = scenario::MANIFESTS.map(|(_, manifest)| (setting.manifest)(manifest));
-    let outcome = async {
-        let story = Story::begin_with(Arc::clone(&fleet), Screen::silent(), manifests).await?;
+    let scenario = Fleet::run(plan, async |fleet| {
+        let story = Story::begin_with(Arc::clone(fleet), Screen::silent(), manifests).await?;
         tell(&story).await
-    }
-    .await;
-    let dump = match &outcome {
-        Ok(()) => String::new(),
-        Err(_) => dump(&fleet).await,
-    };
-    let ended = fleet.end().await;
-    if let Err(failure) = outcome {
-        panic!(
-            "{failure}\n{dump}\n{failure}\nlogs: {}",
-            place.join("logs").display()
-        );
-    }
-    ended.expect("the clusters are as they were before");
+    });
+    scenario.await;
 }
 
 /// Says that a scenario does not run, past the test harness, which shows the output of failed tests

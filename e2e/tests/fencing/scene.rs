@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use muster_e2e::harness::dump::dump;
 use muster_e2e::harness::fleet::Fleet;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::{Launch, Process, Program};
@@ -309,24 +308,11 @@ pub async fn fenced(name: &'static str, tell: impl AsyncFnOnce(&Scene) -> anyhow
     let mut plan = scenario::plan(binary, directory.to_path_buf(), 2);
     plan.provider = provider::chosen().expect("a provider");
     plan.control_plane.push("--fencing-margin=5s".to_owned());
-    let fleet = Fleet::start(plan).await.expect("a fleet on this machine");
-    let outcome = async {
-        let scene = begin(&fleet).await?;
+    let scenario = Fleet::run(plan, async |fleet| {
+        let scene = begin(fleet).await?;
         tell(&scene).await
-    }
-    .await;
-    let dump = match &outcome {
-        Ok(()) => String::new(),
-        Err(_) => dump(&fleet).await,
-    };
-    let ended = fleet.end().await;
-    if let Err(failure) = outcome {
-        panic!(
-            "{dump}\n{failure:#}\nlogs: {}",
-            directory.join("logs").display()
-        );
-    }
-    ended.expect("the clusters are as they were before");
+    });
+    scenario.await;
 }
 
 /// Has the workload run in one member, whose agent confirms that it fences it.

@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
+use kube::api::Api;
 use muster_e2e::harness::heartbeat_fleet::{BEAT, HeartbeatFleet, Plan};
+use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::last_lines;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::Place;
@@ -205,6 +210,12 @@ pub fn tainted(view: &View) -> usize {
     all.iter().filter(|cluster| evicts(cluster)).count()
 }
 
+/// Gives a cluster these taints, as a person would.
+pub async fn taint(fleet: &HeartbeatFleet, cluster: &str, taints: &Value) {
+    let clusters: Api<Cluster> = Api::all(fleet.client.clone());
+    merge(&clusters, cluster, json!({"spec": {"taints": taints}})).await;
+}
+
 /// Workloads that have left a cluster.
 pub fn left(view: &View) -> usize {
     let leaving = |binding: &ResourceBinding| !binding.spec.graceful_eviction_tasks.is_empty();
@@ -225,16 +236,43 @@ pub fn placed(view: &View, workload: &str) -> Vec<String> {
     targets.map(|target| target.name).collect()
 }
 
-/// Returns what the binding of a workload says of its eviction: status and reason of the condition.
-pub fn pending(view: &View, workload: &str) -> (String, String) {
-    let binding = view.bindings.get(Some("default"), workload);
-    let conditions = binding.map(|binding| binding.status().conditions.clone());
-    conditions
-        .into_iter()
-        .flatten()
-        .find(|condition| condition.type_ == "EvictionPending")
-        .map(|condition| (condition.status, condition.reason))
-        .unwrap_or_default()
+/// Checks that a workload is placed on these clusters.
+pub fn is_on(view: &View, workload: &str, clusters: &[&str]) -> Result<(), String> {
+    let on = placed(view, workload);
+    if on == clusters {
+        Ok(())
+    } else {
+        Err(format!("{workload} is on {on:?}"))
+    }
+}
+
+/// Checks a count, such as that of workloads that have left.
+pub fn exactly(expected: usize, what: &str, count: usize) -> Result<(), String> {
+    if count == expected {
+        Ok(())
+    } else {
+        Err(format!("{count} {what}, not {expected}"))
+    }
+}
+
+/// Returns the condition of this type of the binding of a workload.
+pub fn condition(view: &View, workload: &str, kind: &str) -> Option<Condition> {
+    let binding = view.bindings.get(Some("default"), workload)?;
+    conditions::get(&binding.status().conditions, kind).cloned()
+}
+
+/// Checks that the binding of a workload says so of its eviction.
+pub fn is_pending(view: &View, workload: &str, status: &str, reason: &str) -> Result<(), String> {
+    let condition = condition(view, workload, "EvictionPending");
+    let found = condition
+        .as_ref()
+        .map(|it| (it.status.as_str(), it.reason.as_str()));
+    let expected = (status, reason);
+    if found == Some(expected) {
+        Ok(())
+    } else {
+        Err(format!("{workload}: {found:?}, not {expected:?}"))
+    }
 }
 
 /// Waits until the binding of a workload says so of its eviction, and gives the message.
@@ -244,20 +282,11 @@ pub async fn says(
     status: &str,
     reason: &str,
 ) -> anyhow::Result<String> {
-    let expected = (status.to_owned(), reason.to_owned());
     until(fleet, "the condition", |view| {
-        let found = pending(view, workload);
-        if found == expected {
-            Ok(())
-        } else {
-            Err(format!("{workload}: {found:?}, not {expected:?}"))
-        }
+        is_pending(view, workload, status, reason)
     })
     .await?;
-    let binding = fleet.observer.view.bindings.get(Some("default"), workload);
-    let conditions = binding.map(|binding| binding.status().conditions.clone());
-    let mut conditions = conditions.into_iter().flatten();
-    let condition = conditions.find(|condition| condition.type_ == "EvictionPending");
+    let condition = condition(&fleet.observer.view, workload, "EvictionPending");
     Ok(condition.map(|it| it.message).unwrap_or_default())
 }
 

@@ -2,6 +2,7 @@
 //! against them.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,12 @@ use kube::{Client, Config};
 use muster_shared::client::{self, Profile};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::dump::dump;
 use super::observer::Observer;
 use super::process::{Launch, Process, Program};
 use super::provider::{Ability, Cluster, Forget, Provider};
 use super::route::{Condition, Route};
+use super::test_bed::failed;
 use super::{access, apply, clean, kubeconfig};
 use crate::member::{self, Member};
 
@@ -153,6 +156,31 @@ impl Fleet {
             turn,
             _guard: shutdown.drop_guard(),
         }))
+    }
+
+    /// Starts a fleet, has something told of it, and ends it. Panics when that failed, with the
+    /// failure and a dump of the fleet.
+    pub async fn run<E>(plan: Plan, tell: impl AsyncFnOnce(&Arc<Self>) -> Result<(), E>)
+    where
+        E: Display,
+    {
+        let started = Self::start(plan).await.context("a fleet on this machine");
+        let fleet = started.unwrap_or_else(|error| failed(&format!("{error:#}")));
+        let outcome = tell(&fleet).await;
+        let dump = match &outcome {
+            Ok(()) => String::new(),
+            Err(_) => dump(&fleet).await,
+        };
+        let ended = fleet.end().await;
+        if let Err(failure) = outcome {
+            let logs = fleet.directory.join("logs");
+            failed(&format!(
+                "{failure:#}\n{dump}\n{failure:#}\nlogs: {}",
+                logs.display()
+            ));
+        }
+        let ended = ended.context("the clusters are as they were before");
+        ended.unwrap_or_else(|error| failed(&format!("{error:#}")));
     }
 
     /// Returns where kubeconfigs and logs are.

@@ -23,9 +23,10 @@ use super::fleet::config;
 use super::observer::Observer;
 use super::process::{Launch, Process, Program};
 use super::route::Route;
+use super::test_bed::fleet_api;
 use super::{access, kubeconfig};
+use muster_test_apiserver::Running;
 use muster_test_apiserver::seed::Seeds;
-use muster_test_apiserver::{ApiServer, Options, Running};
 
 /// Pause between two heartbeats of a cluster.
 pub const BEAT: Duration = Duration::from_millis(300);
@@ -73,16 +74,7 @@ struct Players {
 impl HeartbeatFleet {
     /// Starts everything; all clusters are ready before the control plane sees them.
     pub async fn start(plan: Plan) -> anyhow::Result<Self> {
-        let crds: Result<Vec<Value>, _> = muster_shared::api::crds()
-            .iter()
-            .map(serde_json::to_value)
-            .collect();
-        let api = ApiServer::start(Options {
-            name: "fleet".into(),
-            crds: crds?,
-            ..Options::default()
-        })
-        .await?;
+        let api = fleet_api().await?;
         let namespaces = api.seeds("", "v1", "namespaces")?;
         let names: Vec<String> = (1..=plan.clusters).map(name).collect();
         let spaces = names.iter().map(|name| format!("karmada-es-{name}"));
