@@ -119,6 +119,18 @@ impl Bench {
         create::<PropagationPolicy>(&Self::here(self.fleet()), policy).await;
     }
 
+    /// Changes the Cluster of `m1`, so that the control plane looks at it again.
+    async fn look(&self, mark: &str) {
+        let label = json!({ "metadata": { "labels": { "look": mark } } });
+        merge(&self.clusters(), "m1", label).await;
+    }
+
+    /// Waits until `web` is in a member.
+    async fn arrives(&self, member: &str) -> Deployment {
+        let deployments: Api<Deployment> = Self::here(self.member(member));
+        until(&deployments, "web", "it arrives", |_| true).await
+    }
+
     /// Waits for an event about a Cluster.
     async fn told(&self, cluster: &str, reason: &str, part: &str) {
         let events: Api<Event> = Api::all(self.bed.client.clone());
@@ -150,7 +162,7 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     bench.deploy(&["m1"]).await;
     let (fleet, member) = (bench.fleet(), bench.member("m1"));
     let deployments: Api<Deployment> = Bench::here(member);
-    until(&deployments, "web", "it arrives", |_: &Deployment| true).await;
+    bench.arrives("m1").await;
     // What its controllers say is shown on the binding and on the template.
     let status = json!({ "status": { "replicas": 2, "readyReplicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "observedGeneration": 1 } });
     merge_status(&deployments, "web", status).await;
@@ -211,7 +223,7 @@ async fn what_a_policy_preserves_stays_in_a_member_that_is_left() {
     let preserving = json!({ "preserveResourcesOnDeletion": true });
     bench.deploy_with(&["m1"], preserving).await;
     let deployments: Api<Deployment> = Bench::here(bench.member("m1"));
-    let arrived = until(&deployments, "web", "it arrives", |_: &Deployment| true).await;
+    let arrived = bench.arrives("m1").await;
     assert!(!arrived.labels().is_empty(), "the fleet marks what it made");
     let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
     let binding = bindings.get("web-deployment").await.unwrap();
@@ -259,31 +271,15 @@ async fn credentials_that_cannot_be_used_are_told_and_mended_ones_are_taken() {
     let sound = secrets.get("m1").await.unwrap().data;
     merge(&secrets, "m1", json!({ "stringData": { "token": "a\nb" } })).await;
     // The Secret itself is not watched: a change of the Cluster has it read.
-    merge(
-        &bench.clusters(),
-        "m1",
-        json!({ "metadata": { "labels": { "look": "1" } } }),
-    )
-    .await;
+    bench.look("1").await;
     bench
         .condition("m1", "Monitored", "False", "line breaks")
         .await;
     merge(&secrets, "m1", json!({ "data": sound })).await;
-    merge(
-        &bench.clusters(),
-        "m1",
-        json!({ "metadata": { "labels": { "look": "2" } } }),
-    )
-    .await;
+    bench.look("2").await;
     bench.condition("m1", "Monitored", "True", "connects").await;
     bench.deploy(&["m1"]).await;
-    until(
-        &Bench::here(bench.member("m1")),
-        "web",
-        "it arrives",
-        |_: &Deployment| true,
-    )
-    .await;
+    bench.arrives("m1").await;
 }
 
 #[tokio::test]
@@ -300,12 +296,7 @@ async fn a_member_that_is_not_recognised_any_more_is_not_ready_from_then_on() {
     namespaces
         .put(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": other }))
         .unwrap();
-    merge(
-        &bench.clusters(),
-        "m1",
-        json!({ "metadata": { "labels": { "look": "1" } } }),
-    )
-    .await;
+    bench.look("1").await;
     bench
         .told("m1", "MemberNotRecognised", "another cluster")
         .await;
@@ -349,13 +340,7 @@ async fn a_dead_member_is_not_ready_slows_no_other_and_comes_back() {
     )
     .await;
     bench.deploy(&["m2"]).await;
-    until(
-        &Bench::here(bench.member("m2")),
-        "web",
-        "it arrives",
-        |_: &Deployment| true,
-    )
-    .await;
+    bench.arrives("m2").await;
     bench.members["m1"].server.faults().heal();
     bench.ready("m1", "True", "").await;
 }
@@ -366,13 +351,7 @@ async fn credentials_of_another_cluster_write_nothing_there() {
     let _control_plane = bench.control_plane();
     bench.join("m1").await;
     bench.deploy(&["m1"]).await;
-    until(
-        &Bench::here(bench.member("m1")),
-        "web",
-        "it arrives",
-        |_: &Deployment| true,
-    )
-    .await;
+    bench.arrives("m1").await;
     // The operator joins the other one for its Secret, and mixes the two up.
     bench.muster(&["join", "m2"], "m2").await.unwrap();
     let second = bench.clusters().get("m2").await.unwrap();

@@ -15,7 +15,7 @@ use muster_shared::k8s::{Api, Client};
 use muster_shared::settings::BindAddress;
 use serde_json::{Value, json};
 
-use crate::agent::bench::{Bench, MEMBER, WORKS, condition, until};
+use crate::agent::bench::{Bench, MEMBER, WORKS, until};
 
 /// How long the fleet is watched at rest.
 const REST: Duration = Duration::from_mins(1);
@@ -300,13 +300,9 @@ async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
         |cluster: &Cluster| cluster.spec.taints.iter().any(|taint| taint.key == "holds"),
     )
     .await;
-    until(
-        &bench.clusters(),
-        "push",
-        "it is told",
-        |cluster: &Cluster| condition(cluster, "Monitored") == Some(("False", "NotConnected")),
-    )
-    .await;
+    bench
+        .has("push", &[("Monitored", "False", "NotConnected")])
+        .await;
     let works: Api<Work> = bench.works();
     let web = muster_shared::names::work("Deployment", "web", "default");
     until(&works, &web, "the workload is applied", |work: &Work| {

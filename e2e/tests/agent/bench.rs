@@ -10,6 +10,7 @@ use muster_e2e::harness::objects::{create, event};
 use muster_e2e::harness::test_bed::{Scratch, Task};
 pub use muster_e2e::harness::test_bed::{gone, until};
 use muster_e2e::harness::{access, test_bed};
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind};
@@ -188,14 +189,33 @@ impl Bench {
         event(&events, &about, "").await
     }
 
+    /// Waits until a Cluster has all these conditions: type, status, reason.
+    pub async fn has(&self, cluster: &str, conditions: &[(&str, &str, &str)]) -> Cluster {
+        let what = format!("it has {conditions:?}");
+        until(&self.clusters(), cluster, &what, |it| {
+            conditions
+                .iter()
+                .all(|(kind, status, reason)| condition(it, kind) == Some((status, reason)))
+        })
+        .await
+    }
+
+    /// Waits until the first object of a Work is reported with this health.
+    pub async fn healthy(&self, work: &str, health: ResourceHealth) -> Work {
+        until(&self.works(), work, &format!("it is {health:?}"), |it| {
+            let mut all = it.status.iter().flat_map(|it| &it.manifest_statuses);
+            all.next()
+                .is_some_and(|it| it.health.as_ref() == Some(&health))
+        })
+        .await
+    }
+
     /// Waits until the Cluster is ready.
     pub async fn joined(&self) -> Cluster {
-        until(
-            &self.clusters(),
-            MEMBER,
-            "the cluster is ready",
-            |cluster| condition(cluster, "Ready").is_some_and(|ready| ready.0 == "True"),
-        )
+        let what = "the cluster is ready";
+        until(&self.clusters(), MEMBER, what, |cluster| {
+            condition(cluster, "Ready").is_some_and(|ready| ready.0 == "True")
+        })
         .await
     }
 

@@ -278,10 +278,9 @@ async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_cou
         path: Some("/pods".into()),
     };
     bench.member.faults().inject_for(only_pods, Effect::Cut);
-    let stale = until(&bench.clusters(), MEMBER, "its age is told", |cluster| {
-        condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed"))
-    })
-    .await;
+    let stale = bench
+        .has(MEMBER, &[("StatusUpToDate", "False", "CollectionFailed")])
+        .await;
     let message = &stale.condition("StatusUpToDate").unwrap().message;
     assert!(
         message.starts_with("pods not collected since 20"),

@@ -57,9 +57,13 @@ async fn reported(bench: &Bench, what: &str, holds: impl Fn(&ManifestStatus) -> 
     .await;
 }
 
-fn shows(status: &ManifestStatus, health: &ResourceHealth, expected: &Value) -> bool {
-    let shown = status.status.as_ref().map(|status| &status.0);
-    status.health.as_ref() == Some(health) && shown == Some(expected)
+/// Waits until the Work reports its Widget with this health and status.
+async fn shown(bench: &Bench, health: ResourceHealth, status: &Value) {
+    reported(bench, &format!("{health:?} with {status}"), |it| {
+        let shown = it.status.as_ref().map(|status| &status.0);
+        it.health.as_ref() == Some(&health) && shown == Some(status)
+    })
+    .await;
 }
 
 /// Creates a Widget in the member, and waits until it is running.
@@ -86,37 +90,22 @@ async fn health_and_status_are_what_the_scripts_say_and_follow_them_when_they_ch
     running(&bench).await;
     // Without a rule a kind counts as healthy, and its whole status is reported.
     let whole = json!({"phase": "Running", "more": 1});
-    reported(&bench, "all is reported", |it| {
-        shows(it, &ResourceHealth::Healthy, &whole)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &whole).await;
     phase(&bench, "Stuck").await;
     let scripts = json!({"healthInterpretation": {"luaScript": HEALTH}, "statusReflection": {"luaScript": STATUS}});
     customize(&bench, &scripts).await;
     let stuck = json!({"phase": "Stuck"});
-    reported(&bench, "it is stuck", |it| {
-        shows(it, &ResourceHealth::Unhealthy, &stuck)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Unhealthy, &stuck).await;
     phase(&bench, "Running").await;
     let runs = json!({"phase": "Running"});
-    reported(&bench, "it runs", |it| {
-        shows(it, &ResourceHealth::Healthy, &runs)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &runs).await;
     // Nothing in the member changes from here on.
     let other = HEALTH.replace("Running", "Ready");
     let other = json!({"spec": {"customizations": {"healthInterpretation": {"luaScript": other}}}});
     merge(&customizations(&bench), "widgets", &other).await;
-    reported(&bench, "it is judged anew", |it| {
-        shows(it, &ResourceHealth::Unhealthy, &runs)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Unhealthy, &runs).await;
     delete(&customizations(&bench), "widgets").await;
-    reported(&bench, "all is reported again", |it| {
-        shows(it, &ResourceHealth::Healthy, &whole)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &whole).await;
 }
 
 #[tokio::test]
@@ -219,33 +208,24 @@ async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
     let (bench, _agent) = Bench::with_agent().await;
     running(&bench).await;
     let widgets = bench.objects("example.com/v1", "Widget", "widgets");
-    let health = async |work: &str, expected: ResourceHealth| {
-        let what = format!("{work} is {expected:?}");
-        until(&bench.works(), work, &what, |work: &Work| {
-            let mut all = work.status.iter().flat_map(|it| &it.manifest_statuses);
-            all.next()
-                .is_some_and(|it| it.health.as_ref() == Some(&expected))
-        })
-        .await;
-    };
     for (ready, expected) in [
         ("False", ResourceHealth::Unhealthy),
         ("True", ResourceHealth::Healthy),
     ] {
         let said = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
         merge(&widgets, "w", &said).await;
-        health("w", expected).await;
+        bench.healthy("w", expected).await;
     }
     let job = json!({"apiVersion": "batch/v1", "kind": "Job",
         "metadata": {"name": "sum", "namespace": "default"},
         "spec": {"template": {"spec": {"restartPolicy": "Never",
             "containers": [{"name": "sum", "image": "sum:1"}]}}}});
     bench.create_of("sum", json!([job])).await;
-    health("sum", ResourceHealth::Unhealthy).await;
+    bench.healthy("sum", ResourceHealth::Unhealthy).await;
     let jobs = bench.objects("batch/v1", "Job", "jobs");
     let runs = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 1}});
     merge_status(&jobs, "sum", &runs).await;
-    health("sum", ResourceHealth::Healthy).await;
+    bench.healthy("sum", ResourceHealth::Healthy).await;
 }
 
 #[tokio::test]
@@ -275,16 +255,10 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
     create(&configurations, configuration).await;
     running(&bench).await;
     let runs = json!({"phase": "Running"});
-    reported(&bench, "it runs", |it| {
-        shows(it, &ResourceHealth::Healthy, &runs)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &runs).await;
     phase(&bench, "Stuck").await;
     let stuck = json!({"phase": "Stuck"});
-    reported(&bench, "it is stuck", |it| {
-        shows(it, &ResourceHealth::Unhealthy, &stuck)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Unhealthy, &stuck).await;
     // The member's size stays where the Work changes something else.
     let widgets = bench.objects("example.com/v1", "Widget", "widgets");
     merge(&widgets, "w", &json!({"spec": {"size": 7}})).await;
@@ -320,14 +294,8 @@ async fn health_status_and_what_is_kept_are_what_a_webhook_says_and_stay_while_i
     })
     .await;
     is_broken.store(false, Ordering::Relaxed);
-    reported(&bench, "it runs again", |it| {
-        shows(it, &ResourceHealth::Healthy, &runs)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &runs).await;
     delete(&configurations, "widgets").await;
     let whole = json!({"phase": "Running", "more": 1});
-    reported(&bench, "all is reported again", |it| {
-        shows(it, &ResourceHealth::Healthy, &whole)
-    })
-    .await;
+    shown(&bench, ResourceHealth::Healthy, &whole).await;
 }

@@ -123,17 +123,25 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     bench.joined().await;
     bench.create_work("changed", |_| {}).await;
     bench.applied("changed", "True").await;
-    let joined = until(&bench.clusters(), MEMBER, "all is told", |cluster| {
-        condition(cluster, "Ready") == Some(("True", "ClusterReady"))
-            && condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
-    })
-    .await;
+    let joined = bench
+        .has(
+            MEMBER,
+            &[
+                ("Ready", "True", "ClusterReady"),
+                ("StatusUpToDate", "True", "Collected"),
+            ],
+        )
+        .await;
     cut_off(&bench.member);
-    let silent = until(&bench.clusters(), MEMBER, "it is told", |cluster| {
-        condition(cluster, "Ready") == Some(("False", "ClusterNotReachable"))
-            && condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed"))
-    })
-    .await;
+    let silent = bench
+        .has(
+            MEMBER,
+            &[
+                ("Ready", "False", "ClusterNotReachable"),
+                ("StatusUpToDate", "False", "CollectionFailed"),
+            ],
+        )
+        .await;
     merge(&bench.works(), "changed", &changed("changed")).await;
     for number in 0..WORKS {
         bench.create_work(&format!("new-{number}"), |_| {}).await;

@@ -44,16 +44,15 @@ async fn a_member_registers_and_says_what_it_is_and_has() {
     create(&pods, pod("waiting", &Value::Null)).await;
     let _agent = bench.agent();
 
-    let cluster = until(
-        &bench.clusters(),
-        MEMBER,
-        "everything is reported",
-        |cluster| {
-            condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
-                && condition(cluster, "Ready") == Some(("True", "ClusterReady"))
-        },
-    )
-    .await;
+    let cluster = bench
+        .has(
+            MEMBER,
+            &[
+                ("StatusUpToDate", "True", "Collected"),
+                ("Ready", "True", "ClusterReady"),
+            ],
+        )
+        .await;
     assert_eq!(
         condition(&cluster, "CompleteAPIEnablements"),
         Some(("True", "Complete"))
@@ -170,25 +169,21 @@ async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses
     let bench = Bench::start().await;
     create_node(&bench, "n1", true).await;
     let _agent = bench.agent();
-    until(
-        &bench.clusters(),
-        MEMBER,
-        "everything is reported",
-        |cluster| {
-            condition(cluster, "StatusUpToDate") == Some(("True", "Collected"))
-                && condition(cluster, "Ready") == Some(("True", "ClusterReady"))
-        },
-    )
-    .await;
+    bench
+        .has(
+            MEMBER,
+            &[
+                ("StatusUpToDate", "True", "Collected"),
+                ("Ready", "True", "ClusterReady"),
+            ],
+        )
+        .await;
     for (effect, reason) in [
         (Effect::NotReady, "ClusterNotReady"),
         (Effect::Hang, "ClusterNotReachable"),
     ] {
         bench.member.faults().inject(effect);
-        let sick = until(&bench.clusters(), MEMBER, reason, |cluster| {
-            condition(cluster, "Ready") == Some(("False", reason))
-        })
-        .await;
+        let sick = bench.has(MEMBER, &[("Ready", "False", reason)]).await;
         let nodes = sick.status.as_ref().and_then(|status| status.node_summary);
         assert_eq!(nodes.map(|nodes| nodes.total_num), Some(1), "{reason}");
         bench.member.faults().heal();
@@ -202,13 +197,9 @@ async fn a_hung_member_is_told_to_be_old_news() {
     let _agent = bench.agent();
     bench.joined().await;
     bench.member.faults().inject(Effect::Hang);
-    let old = until(
-        &bench.clusters(),
-        MEMBER,
-        "the status is told to be old",
-        |cluster| condition(cluster, "StatusUpToDate") == Some(("False", "CollectionFailed")),
-    )
-    .await;
+    let old = bench
+        .has(MEMBER, &[("StatusUpToDate", "False", "CollectionFailed")])
+        .await;
     let message = &old.condition("StatusUpToDate").unwrap().message;
     assert!(
         message.contains("nodes and pods not collected since"),
@@ -362,13 +353,9 @@ async fn without_modelling_no_node_and_no_pod_is_looked_at() {
     let _agent = bench.agent_in(&[AGENTS], |settings| {
         settings.enable_cluster_resource_modeling = false;
     });
-    let cluster = until(
-        &bench.clusters(),
-        MEMBER,
-        "everything is reported",
-        |cluster| condition(cluster, "StatusUpToDate") == Some(("True", "Collected")),
-    )
-    .await;
+    let cluster = bench
+        .has(MEMBER, &[("StatusUpToDate", "True", "Collected")])
+        .await;
     let status = cluster.status.unwrap();
     assert_eq!((status.node_summary, status.resource_summary), (None, None));
     assert_eq!(cluster.spec.resource_models, []);
@@ -419,13 +406,9 @@ async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
         "they say nothing about Ready"
     );
     create_node(&bench, "n3", true).await;
-    until(
-        &bench.clusters(),
-        MEMBER,
-        "two of three are enough",
-        |cluster| condition(cluster, nodes) == Some(("True", "EnoughNodesReady")),
-    )
-    .await;
+    bench
+        .has(MEMBER, &[(nodes, "True", "EnoughNodesReady")])
+        .await;
 }
 
 /// Checks that the leases of all members are in one namespace, wherever credentials are.
@@ -459,8 +442,7 @@ async fn a_report_that_meets_conflicts_again_and_again_has_failed_and_is_written
     let failures = meter.sum("muster_status_report_failures_total", &[]);
     assert!(failures >= 2.0, "{}", meter.text());
     bench.fleet.faults().heal();
-    until(&bench.clusters(), MEMBER, "it is reported", |cluster| {
-        condition(cluster, "Ready") == Some(("True", "ClusterReady"))
-    })
-    .await;
+    bench
+        .has(MEMBER, &[("Ready", "True", "ClusterReady")])
+        .await;
 }

@@ -13,6 +13,8 @@ use serde_json::json;
 use crate::agent::bench::{Bench, MEMBER, condition, until};
 
 const OTHER: &str = "m0";
+/// The condition of a Cluster whose member is registered under another name.
+const REFUSED: (&str, &str, &str) = ("UniqueIdentity", "False", "RegisteredAlready");
 
 pub fn control_plane(bench: &Bench) -> Task {
     let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
@@ -40,10 +42,7 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
     let _control_plane = control_plane(&bench);
     register(&bench, OTHER).await;
     let agent = bench.agent();
-    let refused = |cluster: &Cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
-    };
-    until(&bench.clusters(), MEMBER, "it is refused", refused).await;
+    bench.has(MEMBER, &[REFUSED]).await;
     let first = bench.clusters().get(OTHER).await.unwrap();
     assert_eq!(condition(&first, "UniqueIdentity"), None);
     until(
@@ -76,10 +75,9 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
     );
 
     delete(&bench.clusters(), OTHER).await;
-    until(&bench.clusters(), MEMBER, "it is the only one", |cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("True", "OnlyRegistration"))
-    })
-    .await;
+    bench
+        .has(MEMBER, &[("UniqueIdentity", "True", "OnlyRegistration")])
+        .await;
     bench.applied("a", "True").await;
     assert!(!agent.is_finished());
 }
@@ -112,10 +110,7 @@ async fn an_older_cluster_that_takes_a_members_id_while_the_control_plane_is_awa
     let claim = clusters.patch(OTHER, &params, &Patch::Merge(&patch)).await;
     claim.unwrap();
     let _control_plane = self::control_plane(&bench);
-    until(&bench.clusters(), OTHER, "it is refused", |cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
-    })
-    .await;
+    bench.has(OTHER, &[REFUSED]).await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let member = bench.clusters().get(MEMBER).await.unwrap();
@@ -142,18 +137,14 @@ async fn a_second_registration_is_refused_while_the_first_has_not_been_readable_
 
     let _agent = bench.agent();
     let _control_plane = self::control_plane(&bench);
-    until(&bench.clusters(), MEMBER, "it is refused", |cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
-    })
-    .await;
+    bench.has(MEMBER, &[REFUSED]).await;
     let second = namespaces.get("karmada-es-m1").await.unwrap();
     assert!(!recorded(&second));
     // The first goes, and cannot be read at its end either.
     seeds.remove("", OTHER).unwrap();
-    until(&bench.clusters(), MEMBER, "it is the only one", |cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("True", "OnlyRegistration"))
-    })
-    .await;
+    bench
+        .has(MEMBER, &[("UniqueIdentity", "True", "OnlyRegistration")])
+        .await;
 }
 
 #[tokio::test]
@@ -163,10 +154,7 @@ async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     let agent = bench.agent();
     bench.joined().await;
     register(&bench, OTHER).await;
-    let refused = |cluster: &Cluster| {
-        condition(cluster, "UniqueIdentity") == Some(("False", "RegisteredAlready"))
-    };
-    until(&bench.clusters(), OTHER, "it is refused", refused).await;
+    bench.has(OTHER, &[REFUSED]).await;
     // A control plane that starts anew sees two and does not know who was first.
     control_plane.stop().await.unwrap();
     let _control_plane = self::control_plane(&bench);

@@ -25,31 +25,13 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
     let object = deployments.get("web").await.unwrap();
     assert_eq!(object.labels()["karmada.io/managed"], "true");
     assert_eq!(object.annotations()["work.karmada.io/name"], "web");
-    until(&bench.works(), "web", "it is reported unhealthy", |work| {
-        let mut statuses = work
-            .status
-            .iter()
-            .flat_map(|status| &status.manifest_statuses);
-        statuses
-            .next()
-            .is_some_and(|status| status.health == Some(ResourceHealth::Unhealthy))
-    })
-    .await;
+    bench.healthy("web", ResourceHealth::Unhealthy).await;
 
     let rolled_out = json!({"status": {"observedGeneration": object.metadata.generation, "replicas": 2,
         "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2}});
     let changed = Instant::now();
     merge_status(&deployments, "web", &rolled_out).await;
-    let work = until(&bench.works(), "web", "it is reported healthy", |work| {
-        let mut statuses = work
-            .status
-            .iter()
-            .flat_map(|status| &status.manifest_statuses);
-        statuses
-            .next()
-            .is_some_and(|status| status.health == Some(ResourceHealth::Healthy))
-    })
-    .await;
+    let work = bench.healthy("web", ResourceHealth::Healthy).await;
     assert!(
         changed.elapsed() < Duration::from_secs(1),
         "{:?}",

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::ops::Deref;
-use std::sync::LazyLock;
 
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PostParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::audit::Audit;
 use muster_e2e::apiserver::faults::Faults;
@@ -14,17 +12,10 @@ use muster_e2e::harness::test_bed::{Task, TestBed, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{
-    Api, ConfigMap, CustomResourceDefinition, Deployment, Event, Resource, ResourceExt,
-};
+use muster_shared::k8s::{Api, ConfigMap, Deployment, Event, Resource, ResourceExt};
 use muster_shared::names;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-
-/// A schema that lets everything in.
-static ANYTHING: LazyLock<Value> = LazyLock::new(
-    || json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } }),
-);
 
 pub const POLICY_ID: &str = "propagationpolicy.karmada.io/permanent-id";
 
@@ -83,50 +74,6 @@ impl Bench {
     /// Forgets the history, so that watches which are behind have to list anew.
     pub fn compact(&self) {
         self.server.store().forget_history();
-    }
-
-    /// Makes a kind `example.com/v1` of this name, in namespaces.
-    pub async fn define(&self, kind: &str, plural: &str) {
-        let definition = json!({
-            "metadata": { "name": format!("{plural}.example.com") },
-            "spec": {
-                "group": "example.com", "scope": "Namespaced",
-                "names": { "kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List") },
-                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": *ANYTHING }],
-            },
-        });
-        create::<CustomResourceDefinition>(&self.all(), definition).await;
-        let name = format!("{plural}.example.com");
-        until::<CustomResourceDefinition>(&self.all(), &name, "it is served", |it| {
-            let conditions = it
-                .status
-                .iter()
-                .flat_map(|it| it.conditions.iter().flatten());
-            conditions
-                .into_iter()
-                .any(|it| it.type_ == "Established" && it.status == "True")
-        })
-        .await;
-    }
-
-    /// Lets the kind of a definition be anything, as an aggregated API does that stores what it is
-    /// given.
-    pub async fn relax(&self, definition: &str) {
-        let definitions: Api<CustomResourceDefinition> = self.all();
-        let mut held = definitions.get(definition).await.unwrap();
-        held.spec.versions[0].schema = serde_json::from_value(ANYTHING.clone()).unwrap();
-        held.metadata.managed_fields = None;
-        definitions
-            .replace(definition, &PostParams::default(), &held)
-            .await
-            .unwrap();
-    }
-
-    /// Objects of a kind that a test has defined.
-    pub fn defined(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
-        let named = GroupVersionKind::gvk("example.com", "v1", kind);
-        let resource = ApiResource::from_gvk_with_plural(&named, plural);
-        Api::namespaced_with(self.client.clone(), "default", &resource)
     }
 
     /// Waits for an event about an object, and gives its message.
@@ -240,6 +187,34 @@ impl Bench {
         fields.extend(more.as_object().unwrap().clone());
         let policy = json!({ "metadata": { "name": name }, "spec": spec });
         create::<PropagationPolicy>(&self.here(), policy).await;
+    }
+
+    /// Creates a policy that has a Deployment run in `m1`, and in `m2` when it fails there.
+    pub async fn place_at_home(&self, name: &str) {
+        let application =
+            json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
+        let more = json!({
+            "propagateDeps": true,
+            "failover": { "application": application },
+            "placement": {
+                "clusterAffinities": [
+                    { "affinityName": "home", "clusterNames": ["m1"] },
+                    { "affinityName": "away", "clusterNames": ["m2"] },
+                ],
+                "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
+            },
+        });
+        self.place(name, more).await;
+    }
+
+    /// Waits until the template of a Deployment shows so many ready replicas.
+    pub async fn shows_ready(&self, name: &str, replicas: i32) {
+        let what = format!("{replicas} replicas are ready");
+        until::<Deployment>(&self.here(), name, &what, |template| {
+            let status = template.status.as_ref();
+            status.and_then(|status| status.ready_replicas) == Some(replicas)
+        })
+        .await;
     }
 
     /// Runs a Deployment `web` in one cluster, which reports it; gives that cluster and the other.

@@ -42,16 +42,8 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
         bench.faults().inject_for(scope, conflict);
         bench.audit().begin();
         let control_plane = bench.control_plane_of(controller);
-        let tried = async |times| {
-            let reached = bench.audit().reaches(times, path);
-            let reached = timeout(PATIENCE, reached).await;
-            reached.unwrap_or_else(|_| panic!("{controller} did not write {times} times"));
-        };
-        tried(1).await;
-        let first = Instant::now();
-        tried(6).await;
         // 50 ms, and twice as long each time.
-        let took = first.elapsed();
+        let took = tries(&bench, path, 6).await;
         assert!(
             took > Duration::from_millis(1_500),
             "{controller}: {took:?}"
@@ -59,6 +51,19 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
         control_plane.stop().await.unwrap();
         bench.faults().heal();
     }
+}
+
+/// Waits until so many writes to a path have been tried, and returns the time from the first to the
+/// last.
+async fn tries(bench: &Bench, path: &str, times: usize) -> Duration {
+    let tried = async |times| {
+        let reached = timeout(PATIENCE, bench.audit().reaches(times, path)).await;
+        reached.unwrap_or_else(|_| panic!("{path} was not written {times} times"));
+    };
+    tried(1).await;
+    let first = Instant::now();
+    tried(times).await;
+    first.elapsed()
 }
 
 /// Checks an application whose state cannot be told, because others always write its status first.
@@ -87,16 +92,8 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
     bench.faults().inject_for(scope, conflict);
     bench.audit().begin();
     let _control_plane = bench.control_plane_of("applicationFailover");
-    let tried = async |times| {
-        let reached = bench.audit().reaches(times, path);
-        let reached = timeout(PATIENCE, reached).await;
-        reached.unwrap_or_else(|_| panic!("it was not told {times} times"));
-    };
-    tried(1).await;
-    let first = Instant::now();
     // Five attempts at once, then pauses of 100 ms and twice as long each time.
-    tried(20).await;
-    let took = first.elapsed();
+    let took = tries(&bench, path, 20).await;
     assert!(took > Duration::from_millis(500), "{took:?}");
 }
 

@@ -52,8 +52,12 @@ fn told(binding: &ResourceBinding) -> Option<(&str, &str, &str)> {
     Some((&condition.status, &condition.reason, &condition.message))
 }
 
-fn says(binding: &ResourceBinding, pending: &str, reason: &str) -> bool {
-    told(binding).is_some_and(|(status, why, _)| (status, why) == (pending, reason))
+/// Waits until the binding says so of its failover, and returns it.
+async fn said(bench: &Bench, pending: &str, reason: &str) -> ResourceBinding {
+    binding(bench, &format!("it says {pending} {reason}"), |binding| {
+        told(binding).is_some_and(|(status, why, _)| (status, why) == (pending, reason))
+    })
+    .await
 }
 
 #[tokio::test]
@@ -83,10 +87,7 @@ async fn replaced_before_it_goes(mode: &str) {
         ),
         (here, "ApplicationFailure", Some(600)),
     );
-    let moved = binding(&bench, "it says so", |binding| {
-        says(binding, "False", "ApplicationMoved")
-    })
-    .await;
+    let moved = said(&bench, "False", "ApplicationMoved").await;
     let message = told(&moved).unwrap().2;
     assert!(
         message.contains(here) && message.contains(there),
@@ -115,10 +116,7 @@ async fn an_application_with_nowhere_to_go_stays_until_there_is_a_place() {
     let full = json!({ "spec": { "taints": [{ "key": "full", "effect": "NoSchedule" }] } });
     merge::<Cluster>(&bench.all(), there, full).await;
     fails(&bench, here).await;
-    let stays = binding(&bench, "it says that it stays", |binding| {
-        says(binding, "True", "NowhereToGo")
-    })
-    .await;
+    let stays = said(&bench, "True", "NowhereToGo").await;
     assert!(is_in(&stays, here));
     merge::<Cluster>(&bench.all(), there, json!({ "spec": { "taints": null } })).await;
     let leaves = binding(&bench, "it leaves", |binding| is_in(binding, there));
@@ -149,10 +147,7 @@ async fn a_restart_does_not_start_the_clock_anew() {
     control_plane.stop().await.unwrap();
     let _control_plane = bench.control_plane();
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
-    let told_of = binding(&bench, "it says so", |binding| {
-        says(binding, "False", "ApplicationMoved")
-    })
-    .await;
+    let told_of = said(&bench, "False", "ApplicationMoved").await;
     // To the second, as it is told.
     let second = noted.split(['.', 'Z']).next().unwrap();
     let message = told(&told_of).unwrap().2;
@@ -169,15 +164,9 @@ async fn an_application_that_recovers_in_time_stays() {
     )
     .await;
     fails(&bench, here).await;
-    binding(&bench, "it waits", |binding| {
-        says(binding, "True", "WaitingForToleration")
-    })
-    .await;
+    said(&bench, "True", "WaitingForToleration").await;
     bench.report(here, "web", 4).await;
-    let rest = binding(&bench, "it says that it stays", |binding| {
-        says(binding, "False", "ApplicationRecovered")
-    })
-    .await;
+    let rest = said(&bench, "False", "ApplicationRecovered").await;
     assert!(is_in(&rest, here));
     binding(&bench, "nothing is remembered", |binding| {
         !binding
@@ -231,10 +220,7 @@ async fn with_the_gate_for_state_off_the_move_says_that_the_state_stayed_behind(
         .await;
     assert!(policy.contains(gate), "{policy}");
     fails(&bench, here).await;
-    let moved = binding(&bench, "it says that it moved", |binding| {
-        says(binding, "False", "ApplicationMoved")
-    })
-    .await;
+    let moved = said(&bench, "False", "ApplicationMoved").await;
     assert!(is_in(&moved, there));
     let message = told(&moved).unwrap().2;
     assert!(message.contains(gate), "{message}");
@@ -258,10 +244,7 @@ async fn with_the_gate_for_graceful_eviction_off_an_application_stays_and_says_s
         .await;
     assert!(policy.contains("GracefulEviction"), "{policy}");
     fails(&bench, here).await;
-    let stays = binding(&bench, "it says why it stays", |binding| {
-        says(binding, "True", "GracefulEvictionDisabled")
-    })
-    .await;
+    let stays = said(&bench, "True", "GracefulEvictionDisabled").await;
     assert!(is_in(&stays, here));
     bench
         .told(
@@ -308,20 +291,7 @@ async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over(
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
     bench.deploy("web").await;
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
-    let more = json!({
-        "propagateDeps": true,
-        "failover": { "application": application },
-        "placement": {
-            "clusterAffinities": [
-                { "affinityName": "home", "clusterNames": ["m1"] },
-                { "affinityName": "away", "clusterNames": ["m2"] },
-            ],
-            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
-        },
-    });
-    bench.place("web", more).await;
+    bench.place_at_home("web").await;
     bench.sent("m1", "Deployment", "web", |_| true).await;
     bench.report("m1", "web", 4).await;
     fails(&bench, "m1").await;

@@ -9,7 +9,7 @@ use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::policy::PropagationPolicy;
-use muster_shared::k8s::{Api, CustomResourceDefinition};
+use muster_shared::k8s::Api;
 use muster_shared::names;
 use serde_json::{Value, json};
 
@@ -262,30 +262,12 @@ spec:
 
 /// Makes a kind with a status in namespaces, which both members have.
 async fn define(bench: &Bench, (group, version): (&str, &str), (kind, plural): (&str, &str)) {
-    let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-    let name = format!("{plural}.{group}");
-    let names = json!({ "kind": kind, "plural": plural, "singular": kind.to_lowercase(),
-        "listKind": format!("{kind}List") });
-    let version_of = json!({ "name": version, "served": true, "storage": true, "schema": schema,
-        "subresources": { "status": {} } });
-    let definition = json!({
-        "metadata": { "name": name },
-        "spec": { "group": group, "scope": "Namespaced", "names": names, "versions": [version_of] },
-    });
-    create::<CustomResourceDefinition>(&bench.all(), definition).await;
-    until::<CustomResourceDefinition>(&bench.all(), &name, "it is served", |it| {
-        let conditions = it
-            .status
-            .iter()
-            .flat_map(|it| it.conditions.iter().flatten());
-        conditions
-            .into_iter()
-            .any(|it| it.type_ == "Established" && it.status == "True")
-    })
-    .await;
+    let status = json!({ "status": {} });
     bench
-        .serve(&[(&format!("{group}/{version}"), plural, kind)])
+        .define_in((group, version), (kind, plural), &status)
         .await;
+    let version = format!("{group}/{version}");
+    bench.serve(&[(&version, plural, kind)]).await;
 }
 
 async fn define_flink(bench: &Bench) -> Api<DynamicObject> {

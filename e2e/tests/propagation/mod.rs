@@ -7,6 +7,7 @@ mod cluster_evictions;
 mod cluster_wide;
 mod components;
 mod conflict;
+mod definitions;
 mod dependencies;
 mod detector;
 mod evict_plugins;
@@ -200,14 +201,7 @@ async fn what_the_members_report_shows_on_binding_and_template() {
     bench
         .bound("web-deployment", "it is applied everywhere", full)
         .await;
-    let ready = |template: &Deployment| {
-        template
-            .status
-            .as_ref()
-            .and_then(|status| status.ready_replicas)
-            == Some(4)
-    };
-    until::<Deployment>(&bench.here(), "web", "all replicas are ready", ready).await;
+    bench.shows_ready("web", 4).await;
 }
 
 #[tokio::test]
@@ -254,14 +248,7 @@ async fn a_restart_writes_nothing() {
         bench.sent(member, "Deployment", "web", |_| true).await;
         bench.report(member, "web", 2).await;
     }
-    let ready = |template: &Deployment| {
-        template
-            .status
-            .as_ref()
-            .and_then(|status| status.ready_replicas)
-            == Some(4)
-    };
-    until::<Deployment>(&bench.here(), "web", "all replicas are ready", ready).await;
+    bench.shows_ready("web", 4).await;
     control_plane.stop().await.unwrap();
     let before = bench.versions("witness").await;
     let _control_plane = bench.control_plane();

@@ -74,20 +74,7 @@ async fn a_failover_into_another_region_takes_the_images_of_that_region() {
     override_policy(&bench, "images", rules).await;
     let _control_plane = bench.control_plane();
     bench.deploy("web").await;
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
-    let more = json!({
-        "propagateDeps": true,
-        "failover": { "application": application },
-        "placement": {
-            "clusterAffinities": [
-                { "affinityName": "home", "clusterNames": ["m1"] },
-                { "affinityName": "away", "clusterNames": ["m2"] },
-            ],
-            "replicaScheduling": { "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated" },
-        },
-    });
-    bench.place("web", more).await;
+    bench.place_at_home("web").await;
     runs(&bench, "m1", "us.io/nginx").await;
     bench.report("m1", "web", 4).await;
     let status = json!({ "replicas": 4, "readyReplicas": 0 });

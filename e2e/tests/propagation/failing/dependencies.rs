@@ -10,7 +10,7 @@ use muster_shared::k8s::ConfigMap;
 use muster_shared::names;
 use serde_json::json;
 
-use super::{binding, fails, is_in, running, says, told};
+use super::{binding, fails, is_in, running, said, told};
 use crate::propagation::bench::Bench;
 
 /// Makes the map that the Deployment `web` refers to.
@@ -83,10 +83,7 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so(
     .await;
     fails(&bench, here).await;
     binding(&bench, "the failure is known", is_unhealthy).await;
-    let rest = binding(&bench, "it says why it stays", |binding| {
-        says(binding, "False", "DependenciesStayBehind")
-    })
-    .await;
+    let rest = said(&bench, "False", "DependenciesStayBehind").await;
     assert!(is_in(&rest, here));
     assert!(told(&rest).unwrap().2.contains("propagateDeps"));
     let dependencies_too = json!({ "spec": { "propagateDeps": true } });
@@ -107,10 +104,7 @@ async fn with_the_gate_for_dependencies_off_an_application_stays_with_them_and_s
     let (here, _) = running(&bench, application).await;
     fails(&bench, here).await;
     binding(&bench, "the failure is known", is_unhealthy).await;
-    let stays = binding(&bench, "it says why it stays", |binding| {
-        says(binding, "False", "DependenciesStayBehind")
-    })
-    .await;
+    let stays = said(&bench, "False", "DependenciesStayBehind").await;
     let message = told(&stays).unwrap().2;
     let gate = "feature gate PropagateDeps is off";
     assert!(message.contains(gate), "{message}");
