@@ -7,9 +7,9 @@ mod policy;
 mod reviews;
 mod webhook;
 
-use http::Request;
 use kube::Client;
 use muster_e2e::apiserver::{ApiServer, Running};
+use muster_e2e::harness::raw;
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -45,25 +45,8 @@ impl Talk {
 
     /// Sends a request; the answer is the object or `Status`, with the warnings.
     async fn send(&self, method: &str, path: &str, body: &Value) -> (Value, Vec<String>) {
-        let kind = if method == "PATCH" {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", kind)
-            .body(body.to_string().into_bytes().into())
-            .unwrap();
-        let response = self.client.send(request).await.unwrap();
-        let warnings = response.headers().get_all("warning").iter();
-        let warnings = warnings.map(|w| w.to_str().unwrap().to_owned()).collect();
-        let body = http_body_util::BodyExt::collect(response.into_body())
-            .await
-            .unwrap()
-            .to_bytes();
-        (serde_json::from_slice(&body).unwrap(), warnings)
+        let answer = raw::send(&self.client, &[], method, path, body).await;
+        (answer.body, answer.warnings)
     }
 
     async fn configure(&self, kind: &str, name: &str, webhooks: Value) {

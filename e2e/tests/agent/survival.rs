@@ -5,6 +5,7 @@ use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, event, merge};
+use muster_e2e::harness::raw;
 use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
 use serde_json::{Value, json};
 
@@ -90,17 +91,9 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
 
     bench.member.faults().inject_for(agent_only(), Effect::Cut);
     delete(&bench.works(), "a").await;
-    until(
-        &bench.clusters(),
-        MEMBER,
-        "the member is silent",
-        |cluster| {
-            cluster
-                .condition("Ready")
-                .is_some_and(|ready| ready.status == "False")
-        },
-    )
-    .await;
+    bench
+        .has(MEMBER, &[("Ready", "False", "ClusterNotReachable")])
+        .await;
     bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
     merge(
         &bench.works(),
@@ -151,17 +144,9 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
         renewed(lease) > last
     })
     .await;
-    until(
-        &bench.clusters(),
-        MEMBER,
-        "the member is silent",
-        |cluster| {
-            cluster
-                .condition("Ready")
-                .is_some_and(|ready| ready.reason == "ClusterNotReachable")
-        },
-    )
-    .await;
+    bench
+        .has(MEMBER, &[("Ready", "False", "ClusterNotReachable")])
+        .await;
     bench.member.faults().heal();
     bench.joined().await;
 }
@@ -260,11 +245,8 @@ pub async fn grant_karmadactl_role(bench: &Bench) {
 }
 
 async fn create(bench: &Bench, collection: &str, object: &Value) {
-    let request = http::Request::post(collection)
-        .header(http::header::CONTENT_TYPE, "application/json")
-        .body(object.to_string().into_bytes())
-        .unwrap();
-    let _: Value = bench.fleet_client.request(request).await.unwrap();
+    let answer = raw::send(&bench.fleet_client, &[], "POST", collection, object).await;
+    assert!(answer.code < 300, "{answer:?}");
 }
 
 /// Checks that a member is alive and at work while the fleet refuses what the flags say about the

@@ -6,9 +6,9 @@ mod kubectl;
 mod rights;
 mod tokens;
 
-use http::Request;
 use kube::Client;
 use muster_e2e::apiserver::{ApiServer, Running};
+use muster_e2e::harness::raw;
 use muster_e2e::harness::test_bed::eventually;
 use serde_json::{Value, json};
 
@@ -30,20 +30,7 @@ async fn send_as(
     path: &str,
     body: &Value,
 ) -> Value {
-    let mut request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", "application/json");
-    for (header, value) in who {
-        request = request.header(*header, *value);
-    }
-    let request = request.body(body.to_string().into_bytes().into()).unwrap();
-    let response = client.send(request).await.unwrap();
-    let body = http_body_util::BodyExt::collect(response.into_body())
-        .await
-        .unwrap()
-        .to_bytes();
-    serde_json::from_slice(&body).unwrap()
+    raw::send(client, who, method, path, body).await.body
 }
 
 async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value {

@@ -18,6 +18,13 @@ async fn nobody_grants_what_they_do_not_have() {
         format!("{RBAC}/clusterrolebindings"),
     );
     let role = |name: &str, rules: &Value| json!({ "metadata": { "name": name }, "rules": rules });
+    let create = async |name: &str, rules: &Value| {
+        send_as(&client, &ann, "POST", &roles, &role(name, rules)).await
+    };
+    let give = async |name: &str, role: &str| {
+        let binding = binding(name, role, "bob");
+        send_as(&client, &ann, "POST", &bindings, &binding).await
+    };
 
     let more = json!([
         { "apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list"] },
@@ -25,7 +32,7 @@ async fn nobody_grants_what_they_do_not_have() {
         { "nonResourceURLs": ["/x"], "verbs": ["get"] },
         { "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"] },
     ]);
-    let refused = send_as(&client, &ann, "POST", &roles, &role("more", &more)).await;
+    let refused = create("more", &more).await;
     assert_eq!(
         refused["message"],
         "clusterroles.rbac.authorization.k8s.io \"more\" is forbidden: user \"ann\" (groups=[\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
@@ -36,34 +43,13 @@ async fn nobody_grants_what_they_do_not_have() {
          {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}"
     );
     let less = json!([{ "apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"] }]);
-    let made = send_as(&client, &ann, "POST", &roles, &role("less", &less)).await;
+    let made = create("less", &less).await;
     assert_eq!(made["kind"], "ClusterRole", "{made}");
-    let made = send_as(
-        &client,
-        &ann,
-        "POST",
-        &bindings,
-        &binding("b", "less", "bob"),
-    )
-    .await;
+    let made = give("b", "less").await;
     assert_eq!(made["kind"], "ClusterRoleBinding", "{made}");
-    let refused = send_as(
-        &client,
-        &ann,
-        "POST",
-        &bindings,
-        &binding("c", "cluster-admin", "bob"),
-    )
-    .await;
+    let refused = give("c", "cluster-admin").await;
     assert!(refused["message"].as_str().unwrap().ends_with("{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"), "{refused}");
-    let refused = send_as(
-        &client,
-        &ann,
-        "POST",
-        &bindings,
-        &binding("c", "nosuch", "bob"),
-    )
-    .await;
+    let refused = give("c", "nosuch").await;
     assert_eq!(
         (&refused["code"], &refused["message"]),
         (
@@ -85,16 +71,9 @@ async fn nobody_grants_what_they_do_not_have() {
         &binding("lifted", "lifted", "ann"),
     )
     .await;
-    let made = send_as(&client, &ann, "POST", &roles, &role("more", &more)).await;
+    let made = create("more", &more).await;
     assert_eq!(made["kind"], "ClusterRole", "{made}");
-    let made = send_as(
-        &client,
-        &ann,
-        "POST",
-        &bindings,
-        &binding("c", "cluster-admin", "bob"),
-    )
-    .await;
+    let made = give("c", "cluster-admin").await;
     assert_eq!(made["kind"], "ClusterRoleBinding", "{made}");
 }
 
@@ -112,23 +91,15 @@ async fn rights_follow_the_roles_as_they_are_written() {
     )
     .await;
     assert_eq!(list().await, "NodeList");
-    send(
-        &client,
-        "PUT",
-        &format!("{RBAC}/clusterroles/bob"),
-        &json!({ "metadata": { "name": "bob" }, "rules": [] }),
-    )
-    .await;
+    let role = format!("{RBAC}/clusterroles/bob");
+    let rules = |rules: Value| json!({ "metadata": { "name": "bob" }, "rules": rules });
+    send(&client, "PUT", &role, &rules(json!([]))).await;
     assert_eq!(list().await, "Status");
-    send(&client, "PUT", &format!("{RBAC}/clusterroles/bob"), &json!({ "metadata": { "name": "bob" }, "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] })).await;
+    let all = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]);
+    send(&client, "PUT", &role, &rules(all)).await;
     assert_eq!(list().await, "NodeList");
-    send(
-        &client,
-        "DELETE",
-        &format!("{RBAC}/clusterrolebindings/bob"),
-        &json!({}),
-    )
-    .await;
+    let binding = format!("{RBAC}/clusterrolebindings/bob");
+    send(&client, "DELETE", &binding, &json!({})).await;
     assert_eq!(list().await, "Status");
 }
 

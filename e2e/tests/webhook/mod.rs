@@ -6,15 +6,13 @@ mod kinds;
 mod server;
 
 use certificate::{SelfSigned, free_port};
-use http::Request;
-use http_body_util::BodyExt as _;
 use kube::Client;
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::access;
 use muster_e2e::harness::apply::{apply, apply_all, objects};
-use muster_e2e::harness::fleet;
 use muster_e2e::harness::objects::delete;
 use muster_e2e::harness::test_bed::{Scratch, Task, TestBed, eventually, until};
+use muster_e2e::harness::{fleet, raw};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::k8s::{Api, Secret};
 use serde_json::{Value, json};
@@ -114,17 +112,7 @@ impl Stage {
 
     /// Sends a request by this client; the answer is the object or `Status`.
     async fn send_as(&self, client: &Client, method: &str, path: &str, body: &Value) -> Value {
-        let kind = match method {
-            "PATCH" if path.contains("fieldManager") => "application/apply-patch+yaml",
-            "PATCH" => "application/merge-patch+json",
-            _ => "application/json",
-        };
-        let request = Request::builder().method(method).uri(path);
-        let request = request.header("content-type", kind);
-        let request = request.body(body.to_string().into_bytes().into()).unwrap();
-        let response = client.send(request).await.unwrap();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        serde_json::from_slice(&body).unwrap()
+        raw::send(client, &[], method, path, body).await.body
     }
 
     /// Writes an object by server-side apply.
@@ -296,13 +284,8 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
     let settings = Settings::default();
     let _control_plane = stage.test_bed.control_plane(settings).unwrap();
     let bindings: Api<ResourceBinding> = Api::namespaced(stage.test_bed.client.clone(), "default");
-    until(
-        &bindings,
-        "web-deployment",
-        "it is bound",
-        |_: &ResourceBinding| true,
-    )
-    .await;
+    let what = "it is bound";
+    until(&bindings, "web-deployment", what, |_| true).await;
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@
 //! | await, and watch that something stays | [`observer`] |
 //! | test one part in the test's own process | [`test_bed`] |
 //! | write objects, and read events about them | [`objects`] |
+//! | send requests as they are | [`raw`] |
 //! | answer about custom resources | [`interpreter_webhook`] |
 //! | test the heartbeats of many clusters | [`heartbeat_fleet`] |
 
@@ -31,5 +32,6 @@ pub mod objects;
 pub mod observer;
 pub mod process;
 pub mod provider;
+pub mod raw;
 pub mod route;
 pub mod test_bed;
