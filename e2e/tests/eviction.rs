@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::heartbeats::{
     self, Setting, exactly, is_on, is_pending, left, says, silent, taint, tainted, told,
 };
+use crate::support;
 use http::StatusCode;
 use kube::api::Api;
 use muster_e2e::harness::apply::apply;
@@ -18,24 +19,7 @@ use tokio::time::Instant;
 
 /// Taints what is not ready, and lets go of what is ready again.
 async fn taint_policy(fleet: &HeartbeatFleet, add: u32, remove: u32) -> anyhow::Result<()> {
-    let policy = format!(
-        r#"
-apiVersion: policy.karmada.io/v1alpha1
-kind: ClusterTaintPolicy
-metadata:
-  name: failed-clusters
-spec:
-  matchConditions:
-    - conditionType: Ready
-      operator: NotIn
-      statusValues: ["True"]
-  taintsToAdd:
-    - key: example.com/failed
-      effect: NoExecute
-      addOnMatchSeconds: {add}
-      removeOnMismatchSeconds: {remove}
-"#
-    );
+    let policy = support::taint_policy(add, remove);
     apply(&fleet.client, &policy).await
 }
 

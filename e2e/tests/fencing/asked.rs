@@ -14,7 +14,7 @@ use muster_shared::k8s::{Api, Node, Pod};
 use muster_shared::names::condition;
 use serde_json::json;
 
-use crate::fencing::scene::{JOB, Scene, fenced, placed};
+use crate::fencing::scene::{JOB, Scene, fenced, placed, policy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_that_fails_is_removed_before_it_runs_elsewhere() {
@@ -124,11 +124,13 @@ async fn a_daemon_set_is_deleted_before_another_cluster_has_it() {
 
 /// Returns a DaemonSet that is placed as the Job of [`JOB`].
 fn daemon_set() -> String {
-    JOB.replace("batch/v1", "apps/v1")
+    let set = JOB
+        .replace("batch/v1", "apps/v1")
         .replace("kind: Job", "kind: DaemonSet")
         .replace(
             "  completions: 1000\n",
             "  selector:\n    matchLabels: {app: sum}\n",
         )
-        .replace("      restartPolicy: Never\n", "")
+        .replace("      restartPolicy: Never\n", "");
+    format!("{set}---{}", policy("apps/v1", "DaemonSet", "sum"))
 }

@@ -17,7 +17,8 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Api, CronJob, Job, PostParams, Resource as _};
 use muster_shared::names::{self, condition};
 use scene::{
-    AFTER, JOB, MOVED_AFTER, Scene, fenced, ledger, placed, reason, replicas, running, stand_by,
+    AFTER, JOB, MOVED_AFTER, Scene, fenced, ledger, placed, policy, reason, replicas, running,
+    stand_by,
 };
 
 /// Cuts the victim off until the workload runs elsewhere, and lets it come back.
@@ -227,7 +228,8 @@ async fn agents_whose_member_does_not_answer_for_longer_than_the_fence_stop_noth
 async fn a_job_is_suspended_before_another_cluster_runs_it() {
     fenced("job", async |scene: &Scene| {
         let fleet = &scene.fleet;
-        fleet.apply(JOB).await?;
+        let policy = policy("batch/v1", "Job", "sum");
+        fleet.apply(&format!("{JOB}---{policy}")).await?;
         let bindings: Api<ResourceBinding> =
             Api::namespaced(fleet.api.watch_client.clone(), "default");
         let is_fenced = |binding: &ResourceBinding| {
@@ -308,15 +310,13 @@ async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
 
 /// Returns a CronJob that starts the Job of [`JOB`].
 fn cron_job() -> String {
-    let job = JOB.replace("apiVersion: batch/v1\nkind: Job\n", "");
-    let (job, policy) = job.split_once("---").unwrap_or_default();
-    let (_, template) = job.split_once("spec:\n").unwrap_or_default();
+    let (_, template) = JOB.split_once("spec:\n").unwrap_or_default();
     let lines: Vec<_> = template
         .lines()
         .map(|line| format!("      {line}\n"))
         .collect();
     let template = lines.concat();
-    let policy = policy.replace("kind: Job", "kind: CronJob");
+    let policy = policy("batch/v1", "CronJob", "sum");
     format!(
         "apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: sum\n  namespace: default\nspec:\n  schedule: \"0 0 1 1 *\"\n  \
          jobTemplate:\n    spec:\n{template}---{policy}"

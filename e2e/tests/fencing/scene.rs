@@ -17,7 +17,7 @@ use muster_shared::k8s::Deployment;
 use muster_shared::names::{self, condition};
 use parking_lot::Mutex;
 
-use crate::support::Place;
+use crate::support::{Place, taint_policy};
 
 /// Longest time for a step.
 pub const SOON: Duration = Duration::from_mins(1);
@@ -27,22 +27,8 @@ pub const AFTER: Duration = Duration::from_secs(15);
 /// period of the pods, and the margin.
 pub const MOVED_AFTER: Duration = Duration::from_millis(15_000 + 150 + 1_000 + 5_000);
 
-pub const MANIFESTS: &str = r#"
-apiVersion: policy.karmada.io/v1alpha1
-kind: ClusterTaintPolicy
-metadata:
-  name: failed-clusters
-spec:
-  matchConditions:
-    - conditionType: Ready
-      operator: NotIn
-      statusValues: ["True"]
-  taintsToAdd:
-    - key: example.com/failed
-      effect: NoExecute
-      addOnMatchSeconds: 1
-      removeOnMismatchSeconds: 5
----
+/// The workload that must not run twice.
+const LEDGER: &str = r"
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -60,35 +46,9 @@ spec:
       containers:
         - name: ledger
           image: ledger:1
----
-apiVersion: policy.karmada.io/v1alpha1
-kind: PropagationPolicy
-metadata:
-  name: ledger
-  namespace: default
-spec:
-  resourceSelectors:
-    - apiVersion: apps/v1
-      kind: Deployment
-      name: ledger
-  placement:
-    clusterTolerations:
-      - key: example.com/failed
-        operator: Exists
-        effect: NoExecute
-        tolerationSeconds: 0
-    spreadConstraints:
-      - spreadByField: cluster
-        maxGroups: 1
-        minGroups: 1
-  failover:
-    cluster:
-      purgeMode: Directly
-      fencing:
-        afterSeconds: 15
-"#;
+";
 
-/// A Job that is placed by the same rules.
+/// A Job that is placed by the same policy.
 pub const JOB: &str = r"
 apiVersion: batch/v1
 kind: Job
@@ -106,17 +66,22 @@ spec:
       containers:
         - name: sum
           image: sum:1
----
+";
+
+/// Returns the policy by which a workload is placed in one cluster, and fenced.
+pub fn policy(version: &str, kind: &str, name: &str) -> String {
+    format!(
+        "
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
 metadata:
-  name: sum
+  name: {name}
   namespace: default
 spec:
   resourceSelectors:
-    - apiVersion: batch/v1
-      kind: Job
-      name: sum
+    - apiVersion: {version}
+      kind: {kind}
+      name: {name}
   placement:
     clusterTolerations:
       - key: example.com/failed
@@ -132,7 +97,9 @@ spec:
       purgeMode: Directly
       fencing:
         afterSeconds: 15
-";
+"
+    )
+}
 
 /// What was seen of the copies: each set of members with a copy, in order, with its time.
 pub type Seen = Arc<Mutex<Vec<(Instant, BTreeSet<String>)>>>;
@@ -328,7 +295,13 @@ pub async fn begin(fleet: &Arc<Fleet>) -> anyhow::Result<Scene> {
             clusters.len() == 2 && clusters.iter().all(|cluster| readiness(cluster) == "True")
         })
         .await?;
-    fleet.apply(MANIFESTS).await?;
+    let (taints, policy) = (
+        taint_policy(1, 5),
+        policy("apps/v1", "Deployment", "ledger"),
+    );
+    fleet
+        .apply(&format!("{taints}---{LEDGER}---{policy}"))
+        .await?;
     scene
         .until(
             "it runs, and its agent confirms that it fences it",
