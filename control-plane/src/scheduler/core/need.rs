@@ -19,6 +19,9 @@ use super::snapshot::Snapshot;
 pub enum Need {
     /// The placement is not that of the last schedule.
     PlacementChanged,
+    /// The workload has clusters, and nobody knows by which placement: its binding was made again
+    /// where its copies are, for example.
+    PlacementUnknown,
     /// The clusters do not add up to the replicas of the workload.
     ReplicasChanged,
     /// A reschedule was requested after the last schedule.
@@ -34,6 +37,7 @@ impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PlacementChanged => "its placement is not the one that was applied last",
+            Self::PlacementUnknown => "nobody knows which placement was applied last",
             Self::ReplicasChanged => "its clusters do not add up to its replicas",
             Self::RescheduleRequested => "a reschedule was requested",
             Self::NotDivided => "it is not divided, so each change may concern it",
@@ -60,7 +64,12 @@ pub fn need(
         .unwrap_or_default();
     // The same text is what most looks find, and it need not be parsed.
     if applied != record && is_placement_changed(placement, applied, observed) {
-        Some(Need::PlacementChanged)
+        let is_unknown = applied.is_empty() && !spec.clusters.is_empty();
+        Some(if is_unknown {
+            Need::PlacementUnknown
+        } else {
+            Need::PlacementChanged
+        })
     } else if is_replicas_changed(spec, placement) {
         Some(Need::ReplicasChanged)
     } else if is_reschedule_requested(spec, status) {
@@ -242,11 +251,13 @@ mod tests {
             assert_eq!(judge(&there, json!({}), &applied), expected, "{target}");
         }
 
-        for unknown in ["", "{", "[]"] {
-            assert_eq!(
-                judge(&settled, json!({}), unknown),
-                Some(Need::PlacementChanged)
-            );
+        for (spec, applied, expected) in [
+            (&settled, "", Need::PlacementUnknown),
+            (&evicted, "", Need::PlacementChanged),
+            (&settled, "{", Need::PlacementChanged),
+            (&settled, "[]", Need::PlacementChanged),
+        ] {
+            assert_eq!(judge(spec, json!({}), applied), Some(expected), "{applied}");
         }
     }
 

@@ -318,3 +318,59 @@ async fn a_workload_that_waits_to_move_returns_to_its_kept_copy_once_that_may_st
         assert!(binding.spec.target("m1").is_some(), "{scheduling}");
     }
 }
+
+/// Returns workload `w<number>` with a binding that was made again a moment ago: it names the
+/// clusters that have its copies, and nobody has scheduled it.
+fn made_again(number: usize, clusters: &[&str]) -> Value {
+    let mut it = workload(number);
+    let targets = clusters
+        .iter()
+        .map(|it| json!({ "name": it, "replicas": 2 }));
+    it["spec"]["clusters"] = targets.collect();
+    it["metadata"]["annotations"] = Value::Null;
+    it["status"] = Value::Null;
+    it
+}
+
+#[tokio::test(start_paused = true)]
+async fn bindings_that_were_made_again_move_at_the_rate_and_keep_their_copies_until_others_run() {
+    let clusters = [roomy("m1", false), roomy("m2", false)];
+    let stand = follow_all(clusters, |number| {
+        let mut it = made_again(number, &["m1"]);
+        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+        it
+    })
+    .await;
+    pass(5).await;
+    let some = moved(&stand);
+    assert!((1..=AT_THE_RATE).contains(&some), "{some} moved");
+    pass(90).await;
+    assert_eq!(moved(&stand), MANY);
+    for number in 0..MANY {
+        let binding = stand.binding(&name(number)).unwrap();
+        let tasks = &binding.spec.graceful_eviction_tasks;
+        let kept: Vec<_> = tasks.iter().map(|it| it.from_cluster.as_str()).collect();
+        assert_eq!(kept, ["m1"], "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves() {
+    let stand = follow([
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+        ("resourcebindings", made_again(0, &["m1", "m2"])),
+    ])
+    .await;
+    pass(30).await;
+    let spec = &stand.binding(&name(0)).unwrap().spec;
+    let targets = spec.clusters.iter().map(|it| &it.name);
+    let kept = spec
+        .graceful_eviction_tasks
+        .iter()
+        .map(|it| &it.from_cluster);
+    let mut all: Vec<_> = targets.chain(kept).collect();
+    all.sort();
+    assert_eq!(all, ["m1", "m2"]);
+    assert_eq!(spec.clusters.len(), 1);
+}
