@@ -275,6 +275,13 @@ impl FakeApi {
         self.0.state.lock().objects.get(&place).cloned()
     }
 
+    /// Returns all objects of a plural as they are stored.
+    pub fn all(&self, plural: &str) -> Vec<Value> {
+        let state = self.0.state.lock();
+        let places = state.objects.iter().filter(|(place, _)| place.0 == plural);
+        places.map(|(_, object)| object.clone()).collect()
+    }
+
     /// Removes an object; watches tell of it.
     pub fn delete(&self, plural: &str, namespace: &str, name: &str) {
         let mut state = self.0.state.lock();

@@ -21,7 +21,7 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::memory::Since;
-use crate::fleet::template::{Kind, TemplateKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
 
@@ -38,25 +38,40 @@ fn wait(missing: &Missing, key: &BindingKey) -> Option<Duration> {
     (!rest.is_zero()).then_some(rest)
 }
 
+/// Group of the kinds whose objects may have names that no binding can have.
+const RBAC: &str = "rbac.authorization.k8s.io";
+
 /// Returns whether a binding that does not exist is to be made again: a policy claims its template,
 /// or a workload needs it. How long that takes depends on the API, which may refuse it for a while.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
-    let is_wanted = |kind: &Arc<Kind>| {
+    let is_wanted = |key: &TemplateKey, it: &Template| {
+        !it.is_deleting() && (Claim::on(it.metadata()).is_some() || fleet.needs.has(key, it))
+    };
+    let has_wanted = |kind: &Arc<Kind>| {
         let suffix = format!("-{}", kind.kind.to_lowercase());
-        let template = key.name.strip_suffix(&suffix).map(|name| TemplateKey {
+        let Some(name) = key.name.strip_suffix(&suffix) else {
+            return false;
+        };
+        let namesake = TemplateKey {
             kind: Arc::clone(kind),
             namespace: key.namespace.clone(),
             name: name.to_owned(),
-        });
-        template.is_some_and(|key| match fleet.templates.get(&key) {
-            Lookup::Found(it) => {
-                !it.is_deleting()
-                    && (Claim::on(it.metadata()).is_some() || fleet.needs.has(&key, &it))
-            }
-            Lookup::Absent | Lookup::Unknown => false,
+        };
+        match fleet.templates.get(&namesake) {
+            Lookup::Found(it) if is_wanted(&namesake, &it) => return true,
+            Lookup::Found(_) | Lookup::Absent => {}
+            Lookup::Unknown => return false,
+        }
+        if kind.group() != RBAC {
+            return false;
+        }
+        let all = fleet.templates.list(kind, key.namespace.as_deref());
+        let mut all = all.into_iter().flatten();
+        all.any(|(template, it)| {
+            BindingKey::for_template(&template) == *key && is_wanted(&template, &it)
         })
     };
-    fleet.templates.kinds().iter().any(is_wanted)
+    fleet.templates.kinds().iter().any(has_wanted)
 }
 
 /// Removes the Works of a binding that is not in the cache, once it is certain that it does not

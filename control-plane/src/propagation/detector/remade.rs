@@ -1,8 +1,8 @@
 //! A binding that is deleted although its template stays.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::fleet::testing::{Stand, cluster, pass};
+use crate::fleet::testing::{FakeApi, Stand, cluster, pass};
 
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_again() {
@@ -209,4 +209,76 @@ async fn what_a_workload_needs_stays_while_the_api_refuses_to_make_its_own_bindi
     pass(120).await;
     assert!(stand.binding("conf-configmap").is_none());
     assert_eq!(deleted(&stand), [""; 0]);
+}
+
+/// Returns a policy of the namespace `shop` that selects a kind, divides replicas where there are
+/// any, and has what is needed go along.
+fn policy(api_version: &str, kind: &str) -> Value {
+    json!({
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "p", "generation": 1,
+            "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {
+            "resourceSelectors": [{"apiVersion": api_version, "kind": kind}],
+            "propagateDeps": true,
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            }},
+        },
+    })
+}
+
+/// Has the API keep a binding with these clusters as its scheduler would.
+async fn place(stand: &Stand, name: &str, clusters: Value) {
+    let named = ("resourcebindings", "shop", name);
+    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
+    bound["spec"]["clusters"] = clusters;
+    bound["metadata"]["generation"] = json!(7);
+    stand.api.put(named.0, bound);
+    pass(30).await;
+}
+
+/// Has the API refuse to make bindings.
+fn refuse_bindings(api: &FakeApi) {
+    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+    api.answer(http::Method::POST, "/resourcebindings", 503, busy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_template() {
+    for name in ["team:reader", "TeamReader"] {
+        let template = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": {
+                "namespace": "shop", "name": name, "uid": "t",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "rules": [],
+        });
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            (
+                "propagationpolicies",
+                policy("rbac.authorization.k8s.io/v1", "Role"),
+            ),
+            ("roles", template),
+        ]);
+        let path = "/apis/rbac.authorization.k8s.io/v1";
+        stand
+            .api
+            .serve(path, "rbac.authorization.k8s.io/v1", "roles", "Role");
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(30).await;
+        let binding = muster_shared::names::binding("Role", name);
+        place(&stand, &binding, json!([{"name": "m1"}])).await;
+        assert_eq!(stand.fleet.works.len(), 1);
+        refuse_bindings(&stand.api);
+        stand.api.delete("resourcebindings", "shop", &binding);
+        pass(60).await;
+        assert_eq!(deleted(&stand), [""; 0], "{name}");
+    }
 }
