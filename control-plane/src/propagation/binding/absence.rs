@@ -22,7 +22,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::memory::Since;
 use crate::fleet::template::{Kind, Template, TemplateKey};
-use crate::fleet::template_event::Lookup;
+use crate::fleet::template_event::{Lookup, Standing};
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
@@ -43,6 +43,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Returns whether a binding that does not exist is to be made again: a policy claims its template,
 /// or a workload needs it. How long that takes depends on the API, which may refuse it for a while.
+/// True, too, while it is not known whether there is such a template.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
     let is_wanted = |key: &TemplateKey, it: &Template| {
         !it.is_deleting() && (Claim::on(it.metadata()).is_some() || fleet.needs.has(key, it))
@@ -59,8 +60,9 @@ pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
         };
         match fleet.templates.get(&namesake) {
             Lookup::Found(it) if is_wanted(&namesake, &it) => return true,
+            // The API says of a kind that it does not have that there is none.
+            Lookup::Unknown => return fleet.templates.standing(kind) != Standing::Missing,
             Lookup::Found(_) | Lookup::Absent => {}
-            Lookup::Unknown => return false,
         }
         if kind.group() != RBAC {
             return false;

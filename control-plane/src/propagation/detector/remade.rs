@@ -240,6 +240,30 @@ async fn place(stand: &Stand, name: &str, clusters: Value) {
     pass(30).await;
 }
 
+/// Returns a process that starts over the objects of another one. `edit` changes its API before.
+async fn restarted(before: &Stand, plurals: &[&str], edit: impl Fn(&FakeApi)) -> Stand {
+    let objects = plurals
+        .iter()
+        .flat_map(|plural| before.api.all(plural).into_iter().map(|it| (*plural, it)));
+    let mut stand = Stand::new(objects);
+    stand.api.serve_deployments();
+    stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+    edit(&stand.api);
+    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    stand
+}
+
+const ALL: [&str; 6] = [
+    "clusters",
+    "propagationpolicies",
+    "deployments",
+    "configmaps",
+    "resourcebindings",
+    "works",
+];
+
 /// Has the API refuse to make bindings.
 fn refuse_bindings(api: &FakeApi) {
     let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
@@ -281,4 +305,20 @@ async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_t
         pass(60).await;
         assert_eq!(deleted(&stand), [""; 0], "{name}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_stay_of_a_template_whose_kind_cannot_be_listed_by_a_process_that_starts() {
+    let before = placed().await;
+    before
+        .api
+        .delete("resourcebindings", "shop", "web-deployment");
+    let stand = restarted(&before, &ALL, |api| {
+        api.delete("resourcebindings", "shop", "web-deployment");
+        let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+        api.answer(http::Method::GET, "/apis/apps/v1", 503, busy);
+    })
+    .await;
+    pass(120).await;
+    assert_eq!(deleted(&stand), [""; 0]);
 }
