@@ -31,23 +31,34 @@ impl Orders {
     }
 }
 
-/// Returns whether a workload needs a template.
-type Need = dyn Fn(&TemplateKey, &Template) -> bool + Send + Sync;
+/// Part that knows what workloads need.
+pub trait Needed: Send + Sync {
+    /// Returns whether a workload needs a template.
+    fn has(&self, key: &TemplateKey, template: &Template) -> bool;
+
+    /// Returns whether it is not known yet of a workload in a namespace what it needs.
+    fn is_open(&self, namespace: &str) -> bool;
+}
 
 /// The part that knows what workloads need, as those see it who remove objects.
 #[derive(Default)]
-pub struct Needs(OnceLock<Box<Need>>);
+pub struct Needs(OnceLock<Box<dyn Needed>>);
 
 impl Needs {
-    /// Has the question answered from now on; only the first answerer counts.
-    pub fn answer(&self, needs: impl Fn(&TemplateKey, &Template) -> bool + Send + Sync + 'static) {
-        _ = self.0.set(Box::new(needs));
+    /// Has the questions answered from now on; only the first answerer counts.
+    pub fn answer(&self, needed: impl Needed + 'static) {
+        _ = self.0.set(Box::new(needed));
     }
 
     /// Returns whether a workload needs a template; it does not where this process distributes no
     /// dependencies.
     pub fn has(&self, key: &TemplateKey, template: &Template) -> bool {
-        self.0.get().is_some_and(|needs| needs(key, template))
+        self.0.get().is_some_and(|it| it.has(key, template))
+    }
+
+    /// Returns whether it is not known yet of a workload in a namespace what it needs.
+    pub fn is_open(&self, namespace: &str) -> bool {
+        self.0.get().is_some_and(|it| it.is_open(namespace))
     }
 }
 

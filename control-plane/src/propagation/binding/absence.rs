@@ -5,7 +5,7 @@
 //! does not exist, also where it was seen being deleted: it may be about to be made again, or was,
 //! and a short list lacks the new one. What an ordinary deletion removes is gone before that. While
 //! a policy claims the template of the binding, or a workload needs it, the Works stay: the binding
-//! is made again.
+//! is made again. So they do while it is not known whether that is so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,8 @@ pub async fn sweep(
     key: &BindingKey,
 ) -> Result<Next, Error> {
     let works = fleet.work_index.of(key);
-    if works.is_empty() {
+    // What is being deleted already is not decided about anew.
+    if works.iter().all(|work| doomed(work, false).is_none()) {
         missing.forget(key);
         return Ok(Next::Done);
     }
@@ -99,6 +100,10 @@ pub async fn sweep(
     }
     if let Some(rest) = wait(missing, key) {
         return Ok(Next::After(rest));
+    }
+    let namespace = key.namespace.as_deref();
+    if namespace.is_some_and(|it| fleet.needs.is_open(it)) {
+        return Ok(Next::After(CONFIRMED));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
     let stays = |work: &CachedWork| {

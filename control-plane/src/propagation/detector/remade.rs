@@ -322,3 +322,33 @@ async fn the_copies_stay_of_a_template_whose_kind_cannot_be_listed_by_a_process_
     pass(120).await;
     assert_eq!(deleted(&stand), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out_what_that_is() {
+    for (what, method, path) in [
+        ("its kind", http::Method::GET, "/apis/apps/v1"),
+        (
+            "its dependencies",
+            http::Method::PATCH,
+            "/resourcebindings/web-deployment",
+        ),
+    ] {
+        let before = placed().await;
+        assert_eq!(before.fleet.works.len(), 2);
+        let stand = restarted(&before, &ALL, |api| {
+            api.delete("resourcebindings", "shop", "conf-configmap");
+            refuse_bindings(api);
+            let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+            api.answer(method.clone(), path, 503, busy);
+            let mut bound = api
+                .object("resourcebindings", "shop", "web-deployment")
+                .unwrap();
+            let annotations = bound["metadata"]["annotations"].as_object_mut().unwrap();
+            annotations.remove(muster_shared::names::annotation::DEPENDENCIES);
+            api.put("resourcebindings", bound);
+        })
+        .await;
+        pass(120).await;
+        assert_eq!(deleted(&stand), [""; 0], "{what}");
+    }
+}

@@ -16,7 +16,8 @@ use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, release, send};
 use crate::fleet::Fleet;
-use crate::fleet::binding::BindingKey;
+use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::orders::Needed;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
@@ -63,10 +64,9 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     });
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.observe(change));
-    let to = Arc::clone(&distributor);
-    fleet.needs.answer(move |key, template| {
-        let index = to.index.lock();
-        !index.referrers(key, template).is_empty()
+    fleet.needs.answer(Answerer {
+        distributor: Arc::clone(&distributor),
+        bindings: fleet.bindings.clone(),
     });
     let to = Arc::clone(&distributor);
     let bindings = fleet.bindings.clone();
@@ -108,6 +108,26 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
         distributor,
         |fleet, distributor, key| async move { distributor.attach(&fleet, key).await },
     );
+}
+
+/// Answers what workloads need.
+struct Answerer {
+    distributor: Arc<Distributor>,
+    bindings: Bindings,
+}
+
+impl Needed for Answerer {
+    fn has(&self, key: &TemplateKey, template: &Template) -> bool {
+        let index = self.distributor.index.lock();
+        !index.referrers(key, template).is_empty()
+    }
+
+    fn is_open(&self, namespace: &str) -> bool {
+        let near = self.bindings.list_in(namespace);
+        let index = self.distributor.index.lock();
+        let mut referrers = near.iter().filter(|it| refers(it));
+        referrers.any(|it| !index.knows(&BindingKey::of(it.as_ref())))
+    }
 }
 
 impl Distributor {
