@@ -27,11 +27,10 @@ impl DeletedWorks {
         deleted
     }
 
-    /// Adds Works whose deletion is about to be requested. Call it before the request, because the
+    /// Adds the uids of Works whose deletion is about to be requested. Call it before the request, because the
     /// answer may be lost. A Work whose deletion fails counts as going until it has gone, or is
     /// wanted again, so that it stands for no copy elsewhere.
-    pub fn add<'a>(&self, works: impl Iterator<Item = &'a Arc<CachedWork>>) {
-        let uids = works.filter_map(|it| it.metadata.uid.clone());
+    pub fn add(&self, uids: impl Iterator<Item = String>) {
         self.0.lock().extend(uids);
     }
 
@@ -74,7 +73,7 @@ mod tests {
         let deleted = DeletedWorks::default();
         let (going, staying, unknown) = (work(Some("1")), work(Some("2")), work(None));
         assert!(!deleted.is_to_go(&going));
-        deleted.add([&going, &unknown].into_iter());
+        deleted.add(going.metadata.uid.clone().into_iter());
         assert!(deleted.is_to_go(&going) && deleted.is_asked(&going));
         assert!(!deleted.is_to_go(&staying) && !deleted.is_to_go(&unknown));
         deleted.forget(&staying);

@@ -97,7 +97,11 @@ mod tests {
             }});
             let works = [Arc::new(serde_json::from_value(work).unwrap())];
             if is_asked {
-                deleted.add(works.iter());
+                deleted.add(
+                    works
+                        .iter()
+                        .filter_map(|it: &Arc<CachedWork>| it.metadata.uid.clone()),
+                );
             }
             let carries_out = carrying_out(&works, &deleted).contains_key("m1");
             assert_eq!(carries_out, expected, "{uid}");

@@ -272,9 +272,6 @@ async fn carry_out(
     if plan.remove.is_empty() {
         return Ok(());
     }
-    fleet
-        .deleted_works
-        .add(plan.remove.iter().map(|it| it.work));
     if wanted.spec.preserve_resources_on_deletion == Some(true) {
         let staying = plan.remove.iter().filter(|it| it.stays);
         let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());

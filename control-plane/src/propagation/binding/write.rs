@@ -207,6 +207,8 @@ pub async fn remove(
     works: Vec<(Doomed, bool)>,
 ) -> Result<(), Error> {
     lead(fleet)?;
+    let uids = works.iter().filter_map(|(work, _)| work.uid.clone());
+    fleet.deleted_works.add(uids);
     let in_members =
         |work: &Doomed| names::cluster_of_execution_namespace(&work.namespace).is_some();
     let removals = works.into_iter().filter(|(work, _)| in_members(work));

@@ -352,3 +352,37 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
         assert_eq!(deleted(&stand), [""; 0], "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_are_still_shown() {
+    let stand = placed_in(&["m2", "m1"]).await;
+    let mut cordoned = cluster("m1");
+    cordoned["metadata"]["generation"] = json!(2);
+    cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
+    stand.api.put("clusters", cordoned);
+    pass(10).await;
+    let template = stand.api.object("deployments", "shop", "web").unwrap();
+    // The cache is behind: the API has taken the deletion.
+    for work in stand.api.all("works") {
+        let path = format!("/works/{}", work["metadata"]["name"].as_str().unwrap());
+        stand.api.answer(http::Method::DELETE, &path, 200, work);
+    }
+    let mut again = template.clone();
+    again["metadata"]["uid"] = json!("t2");
+    stand.api.delete("deployments", "shop", "web");
+    let mut bound = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment")
+        .unwrap();
+    bound["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    stand.api.put("resourcebindings", bound);
+    pass(1).await;
+    assert!(stand.binding("web-deployment").is_none(), "it is gone");
+    again["metadata"]["labels"] = Value::Null;
+    again["metadata"]["annotations"] = Value::Null;
+    stand.api.put("deployments", again);
+    pass(5).await;
+    let made = stand.binding("web-deployment").expect("made again");
+    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
+    assert_eq!(clusters, ["m2"]);
+}

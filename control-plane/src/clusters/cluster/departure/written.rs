@@ -445,7 +445,8 @@ async fn a_work_that_its_binding_removes_is_left_to_it() {
     ])
     .await;
     let works = stand.fleet.works.list_in("karmada-es-m1");
-    stand.fleet.deleted_works.add(works.iter());
+    let uids = works.iter().filter_map(|it| it.metadata.uid.clone());
+    stand.fleet.deleted_works.add(uids);
     step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
 }
