@@ -3,14 +3,17 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::{Api, Patch, PostParams};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
+use muster_shared::api::work::Work;
 use muster_shared::names;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
+use serde_json::json;
 
-use super::build::Wanted;
+use super::build::{self, Wanted};
 use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::api_error::ApiError;
@@ -39,7 +42,7 @@ impl Detector {
                 return Err(Error::Unreadable { binding });
             }
             Presence::Gone | Presence::Unknown(_) => {
-                let held = self.held_by(&binding);
+                let held = self.held_by(&binding, wanted.counts_replicas()).await?;
                 let made = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
                 return self.create(&api, key, &binding, made).await;
             }
@@ -63,23 +66,46 @@ impl Detector {
     }
 
     /// Returns the clusters in which there are copies by a former binding of this name, which the
-    /// new one takes over.
-    fn held_by(&self, key: &BindingKey) -> Vec<TargetCluster> {
+    /// new one takes over. `counts` says whether the template has replicas.
+    async fn held_by(&self, key: &BindingKey, counts: bool) -> Result<Vec<TargetCluster>, Error> {
         let works = self.fleet.work_index.of(key);
         let stay = works
             .iter()
             .filter(|it| !self.fleet.deleted_works.is_to_go(it));
-        let targets = stay.filter_map(|work| {
-            let lies_in = work.metadata.namespace.as_deref()?;
-            let cluster = names::cluster_of_execution_namespace(lies_in)?;
-            let replicas = work.replicas.and_then(|it| it.try_into().ok());
-            Some(TargetCluster {
+        let mut targets = Vec::new();
+        for work in stay {
+            let lies_in = work.metadata.namespace.as_deref().unwrap_or_default();
+            let Some(cluster) = names::cluster_of_execution_namespace(lies_in) else {
+                continue;
+            };
+            let replicas = match work.replicas {
+                Some(replicas) => replicas.try_into().unwrap_or_default(),
+                None if counts => self.replicas_in(lies_in, &work.name_any()).await?,
+                None => 0,
+            };
+            targets.push(TargetCluster {
                 name: cluster.to_owned(),
-                replicas: replicas.unwrap_or_default(),
+                replicas,
                 ..TargetCluster::default()
-            })
-        });
-        targets.collect()
+            });
+        }
+        Ok(targets)
+    }
+
+    /// Returns the replicas that a Work asks for, of a kind that has another field for them than
+    /// `spec.replicas`, which is all that the cache has.
+    async fn replicas_in(&self, lies_in: &str, name: &str) -> Result<i32, Error> {
+        let works: Api<Work> = Api::namespaced(self.fleet.client.clone(), lies_in);
+        let work = works.get_opt(name).await;
+        let work = work.map_err(ApiError::of("read work", &name))?;
+        let mut manifests = work.into_iter().flat_map(|it| it.spec.workload.manifests);
+        let Some(manifest) = manifests.next() else {
+            return Ok(0);
+        };
+        let interpreters = &self.fleet.interpreters;
+        let replicas = interpreters.replicas(&json!(manifest));
+        let replicas = replicas.map_err(build::Error::from)?;
+        Ok(replicas.map_or(0, |it| it.replicas))
     }
 
     async fn create(

@@ -174,6 +174,11 @@ impl<'a> Wanted<'a> {
         &self.name
     }
 
+    /// Returns whether the template has replicas.
+    pub fn counts_replicas(&self) -> bool {
+        self.replicas.is_some()
+    }
+
     /// Returns the whole binding, for the case that it does not exist yet.
     ///
     /// Its permanent id is the uid of the template: unique, known before the binding exists, and

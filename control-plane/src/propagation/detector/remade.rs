@@ -386,3 +386,49 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
     let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
     assert_eq!(clusters, ["m2"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_the_kind_calls_it() {
+    let template = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "t",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"parallelism": 4, "completions": 4, "template": {"spec": {"containers": []}}},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("propagationpolicies", policy("batch/v1", "Job")),
+        ("jobs", template),
+    ]);
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(30).await;
+    let shares = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
+    place(&stand, "web-job", shares).await;
+    assert_eq!(stand.fleet.works.len(), 2);
+    stand.api.forget();
+    stand.api.delete("resourcebindings", "shop", "web-job");
+    pass(60).await;
+    let made = stand.binding("web-job").expect("made again");
+    let shares: Vec<_> = made
+        .spec
+        .clusters
+        .iter()
+        .map(|it| (&*it.name, it.replicas))
+        .collect();
+    let asked = |cluster: &str| {
+        let namespace = muster_shared::names::execution_namespace(cluster);
+        let works = stand.api.all("works").into_iter();
+        let mut works = works.filter(|it| it["metadata"]["namespace"] == json!(namespace));
+        works
+            .next()
+            .map(|it| it["spec"]["workload"]["manifests"][0]["spec"]["parallelism"].clone())
+    };
+    assert_eq!(["m1", "m2"].map(asked), [3, 1].map(|it| Some(json!(it))));
+    assert_eq!(shares, [("m1", 3), ("m2", 1)]);
+}
