@@ -58,6 +58,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         patches: Arc::default(),
         missing: Missing::default(),
         waits: Backoff::default(),
+        scaling: Backoff::default(),
         unremoved: Backoff::default(),
         outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
@@ -119,6 +120,8 @@ pub(super) struct Memory {
     pub(super) patches: Arc<LastPatches<String>>,
     missing: Missing,
     pub(super) waits: Backoff<BindingKey>,
+    /// Bindings that may be about to say how many replicas each cluster gets.
+    pub(super) scaling: Backoff<BindingKey>,
     /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
     unremoved: Backoff<BindingKey>,
     /// Bindings that are about a former object.
@@ -193,6 +196,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let client = fleet.work_writer.turn().await;
     let Some(binding) = fleet.bindings.get(key) else {
         memory.waits.forget(key);
+        memory.scaling.forget(key);
         memory.unremoved.forget(key);
         memory.outdated.forget(key);
         memory.parked.leave(key);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
-use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+use crate::fleet::testing::{Stand, binding, cluster, pass, refusal, work};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
 fn moved(name: &str, api_version: &str, kind: &str) -> Value {
@@ -530,6 +530,44 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         pass(30).await;
         assert_eq!(asked(), Some(late), "{follows}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_long_been_joining()
+{
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+        })
+    };
+    let made_of = Template::new(template(0)).unwrap().fingerprint();
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
+    binding["spec"]["replicas"] = json!(0);
+    binding["spec"]["replicaRequirements"] = Value::Null;
+    binding["spec"]["clusters"] =
+        json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m2")),
+        ("clusters", cluster("m3")),
+        ("resourcebindings", binding),
+        ("deployments", template(0)),
+    ]);
+    stand.api.serve_deployments();
+    let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
+    let path = "/karmada-es-m3/works";
+    stand.api.answer(Method::POST, path, 404, no_namespace);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(300).await;
+    stand.api.forget();
+    stand.api.put("deployments", template(7));
+    pass(1).await;
+    let writes = stand.api.writes().into_iter();
+    let works = writes.filter(|(_, path, _)| path.contains("/works"));
+    let works: Vec<_> = works.collect();
+    assert_eq!(works, [], "its binding is about to say how many each gets");
 }
 
 #[tokio::test(start_paused = true)]

@@ -189,9 +189,10 @@ fn not_yet(
         return Some(Next::After(memory.waits.next(key).time));
     }
     if !is_about_to_scale(fleet, binding, template) {
+        memory.scaling.forget(key);
         return None;
     }
-    let wait = memory.waits.next(key);
+    let wait = memory.scaling.next(key);
     (!wait.is_long).then_some(Next::After(wait.time))
 }
 
