@@ -65,6 +65,14 @@ impl Detector {
         }
     }
 
+    /// Returns whether there are copies by a binding of this name.
+    pub(super) fn has_copies(&self, key: &BindingKey) -> bool {
+        let works = self.fleet.work_index.of(key);
+        works
+            .iter()
+            .any(|it| !self.fleet.deleted_works.is_to_go(it))
+    }
+
     /// Returns the clusters in which there are copies by a former binding of this name, which the
     /// new one takes over. `counts` says whether the template has replicas.
     async fn held_by(&self, key: &BindingKey, counts: bool) -> Result<Vec<TargetCluster>, Error> {

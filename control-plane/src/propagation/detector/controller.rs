@@ -27,7 +27,7 @@ use super::report::Reports;
 use super::select::{reaches, selects};
 use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
-use crate::fleet::binding::Bindings;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
@@ -395,6 +395,11 @@ impl Detector {
         if policy.is_lazy() {
             let held = self.binding_of(key, template);
             let made = Made::of(held.as_ref().map(|held| &held.metadata));
+            // The policy took effect before on a template that has copies.
+            let binding = BindingKey::for_template(key);
+            let is_gone = self.fleet.bindings.get(&binding).is_none();
+            let is_lost = is_gone && self.has_copies(&binding);
+            let changed = changed || is_lost;
             if !activates(policy, template, made, changed) {
                 if !is_marked {
                     self.claim_later(key, claim);

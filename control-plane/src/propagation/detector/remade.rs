@@ -432,3 +432,21 @@ async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_th
     assert_eq!(["m1", "m2"].map(asked), [3, 1].map(|it| Some(json!(it))));
     assert_eq!(shares, [("m1", 3), ("m2", 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts() {
+    let before = placed().await;
+    let stand = restarted(&before, &ALL, |api| {
+        api.delete("resourcebindings", "shop", "web-deployment");
+        let mut lazy = api.object("propagationpolicies", "shop", "web").unwrap();
+        lazy["spec"]["activationPreference"] = json!("Lazy");
+        lazy["metadata"]["creationTimestamp"] = json!("2026-01-02T00:00:00Z");
+        api.put("propagationpolicies", lazy);
+    })
+    .await;
+    pass(120).await;
+    assert_eq!(deleted(&stand), [""; 0]);
+    let made = stand.binding("web-deployment").expect("made again");
+    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
+    assert_eq!(clusters, ["m1"]);
+}
