@@ -153,18 +153,17 @@ pub(super) async fn move_on(
     let works = fleet.work_index.of(key);
     let works = carrying_out(&works, &fleet.deleted_works);
     let targets = spec.clusters.iter();
-    let mut refused = targets.filter_map(|target| match works.get(target.name.as_str()) {
+    let refused = targets.filter_map(|target| match works.get(target.name.as_str()) {
         Some(work) => Refused::of(binding.as_ref(), &target.name, work),
         None => Refused::without_work(fleet, binding.as_ref(), &target.name, now),
     });
-    let Some(refused) = refused.next() else {
+    // The clock of the member may be ahead.
+    let refused = refused.filter(|it| was_moved(binding.as_ref(), Some(it.since.min(now))));
+    // One that may be left now comes before one that a pause holds.
+    let Some(refused) = refused.min_by_key(|it| fleet.pauses.of(&it.cluster, now).is_some()) else {
         mover.refusals.forget(key);
         return None;
     };
-    // The clock of the member may be ahead.
-    if !was_moved(binding.as_ref(), Some(refused.since.min(now))) {
-        return None;
-    }
     let seen = (refused.cluster.clone(), refused.since);
     let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, seen));
     if !rest.is_zero() {
@@ -441,6 +440,50 @@ mod tests {
             work["status"]["manifestStatuses"] = json!([]);
             let writes = targets_after(120, binding, work).await;
             assert_eq!(writes.len(), expected, "{minutes}: {writes:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_is_not_left_keeps_no_other_one_that_refuses_the_workload() {
+        let ago = |minutes: i64| {
+            muster_shared::clock::calendar() - jiff::SignedDuration::from_mins(minutes)
+        };
+        for (what, moved, since, is_paused) in [
+            ("an edit was refused there", 20, 0, false),
+            ("movement out of it is paused", 1, 1, true),
+        ] {
+            let mut binding = refused(false, &json!([]), &evicted(moved));
+            binding["spec"]["clusters"] =
+                json!([{"name": "m2", "replicas": 2}, {"name": "m3", "replicas": 2}]);
+            binding["spec"]["placement"] = json!({
+                "clusterAffinity": {"clusterNames": ["m2", "m3", "m4"]},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+            });
+            let work = |cluster: &str, minutes: i64| {
+                let mut work = work_in_m2(false, "Unknown");
+                work["metadata"]["namespace"] =
+                    json!(muster_shared::names::execution_namespace(cluster));
+                work["status"]["conditions"][0]["lastTransitionTime"] = json!(ago(minutes));
+                work["status"]["manifestStatuses"] = json!([]);
+                work
+            };
+            let mut m2 = testing::cluster("m2");
+            if is_paused {
+                m2["metadata"]["annotations"] = json!({"failover.muster.io/paused": "x"});
+            }
+            let mut stand = Stand::new([
+                ("clusters", m2),
+                ("clusters", testing::cluster("m3")),
+                ("clusters", testing::cluster("m4")),
+                ("resourcebindings", binding),
+                ("works", work("m2", since)),
+                ("works", work("m3", moved)),
+            ]);
+            let writes = targets_in(&mut stand, 120).await;
+            let left = writes
+                .iter()
+                .map(|it| &it["gracefulEvictionTasks"][0]["fromCluster"]);
+            assert_eq!(left.collect::<Vec<_>>(), [&json!("m3")], "{what}");
         }
     }
 
