@@ -4,7 +4,8 @@
 //! A real control plane process against an embedded API: so many clusters and Deployments, a policy
 //! for each cluster that names it and the next one, and agents that are played: they answer each
 //! new Work as healthy. Prints a table, one row a size, and draws it where `--svg` names a file;
-//! judges nothing: `cargo bench -p muster-e2e --bench scale -- --clusters 10,100 --workloads 1000,10000`.
+//! judges nothing: `cargo bench -p muster-e2e --bench scale -- --clusters 10,100 --workloads
+//! 1000,10000`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -35,8 +35,9 @@ pub struct GracefulEvictionTask {
     pub replicas: Option<i32>,
 
     /// Machine-readable reason for the eviction, in CamelCase. Muster writes `TaintUntolerated`,
-    /// `ApplicationFailure`, `NoClusterFit`, and `PlacementChanged` where a healthy copy has to go
-    /// since the placement without another cluster, or one that was requested, is a different one.
+    /// `ApplicationFailure`, `NotApplied` where the cluster could not apply the workload,
+    /// `NoClusterFit`, and `PlacementChanged` where a healthy copy has to go since the placement
+    /// without another cluster, or one that was requested, is a different one.
     #[schemars(length(min = 1, max = 32), extend("pattern" = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"))]
     pub reason: String,
 

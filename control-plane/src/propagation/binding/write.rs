@@ -200,7 +200,8 @@ pub fn doomed(work: &CachedWork, stays: bool) -> Option<(Doomed, bool)> {
 }
 
 /// Deletes Works, each with whether its objects stay in the member; the agents then remove those
-/// that do not. Only Works in execution namespaces are anybody's: a copy that lies elsewhere is not.
+/// that do not. Only Works in execution namespaces are anybody's: a copy that lies elsewhere is
+/// not.
 pub async fn remove(
     fleet: &Fleet,
     client: &Client,
