@@ -147,9 +147,9 @@ mod tests {
     use super::*;
     use crate::fleet::testing;
 
-    /// Returns what becomes of the Works of a binding with copies in some clusters, as `edit` changes
-    /// its spec, where a workload keeps what is in others. `made` says whether the Works of its
-    /// targets can be rendered.
+    /// Returns what becomes of the Works of a binding with copies in some clusters, as `edit`
+    /// changes its spec, where a workload keeps what is in others. `made` says whether the Works of
+    /// its targets can be rendered.
     fn planned(edit: &Value, made: bool, works: &[&str], kept: &[&str]) -> String {
         let mut binding = testing::binding();
         merge::apply(&mut binding["spec"], edit);
