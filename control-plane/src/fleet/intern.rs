@@ -6,8 +6,8 @@ use muster_shared::api::policy::Placement;
 use muster_shared::interner::Interner;
 
 /// What many bindings have in common, kept once: each carries two copies of its policy's placement,
-/// the second in the annotation that says what was applied last, and most workloads ask for one of a
-/// few sizes of pod. Kept with each binding, that is a third of its memory, and nearly all of it
+/// the second in the annotation that says what was applied last, and most workloads ask for one of
+/// a few sizes of pod. Kept with each binding, that is a third of its memory, and nearly all of it
 /// where a placement names a thousand clusters.
 #[derive(Default)]
 pub struct BindingInterner {
