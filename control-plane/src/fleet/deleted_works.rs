@@ -49,7 +49,7 @@ impl DeletedWorks {
     }
 
     /// Forgets a Work. Call it when the API has a Work that this process asked to be deleted, and
-    /// that is wanted again.
+    /// that is not to be removed any more.
     pub fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
             self.0.lock().remove(uid);

@@ -30,7 +30,7 @@ use super::plan::{Facts, Plan, Wanted};
 use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
 use super::render::{Scope, expects};
-use super::write::{doomed, lead, listed, remove};
+use super::write::{doomed, lead, listed, remove, stays};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
@@ -239,6 +239,12 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         now: fleet.clock.now(),
     };
     let plan = Plan::of(&wanted, make, &facts);
+    // What is not removed any more counts as a copy again, for those who move and remove others.
+    let is_removed =
+        |work: &Arc<CachedWork>| plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
+    for work in works.iter().filter(|it| !is_removed(it)) {
+        stays(fleet, &client, work).await?;
+    }
     // A Work whose deletion is refused holds no others back, unless two copies must not run at a
     // time.
     let removed = match carry_out(fleet, &client, &wanted, &plan).await {

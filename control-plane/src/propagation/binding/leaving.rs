@@ -571,6 +571,45 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_more() {
+    let mut binding = moved("web", "apps/v1", "Deployment");
+    let (mut old, mut new) = (work_of(&binding, "m1"), work_of(&binding, "m2"));
+    old["metadata"]["uid"] = json!("old");
+    new["status"]["conditions"] = json!([]);
+    let mut leaving = cluster("m1");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let namespace = json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
+    let mut stand = Stand::new([
+        ("clusters", leaving.clone()),
+        ("clusters", cluster("m2")),
+        ("namespaces", namespace),
+        ("resourcebindings", binding.clone()),
+        ("works", old),
+        ("works", new),
+    ]);
+    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
+    start(&stand.fleet, &mut stand.tasks);
+    let error = refusal(500, "InternalError", "web");
+    let path = "/karmada-es-m1/works/web";
+    stand.api.answer(Method::DELETE, path, 500, error);
+    stand.follow().await;
+    pass(1).await;
+    let asked = written(&stand, "web").into_iter();
+    assert!(asked.map(|it| it.0).any(|it| it == Method::DELETE));
+    // Before the deletion is tried again, the copy becomes the last one that may run.
+    binding["spec"]["suspension"] = json!({"dispatching": true});
+    binding["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", binding);
+    stand.api.answer_truly();
+    pass(60).await;
+    assert!(stand.api.object("works", "karmada-es-m1", "web").is_some());
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    stand.api.put("clusters", leaving);
+    pass(300).await;
+    assert_eq!(stand.api.object("works", "karmada-es-m1", "web"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_a_claim_for_storage_deletes_no_data_when_its_policy_is_deleted() {
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
