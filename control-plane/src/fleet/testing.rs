@@ -492,7 +492,11 @@ impl FakeApi {
         };
         match asked.method {
             Method::GET => (200, held),
-            Method::DELETE if conflicts(&asked.body["preconditions"], "uid") => {
+            Method::DELETE
+                if ["resourceVersion", "uid"]
+                    .map(|it| conflicts(&asked.body["preconditions"], it))
+                    != [false; 2] =>
+            {
                 (409, refusal(409, "Conflict", &place.2))
             }
             Method::DELETE => (200, self.remove(&place, held)),

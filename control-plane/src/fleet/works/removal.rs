@@ -35,7 +35,8 @@ impl Doomed {
     /// where they are to stay: that stands in the Work before it is deleted.
     ///
     /// # Errors
-    /// Those of the API; a conflict where another Work has the name by now.
+    /// Those of the API; a conflict where another Work has the name by now, or the Work was changed
+    /// at the same time.
     pub async fn remove(
         &self,
         fleet: &Fleet,
@@ -50,19 +51,22 @@ impl Doomed {
             }
         };
         let api: Api<Head<Work>> = Api::namespaced(client.clone(), &self.namespace);
+        let mut written = None;
         if !self.says(fleet, stays) {
             let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
             if let Some(uid) = &self.uid {
                 patch["metadata"]["uid"] = json!(uid);
             }
             let (params, patch) = (patch_params(), Patch::Merge(&patch));
-            if let Err(error) = api.patch(&self.name, &params, &patch).await {
-                return unless_gone(error);
+            match api.patch(&self.name, &params, &patch).await {
+                Ok(work) => written = work.metadata.resource_version,
+                Err(error) => return unless_gone(error),
             }
         }
+        // Another client may take back what was just written.
         let this_one = DeleteParams::default().preconditions(Preconditions {
             uid: self.uid.clone(),
-            resource_version: None,
+            resource_version: written,
         });
         tracing::info!(
             namespace = self.namespace,

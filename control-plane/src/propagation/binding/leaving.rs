@@ -610,6 +610,50 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_binding_does_not_take_back_what_is_said_of_a_copy_in_a_cluster_that_leaves() {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "shop", "name": "web", "uid": "t"},
+    });
+    let mut binding = moved("web", "v1", "PersistentVolumeClaim");
+    binding["spec"]["clusters"] = json!([{"name": "m1"}]);
+    let mut leaving = cluster("m1");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let namespace = json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
+    let mut stand = Stand::new([
+        ("clusters", leaving.clone()),
+        ("namespaces", namespace),
+        ("persistentvolumeclaims", claim),
+        ("resourcebindings", binding),
+    ]);
+    let (plural, kind) = ("persistentvolumeclaims", "PersistentVolumeClaim");
+    stand.api.serve("/api/v1", "v1", plural, kind);
+    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.fleet.follow_templates();
+    stand.fleet.templates.name(&Kind::new("v1", kind));
+    stand.follow().await;
+    pass(10).await;
+    let work = muster_shared::names::work(kind, "web", "shop");
+    assert!(stand.api.object("works", "karmada-es-m1", &work).is_some());
+    stand.api.forget();
+    // The answers are slower than the watch.
+    let path = format!("/works/{work}");
+    stand
+        .api
+        .delay(Method::PATCH, &path, std::time::Duration::from_secs(2));
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    stand.api.put("clusters", leaving);
+    pass(10).await;
+    let expected = [(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
+    assert_eq!(
+        written(&stand, &work),
+        expected,
+        "the data stay in the member"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_a_claim_for_storage_deletes_no_data_when_its_policy_is_deleted() {
     let claim = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",

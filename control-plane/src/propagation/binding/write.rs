@@ -53,6 +53,9 @@ pub async fn ensure(
     rendered: &Rendered,
 ) -> Result<Ensured, Error> {
     let subject = || format!("work {}/{}", rendered.namespace, rendered.name);
+    if is_leaving(fleet, &rendered.namespace) {
+        return Ok(Ensured::AsRendered);
+    }
     let work = match fleet
         .works
         .presence(Some(&rendered.namespace), &rendered.name)
@@ -60,9 +63,6 @@ pub async fn ensure(
         Presence::There(work) => work,
         Presence::Unknown(Doubt::Unreadable { .. }) => return Err(Error::Unreadable(subject())),
         Presence::Gone | Presence::Unknown(_) => {
-            if is_leaving(fleet, &rendered.namespace) {
-                return Ok(Ensured::AsRendered);
-            }
             return create(fleet, client, origin, rendered).await;
         }
     };
@@ -137,7 +137,8 @@ pub async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<
 }
 
 /// Returns whether the cluster of an execution namespace is leaving the fleet: its Works are
-/// removed, and none are made any more.
+/// removed, and none are made or changed any more. What they say when they are deleted decides what
+/// stays in the member.
 fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
     names::cluster_of_execution_namespace(namespace)
         .and_then(|cluster| fleet.clusters.get(None, cluster))
