@@ -27,9 +27,9 @@ impl DeletedWorks {
         deleted
     }
 
-    /// Adds the uids of Works whose deletion is about to be requested. Call it before the request, because the
-    /// answer may be lost. A Work whose deletion fails counts as going until it has gone, or is
-    /// wanted again, so that it stands for no copy elsewhere.
+    /// Adds the uids of Works whose deletion is about to be requested. Call it before the request,
+    /// because the answer may be lost. A Work whose deletion fails counts as going until it has
+    /// gone, or is wanted again, so that it stands for no copy elsewhere.
     pub fn add(&self, uids: impl Iterator<Item = String>) {
         self.0.lock().extend(uids);
     }

@@ -114,8 +114,9 @@ pub async fn ensure(
     }
 }
 
-/// Returns whether a Work that is not to be removed stays. If this process asked for its deletion, the Work is
-/// read from the API: the cache may not show the deletion yet, or the request has come to nothing.
+/// Returns whether a Work that is not to be removed stays. If this process asked for its deletion,
+/// the Work is read from the API: the cache may not show the deletion yet, or the request has come
+/// to nothing.
 pub async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool, Error> {
     if !fleet.deleted_works.is_to_go(work) {
         return Ok(true);
