@@ -342,8 +342,9 @@ impl RollCall {
         let client = &self.fleet.urgent_client;
         // The silence begins now, also where Ready was Unknown for another reason.
         let mut cluster = cluster.clone();
-        let conditions = cluster.status.iter_mut().flat_map(|it| &mut it.conditions);
-        for ready in conditions.filter(|it| it.type_ == condition::READY) {
+        let mut conditions = cluster.status.iter_mut().flat_map(|it| &mut it.conditions);
+        // The one that is replaced: another one of that type is written as it is.
+        if let Some(ready) = conditions.find(|it| it.type_ == condition::READY) {
             ready.status.clear();
         }
         let cluster = &cluster;

@@ -247,3 +247,19 @@ async fn a_cluster_that_refused_the_credentials_is_reported_silent_as_of_its_sil
     assert_eq!(ready["reason"], json!("ClusterStatusUnknown"));
     assert_ne!(ready["lastTransitionTime"], json!("2024-01-01T00:00:00Z"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_cluster_with_two_ready_conditions_is_written_as_the_api_takes_it() {
+    let mut odd = cluster("m1", "Pull");
+    let conditions = odd["status"]["conditions"].as_array_mut().unwrap();
+    conditions.push(conditions[0].clone());
+    let stand = stand(vec![("clusters", odd), ("leases", lease("m1", 0))]).await;
+    pass(60).await;
+    assert_eq!(silent(&stand), ["m1"]);
+    let writes = stand.api.writes();
+    let written = writes.iter().find(|it| it.1.ends_with("/m1/status"));
+    let conditions = written.unwrap().2["status"]["conditions"].as_array();
+    let statuses = conditions.unwrap().iter().map(|it| &it["status"]);
+    let statuses: Vec<_> = statuses.collect();
+    assert_eq!(statuses, ["Unknown", "True"]);
+}
