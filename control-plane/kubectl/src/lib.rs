@@ -306,7 +306,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
 }
 
 /// Returns what a command says that reads the fleet and needs nothing else.
-async fn check(client: &Client, question: Question) -> anyhow::Result<Reply> {
+async fn read_fleet(client: &Client, question: Question) -> anyhow::Result<Reply> {
     let text = match question {
         Question::Status(options) => return status::carry_out(client.clone(), &options).await,
         Question::Simulate(options) => return simulate::carry_out(client.clone(), &options).await,
@@ -329,7 +329,9 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
                 let check = check::carry_out(config, None, &options).await;
                 check.map(|(text, _)| text)
             }
-            Ok(question) => Box::pin(check(client, question)).await.map(|it| it.text),
+            Ok(question) => Box::pin(read_fleet(client, question))
+                .await
+                .map(|it| it.text),
             Err(error) => Err(error.into()),
         };
         let name: Vec<&str> = words
@@ -377,7 +379,7 @@ mod tests {
             if matches!(line.question, Question::Check(_)) {
                 continue;
             }
-            let said = Box::pin(check(&client, line.question)).await;
+            let said = Box::pin(read_fleet(&client, line.question)).await;
             let said = said.map_or_else(|error| error.to_string(), |it| it.text);
             assert!(!said.contains("asks for more"), "{words:?}: {said}");
         }

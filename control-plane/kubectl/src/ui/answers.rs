@@ -10,7 +10,7 @@ use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::{CommandLine, Reply, check};
+use crate::{CommandLine, Reply, read_fleet};
 
 /// Time for which an answer is given again.
 const FRESH: Duration = Duration::from_secs(2);
@@ -133,7 +133,7 @@ impl Answers {
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
-        check(&self.client, line.question).await
+        read_fleet(&self.client, line.question).await
     }
 }
 
