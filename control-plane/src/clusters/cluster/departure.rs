@@ -240,10 +240,7 @@ async fn delete_works(
     works: &[Arc<CachedWork>],
 ) -> Result<(), Error> {
     let mut outcome = Ok(());
-    // A Work that its binding removes already is left to the binding, which has decided whether
-    // the object stays.
-    let is_left = |work: &&Arc<CachedWork>| stays(work) && !fleet.deleted_works.is_to_go(work);
-    for work in works.iter().filter(is_left) {
+    for work in works.iter().filter(|work| stays(work)) {
         let deleted = delete_work(fleet, cluster, work).await;
         // Where the API gives no answer to one request, the other Works are not tried either.
         if deleted.as_ref().is_err_and(|error| !error.is_answered()) {
@@ -254,9 +251,15 @@ async fn delete_works(
     outcome
 }
 
-/// Deletes a Work, once it says that what it placed stays in the member where that is to stay.
+/// Deletes a Work, once it says that what it placed stays in the member where that is to stay. A
+/// Work that its binding removes already is left to the binding, which has decided whether the
+/// object stays.
 async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), Error> {
     let stays = has_to_preserve(fleet, work).await?;
+    // Its binding may have removed it while the policy was read.
+    if fleet.deleted_works.is_to_go(work) {
+        return Ok(());
+    }
     let doomed = Doomed::of(&work.metadata);
     let removed = doomed.remove(fleet, &fleet.client, stays).await;
     tolerate(removed).map_err(failed("delete the Works", cluster))

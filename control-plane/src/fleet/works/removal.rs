@@ -51,11 +51,21 @@ impl Doomed {
             }
         };
         let api: Api<Head<Work>> = Api::namespaced(client.clone(), &self.namespace);
+        let held = fleet.works.get(Some(&self.namespace), &self.name);
+        let held = held.filter(|held| held.metadata.uid == self.uid);
+        let said = held
+            .as_ref()
+            .map(|it| it.preserve_resources_on_deletion.unwrap_or(false));
         let mut written = None;
-        if !self.says(fleet, stays) {
+        if said != Some(stays) {
             let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
             if let Some(uid) = &self.uid {
                 patch["metadata"]["uid"] = json!(uid);
+            }
+            // Another client may have deleted the Work meanwhile: what that one said counts, since
+            // the agent may have read it.
+            if let Some(version) = held.and_then(|it| it.metadata.resource_version.clone()) {
+                patch["metadata"]["resourceVersion"] = json!(version);
             }
             let (params, patch) = (patch_params(), Patch::Merge(&patch));
             match api.patch(&self.name, &params, &patch).await {
@@ -77,11 +87,28 @@ impl Doomed {
         let deleted = api.delete(&self.name, &this_one).await;
         deleted.map_or_else(unless_gone, |_| Ok(()))
     }
+}
 
-    /// Returns whether the Work says that its objects stay in the member, or go, as it is to say.
-    fn says(&self, fleet: &Fleet, stays: bool) -> bool {
-        let held = fleet.works.get(Some(&self.namespace), &self.name);
-        let held = held.filter(|held| held.metadata.uid == self.uid);
-        held.is_some_and(|held| held.preserve_resources_on_deletion.unwrap_or(false) == stays)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{Stand, work};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_that_was_deleted_a_moment_ago_says_nothing_else_afterwards() {
+        let mut placed = work("m1", "Healthy");
+        placed["metadata"]["uid"] = json!("w");
+        placed["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+        let stand = Stand::followed([("works", placed.clone())]).await;
+        let held = stand.fleet.works.list_in("karmada-es-m1");
+        let doomed = Doomed::of(&held[0].metadata);
+        // The cache does not show it yet.
+        placed["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        stand.api.put("works", placed);
+        let removed = doomed.remove(&stand.fleet, &stand.fleet.client, true).await;
+        assert!(matches!(removed, Err(kube::Error::Api(status)) if status.is_conflict()));
+        let works = stand.api.all("works");
+        let said = &works[0]["spec"]["preserveResourcesOnDeletion"];
+        assert_eq!(*said, serde_json::Value::Null);
     }
 }
