@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
+use common::fleet::{QUIET, load_deployment, load_policy, quiet};
 use common::scrape::{METRICS, free_port, scrape};
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -148,7 +149,8 @@ impl Story<'_> {
     async fn schedule(&self, table: &mut Table) -> anyhow::Result<()> {
         let client = self.fleet.client().await?;
         let policies: Api<PropagationPolicy> = Api::namespaced(client.clone(), "default");
-        let policy = serde_json::from_value(policy(&self.names))?;
+        let policy = load_policy("load", ("load", "yes"), &self.names);
+        let policy = serde_json::from_value(policy)?;
         policies.create(&PostParams::default(), &policy).await?;
         let (before, used) = (self.requests()?, usage(self.process)?);
         let start = Instant::now();
@@ -163,7 +165,8 @@ impl Story<'_> {
                     if n >= total {
                         return anyhow::Ok(());
                     }
-                    let deployment = serde_json::from_value(deployment(n))?;
+                    let deployment = load_deployment(&format!("load-{n}"), ("load", "yes"));
+                    let deployment = serde_json::from_value(deployment)?;
                     api.create(&PostParams::default(), &deployment).await?;
                 }
             });
@@ -190,7 +193,7 @@ impl Story<'_> {
             "/s",
             Budget::AtLeast(300.0),
         );
-        self.settle().await?;
+        quiet(self.fleet, self.patience).await?;
         let settled = start.elapsed().as_secs_f64() - QUIET.as_secs_f64();
         table.figure(
             "everything written, Works and status included",
@@ -257,7 +260,7 @@ impl Story<'_> {
             "/s",
             Budget::AtLeast(200.0),
         );
-        self.settle().await?;
+        quiet(self.fleet, self.patience).await?;
         self.tell(table, "per move", number(*hit), &before, used.cpu)
     }
 
@@ -331,19 +334,6 @@ impl Story<'_> {
         Ok(())
     }
 
-    /// Waits until nothing has been written for a while.
-    async fn settle(&self) -> anyhow::Result<()> {
-        let mut last = (self.fleet.store().version(), Instant::now());
-        self.wait("nothing is written any more", || {
-            let version = self.fleet.store().version();
-            if version != last.0 {
-                last = (version, Instant::now());
-            }
-            last.1.elapsed() >= QUIET
-        })
-        .await
-    }
-
     /// Requests so far, by method and code, as the control plane counts them.
     fn requests(&self) -> anyhow::Result<BTreeMap<String, f64>> {
         let text = scrape(self.port)?;
@@ -363,40 +353,4 @@ impl Story<'_> {
         }
         Ok(counts)
     }
-}
-
-/// Nothing written for this long: the control plane is done. Its slowest writers pause for less.
-const QUIET: Duration = Duration::from_secs(4);
-
-fn policy(clusters: &[String]) -> Value {
-    json!({
-        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
-        "metadata": {"name": "load", "namespace": "default"},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {"load": "yes"}}}],
-            "placement": {
-                "clusterAffinity": {"clusterNames": clusters},
-                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-                "replicaScheduling": {
-                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-                },
-            },
-        },
-    })
-}
-
-fn deployment(number: usize) -> Value {
-    let name = format!("load-{number}");
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default", "labels": {"load": "yes"}},
-        "spec": {
-            "replicas": 2, "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
-            },
-        },
-    })
 }

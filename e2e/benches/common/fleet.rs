@@ -1,6 +1,7 @@
 //! A fleet API with what an installation brings, and a control plane process against it.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -67,6 +68,58 @@ pub fn cluster(name: &str) -> Value {
             "resourceSummary": {
                 "allocatable": {"cpu": "100000", "memory": "400000Gi", "pods": "1000000"},
                 "allocated": {"cpu": "1"},
+            },
+        },
+    })
+}
+
+/// Time without a write after which a control plane is done. Its slowest writers pause for less.
+pub const QUIET: Duration = Duration::from_secs(4);
+
+/// Waits until nothing has been written for a while.
+pub async fn quiet(fleet: &Running, patience: Duration) -> anyhow::Result<()> {
+    let mut last = (fleet.store().version(), Instant::now());
+    let is_quiet = || {
+        let version = fleet.store().version();
+        if version != last.0 {
+            last = (version, Instant::now());
+        }
+        last.1.elapsed() >= QUIET
+    };
+    let pause = Duration::from_millis(200);
+    super::until("nothing is written any more", patience, pause, is_quiet).await?;
+    Ok(())
+}
+
+/// Returns a policy that places each Deployment with a label in one of some clusters.
+pub fn load_policy(name: &str, (key, value): (&str, &str), clusters: &[String]) -> Value {
+    json!({
+        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+        "metadata": {"name": name, "namespace": "default", "generation": 1},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": {"matchLabels": {key: value}}}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": clusters},
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+                },
+            },
+        },
+    })
+}
+
+/// Returns a Deployment of two small pods with a label.
+pub fn load_deployment(name: &str, (key, value): (&str, &str)) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default", "generation": 1, "labels": {key: value}},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
             },
         },
     })

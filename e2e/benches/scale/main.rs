@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Parser;
+use common::fleet::{load_deployment, load_policy, quiet};
 use common::{Scratch, megabytes, number, until, usage};
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
@@ -27,9 +28,6 @@ use serde_json::{Value, json};
 
 /// Workloads of the cluster that is lost, where there are as many.
 const LOST: usize = 1000;
-/// Nothing written for this long: the control plane is done. Its slowest writers pause for less.
-const QUIET: Duration = Duration::from_secs(4);
-
 #[derive(Parser)]
 struct Arguments {
     /// Numbers of clusters.
@@ -52,7 +50,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// What one size came to.
+/// Figures of one size.
 struct Row {
     clusters: usize,
     workloads: usize,
@@ -183,7 +181,7 @@ impl Fleet {
         let process = self.control_plane(scratch, binary)?;
         let id = process.id().context("the control plane ended at once")?;
         // The policies are settled before there is anything to place.
-        self.quiet().await?;
+        quiet(&self.api, self.patience).await?;
         let empty = usage(id)?.anonymous;
         let start = Instant::now();
         let total = self.fill()?;
@@ -191,7 +189,7 @@ impl Fleet {
             .await?;
         let bound = number(total) / start.elapsed().as_secs_f64();
         self.answer_all()?;
-        self.quiet().await?;
+        quiet(&self.api, self.patience).await?;
         let used = usage(id)?;
         let memory = megabytes(used.anonymous.saturating_sub(empty)) * 1e3 / number(total);
         let (rest, report) = self.listen(id).await?;
@@ -204,7 +202,7 @@ impl Fleet {
             .await?;
         let restart = started.elapsed().as_secs_f64();
         self.answer_all()?;
-        self.quiet().await?;
+        quiet(&self.api, self.patience).await?;
 
         let (decided, made) = self.lose().await?;
         let id = process.id().context("the control plane ended")?;
@@ -324,26 +322,13 @@ impl Fleet {
         .await?;
         let made = number(moving.len()) / start.elapsed().as_secs_f64();
         self.answer_all()?;
-        self.quiet().await?;
+        quiet(&self.api, self.patience).await?;
         Ok((decided, made))
     }
 
     async fn wait(&self, what: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {
         until(what, self.patience, Duration::from_millis(50), holds).await?;
         Ok(())
-    }
-
-    /// Waits until nothing has been written for a while.
-    async fn quiet(&self) -> anyhow::Result<()> {
-        let mut last = (self.api.store().version(), Instant::now());
-        self.wait("nothing is written any more", || {
-            let version = self.api.store().version();
-            if version != last.0 {
-                last = (version, Instant::now());
-            }
-            last.1.elapsed() >= QUIET
-        })
-        .await
     }
 }
 
@@ -357,39 +342,12 @@ fn name(group: usize, n: usize) -> String {
 
 /// Returns the policy of a group, whose workloads go to its own cluster or to the next one.
 fn policy(group: usize, clusters: usize) -> Value {
-    json!({
-        "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
-        "metadata": {"name": cluster(group), "namespace": "default", "generation": 1},
-        "spec": {
-            "resourceSelectors": [{
-                "apiVersion": "apps/v1", "kind": "Deployment",
-                "labelSelector": {"matchLabels": {"group": group.to_string()}},
-            }],
-            "placement": {
-                "clusterAffinity": {"clusterNames": [cluster(group), cluster((group + 1) % clusters)]},
-                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-                "replicaScheduling": {
-                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-                    "weightPreference": {"dynamicWeight": "AvailableReplicas"},
-                },
-            },
-        },
-    })
+    let names = [cluster(group), cluster((group + 1) % clusters)];
+    load_policy(&cluster(group), ("group", &group.to_string()), &names)
 }
 
 fn deployment(group: usize, n: usize) -> Value {
-    let name = name(group, n);
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default", "generation": 1, "labels": {"group": group.to_string()}},
-        "spec": {
-            "replicas": 2, "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}]},
-            },
-        },
-    })
+    load_deployment(&name(group, n), ("group", &group.to_string()))
 }
 
 /// Returns the status that an agent writes once the objects of a Work are healthy.
