@@ -487,24 +487,18 @@ impl FakeApi {
         let Some(held) = self.0.state.lock().objects.get(&place).cloned() else {
             return (404, refusal(404, "NotFound", &place.2));
         };
-        let conflicts = |wanted: &Value, field: &str| {
-            !wanted[field].is_null() && wanted[field] != held["metadata"][field]
+        let conflicts = |wanted: &Value| {
+            let differs =
+                |field| !wanted[field].is_null() && wanted[field] != held["metadata"][field];
+            ["resourceVersion", "uid"].into_iter().any(differs)
         };
         match asked.method {
             Method::GET => (200, held),
-            Method::DELETE
-                if ["resourceVersion", "uid"]
-                    .map(|it| conflicts(&asked.body["preconditions"], it))
-                    != [false; 2] =>
-            {
+            Method::DELETE if conflicts(&asked.body["preconditions"]) => {
                 (409, refusal(409, "Conflict", &place.2))
             }
             Method::DELETE => (200, self.remove(&place, held)),
-            _ if ["resourceVersion", "uid"].map(|it| conflicts(&asked.body["metadata"], it))
-                != [false; 2] =>
-            {
-                (409, refusal(409, "Conflict", &place.2))
-            }
+            _ if conflicts(&asked.body["metadata"]) => (409, refusal(409, "Conflict", &place.2)),
             _ => (200, self.change(&place, &held, asked)),
         }
     }

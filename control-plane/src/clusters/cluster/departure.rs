@@ -256,7 +256,7 @@ async fn delete_works(
 /// object stays.
 async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), Error> {
     let stays = has_to_preserve(fleet, work).await?;
-    // Its binding may have removed it while the policy was read.
+    // The binding may have removed the Work while the policy was read.
     if fleet.deleted_works.is_to_go(work) {
         return Ok(());
     }

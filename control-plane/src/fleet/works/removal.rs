@@ -35,8 +35,8 @@ impl Doomed {
     /// where they are to stay: that stands in the Work before it is deleted.
     ///
     /// # Errors
-    /// Those of the API; a conflict where another Work has the name by now, or the Work was changed
-    /// at the same time.
+    /// Errors of the API; a conflict where another Work has the name by now, or the Work was
+    /// changed at the same time.
     pub async fn remove(
         &self,
         fleet: &Fleet,

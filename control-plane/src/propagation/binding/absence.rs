@@ -85,7 +85,7 @@ pub async fn sweep(
     key: &BindingKey,
 ) -> Result<Next, Error> {
     let works = fleet.work_index.of(key);
-    // What is being deleted already is not decided about anew.
+    // Works that are being deleted already are not decided about anew.
     if works.iter().all(|work| doomed(work, false).is_none()) {
         missing.forget(key);
         return Ok(Next::Done);

@@ -239,7 +239,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         now: fleet.clock.now(),
     };
     let plan = Plan::of(&wanted, make, &facts);
-    // What is not removed any more counts as a copy again, for those who move and remove others.
+    // A Work that is not removed any more counts as a copy again where others are moved.
     let is_removed =
         |work: &Arc<CachedWork>| plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
     for work in works.iter().filter(|it| !is_removed(it)) {

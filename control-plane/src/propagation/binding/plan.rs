@@ -18,7 +18,7 @@ use crate::fleet::copy::Order;
 use crate::fleet::fencing;
 use crate::fleet::works::CachedWork;
 
-/// What a binding asks for, and the Works that it has.
+/// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a BindingKey,
     /// Permanent id of the binding.
@@ -31,7 +31,7 @@ pub(super) struct Wanted<'a> {
     pub(super) kept: &'a BTreeSet<String>,
 }
 
-/// What is known of Works and clusters beyond what stands in them.
+/// Facts about Works and clusters that do not stand in them.
 pub(super) struct Facts<'a> {
     /// Whether the deletion of a Work has been requested.
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
@@ -47,7 +47,7 @@ pub(super) struct Removal<'a> {
     pub(super) stays: bool,
 }
 
-/// What is done about the Works of a binding, in this order. Before anything is made, fencing asks
+/// Steps for the Works of a binding, in this order. Before anything is made, fencing asks
 /// for its own permission, which it reads from the API.
 pub(super) struct Plan<'a> {
     /// Works that are deleted.
