@@ -529,6 +529,12 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         }
         pass(30).await;
         assert_eq!(asked(), Some(late), "{follows}");
+        if !follows {
+            // It follows at last, and nothing divides the replicas: all movement may be paused.
+            stand.api.put("resourcebindings", binding(7, 0, 7));
+            pass(30).await;
+            assert_eq!(asked(), Some(late), "what runs is not stopped");
+        }
     }
 }
 

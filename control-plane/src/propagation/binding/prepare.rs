@@ -253,22 +253,22 @@ fn kept(
     }
     let copies = works
         .iter()
-        .filter_map(|it| Some((cluster_of(it)?, copy(deleted, it)?)));
+        .filter_map(|it| Some((cluster_of(it)?, copy(deleted, it))));
     let copies: HashMap<&str, Copy> = copies.collect();
     let reports = &binding.status().aggregated_status;
     shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
 }
 
-/// Returns what a Work reports of its copy.
-fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Option<Copy> {
+/// Returns what a Work says of its copy.
+fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Copy {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
-    let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0))?;
-    Some(Copy {
+    let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0));
+    Copy {
         given: work.replicas,
-        ready,
+        ready: ready.unwrap_or(0),
         stays: !deleted.is_to_go(work),
-    })
+    }
 }
 
 /// Parts the Works that were rendered from the reasons why others were not.

@@ -17,7 +17,7 @@ use crate::movement::graceful_eviction::assess::ready_replicas;
 pub struct Copy {
     /// Replicas that the Work asks for; `None` where its kind has another field for them.
     pub given: Option<i64>,
-    /// Ready replicas.
+    /// Ready replicas; none if nothing is reported.
     pub ready: i64,
     /// Whether nobody has asked for its deletion.
     pub stays: bool,
@@ -32,8 +32,11 @@ pub struct Copy {
 /// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
 /// has given up a moment ago.
 ///
-/// `copy` returns what the Work for a cluster says; `None` if there is no Work, or no report. Only
-/// these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
+/// A target without a share, of a workload that has replicas, is one for which the scheduler has
+/// not divided them yet: it gives no cluster none. What its Work asks for is kept as if it were
+/// ready: a workload that was scaled from zero may be starting there.
+///
+/// `copy` returns what the Work for a cluster says; `None` if there is no Work. Only these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
 /// the binding still says of a cluster may be about a copy that is gone, and a copy that is no
 /// target any more goes. What a silent target reported last is kept there all the same, and is not
 /// counted as going either: silence is no reason to take anything away.
@@ -58,7 +61,14 @@ pub fn kept(
         let ready = ready.min(copy.given.unwrap_or(ready));
         ready.clamp(0, wanted.into())
     };
-    let held = |copy: &Copy| i32::try_from(bounded(copy.ready, copy)).unwrap_or(wanted);
+    let held = |target: &TargetCluster, copy: &Copy| {
+        let undivided = copy.given.filter(|_| target.replicas == 0);
+        let held = undivided.map_or_else(
+            || bounded(copy.ready, copy),
+            |it| it.clamp(0, wanted.into()),
+        );
+        i32::try_from(held).unwrap_or(wanted)
+    };
     let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
         let copy = copy.as_ref().filter(|it| it.stays)?;
         Some(bounded(reported(&target.name)?.min(copy.ready), copy))
@@ -74,7 +84,7 @@ pub fn kept(
     let mut kept = spec.clone();
     let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
     for ((target, copy), standing) in targets {
-        let held = copy.as_ref().map_or(0, held);
+        let held = copy.as_ref().map_or(0, |it| held(target, it));
         let beyond = held.saturating_sub(target.replicas);
         if beyond <= 0 {
             continue;
@@ -133,6 +143,65 @@ mod tests {
             ready,
             stays: true,
         })
+    }
+
+    #[test]
+    fn a_target_whose_replicas_are_not_divided_yet_keeps_what_its_work_asks_for() {
+        for (what, wanted, shares, given, ready, expected) in [
+            (
+                "nothing is ready",
+                8,
+                [0, 0],
+                [8, 0],
+                [0, 0],
+                Some(vec![8, 0]),
+            ),
+            ("all are ready", 8, [0, 0], [8, 0], [8, 0], Some(vec![8, 0])),
+            (
+                "fewer are asked for",
+                3,
+                [0, 0],
+                [8, 0],
+                [0, 0],
+                Some(vec![3, 0]),
+            ),
+            ("each has all", 8, [0, 0], [8, 8], [8, 8], Some(vec![0, 8])),
+            (
+                "another has a share",
+                8,
+                [0, 8],
+                [8, 8],
+                [8, 0],
+                Some(vec![8, 8]),
+            ),
+            ("and is ready", 8, [0, 8], [8, 8], [8, 8], None),
+            ("nothing is asked for", 8, [0, 0], [0, 0], [8, 0], None),
+            ("it has a share", 8, [1, 7], [8, 0], [0, 0], None),
+        ] {
+            let names = ["a", "b"];
+            let targets = names.iter().zip(shares);
+            let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
+            let spec = json!({
+                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                "replicas": wanted, "clusters": targets.collect::<Vec<_>>(),
+            });
+            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
+            let reports = names.iter().zip(ready).map(|(name, ready)| {
+                serde_json::from_value(report(name, ready, "Healthy")).unwrap()
+            });
+            let reports: Vec<AggregatedStatusItem> = reports.collect();
+            let copy = |name: &str| {
+                let at = names.iter().position(|it| *it == name)?;
+                Some(Copy {
+                    given: Some(given[at]),
+                    ready: ready[at].into(),
+                    stays: true,
+                })
+            };
+            let kept = super::kept(&spec, &reports, copy)
+                .map(|kept| kept.clusters.iter().map(|it| it.replicas).collect());
+            assert_eq!(kept, expected, "{what}");
+        }
     }
 
     fn report(cluster: &str, ready: i32, health: &str) -> Value {

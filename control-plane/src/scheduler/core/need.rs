@@ -64,11 +64,7 @@ pub fn need(
         .unwrap_or_default();
     // The same text is what most looks find, and it need not be parsed.
     if applied != record && is_placement_changed(placement, applied, observed) {
-        // Where the replicas do not add up, they are given anew, as after any edit of their number:
-        // a cluster that was given none would otherwise be asked for none.
-        let is_unknown = applied.is_empty()
-            && !spec.clusters.is_empty()
-            && !is_replicas_changed(spec, placement);
+        let is_unknown = applied.is_empty() && !spec.clusters.is_empty();
         Some(if is_unknown {
             Need::PlacementUnknown
         } else {
@@ -255,10 +251,8 @@ mod tests {
             assert_eq!(judge(&there, json!({}), &applied), expected, "{target}");
         }
 
-        let short = placed(settled.clone(), &[("m1", 0)]);
         for (spec, applied, expected) in [
             (&settled, "", Need::PlacementUnknown),
-            (&short, "", Need::PlacementChanged),
             (&evicted, "", Need::PlacementChanged),
             (&settled, "{", Need::PlacementChanged),
             (&settled, "[]", Need::PlacementChanged),
