@@ -1,5 +1,6 @@
-//! What the whole control plane costs as a fleet grows: memory, rates, a restart, a report, and the
-//! loss of one cluster.
+//! What the whole control plane costs as a fleet grows: memory, rates, a restart, a report, the
+//! loss of one cluster, an edit that concerns every workload, and the end of many workloads at
+//! once.
 //!
 //! A real control plane process against an embedded API: so many clusters and Deployments, a policy
 //! for each cluster that names it and the next one, and agents that are played: they answer each
@@ -28,6 +29,9 @@ use serde_json::{Value, json};
 
 /// Workloads of the cluster that is lost, where there are as many.
 const LOST: usize = 1000;
+/// Workloads that are deleted at once, where there are twice as many.
+const DELETED: usize = 2000;
+
 #[derive(Parser)]
 struct Arguments {
     /// Numbers of clusters.
@@ -66,11 +70,24 @@ struct Row {
     report: f64,
     /// Seconds from the start of a new process until a new Deployment has its Work.
     restart: f64,
-    /// Workloads a second of the lost cluster that are placed anew, and that have their new Works.
-    decided: f64,
-    made: f64,
+    /// The loss of a cluster, in workloads a second.
+    loss: Loss,
     /// Megabytes after that.
     after: f64,
+    /// Works a second that are written anew after an edit that concerns all.
+    edited: f64,
+    /// Workloads a second whose Works and bindings are gone after many of them were deleted.
+    deleted: f64,
+}
+
+/// Workloads a second of a lost cluster, from its taint on.
+struct Loss {
+    /// Placed anew.
+    decided: f64,
+    /// With their new Works.
+    made: f64,
+    /// Whose old copies are removed, from the moment on in which the new ones are healthy.
+    cleaned: f64,
 }
 
 fn main() -> ExitCode {
@@ -81,7 +98,7 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
     println!(
-        "clusters  workloads  bound/s  KB each  RSS MB  idle ms/min  ms/report  restart s  decided/s  new Works/s  RSS MB after"
+        "clusters  workloads  bound/s  KB each  RSS MB  idle ms/min  ms/report  restart s  decided/s  new Works/s  cleaned/s  RSS MB after  edited/s  deleted/s"
     );
     let mut curves = Vec::new();
     for clusters in &arguments.clusters {
@@ -89,7 +106,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         for workloads in &arguments.workloads {
             let row = size(arguments, *clusters, *workloads).await?;
             println!(
-                "{:8}  {:9}  {:7.0}  {:7.1}  {:6.0}  {:11.0}  {:9.2}  {:9.1}  {:9.0}  {:11.0}  {:12.0}",
+                "{:8}  {:9}  {:7.0}  {:7.1}  {:6.0}  {:11.0}  {:9.2}  {:9.1}  {:9.0}  {:11.0}  {:9.0}  {:12.0}  {:8.0}  {:9.0}",
                 row.clusters,
                 row.workloads,
                 row.bound,
@@ -98,11 +115,17 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 row.rest,
                 row.report,
                 row.restart,
-                row.decided,
-                row.made,
+                row.loss.decided,
+                row.loss.made,
+                row.loss.cleaned,
                 row.after,
+                row.edited,
+                row.deleted,
             );
-            curve.push(number(row.workloads), [row.resident, row.bound, row.made]);
+            curve.push(
+                number(row.workloads),
+                [row.resident, row.bound, row.loss.made],
+            );
         }
         curves.push(curve);
     }
@@ -139,6 +162,7 @@ struct Fleet {
     deployments: Seeds,
     bindings: Seeds,
     works: Seeds,
+    overrides: Seeds,
     /// Workloads of each cluster.
     groups: Vec<usize>,
     patience: Duration,
@@ -159,6 +183,7 @@ impl Fleet {
             deployments: api.seeds("apps", "v1", "deployments")?,
             bindings: api.seeds("work.karmada.io", "v1alpha2", "resourcebindings")?,
             works: api.seeds("work.karmada.io", "v1alpha1", "works")?,
+            overrides: api.seeds("policy.karmada.io", "v1alpha1", "clusteroverridepolicies")?,
             api,
             groups,
             patience,
@@ -204,8 +229,11 @@ impl Fleet {
         self.answer_all()?;
         quiet(&self.api, self.patience).await?;
 
-        let (decided, made) = self.lose().await?;
+        let loss = self.lose().await?;
         let id = process.id().context("the control plane ended")?;
+        let after = megabytes(usage(id)?.resident);
+        let edited = self.edit().await?;
+        let deleted = self.delete().await?;
         Ok(Row {
             clusters: self.groups.len(),
             workloads: total,
@@ -215,9 +243,10 @@ impl Fleet {
             rest,
             report,
             restart,
-            decided,
-            made,
-            after: megabytes(usage(id)?.resident),
+            loss,
+            after,
+            edited,
+            deleted,
         })
     }
 
@@ -274,56 +303,127 @@ impl Fleet {
         Ok((rest * 60e3, used.max(0.0) * 1e3 / reports))
     }
 
-    /// Taints the first cluster; returns how many of its workloads a second were placed anew, and
-    /// got their new Works.
-    async fn lose(&self) -> anyhow::Result<(f64, f64)> {
+    /// Taints the first cluster, and waits until what was there runs elsewhere.
+    async fn lose(&self) -> anyhow::Result<Loss> {
         let lost = cluster(0);
-        let on = |group: usize, n: usize| {
-            let binding = self
-                .bindings
-                .get("default", &format!("{}-deployment", name(group, n)));
-            binding.and_then(|it| {
-                it["spec"]["clusters"][0]["name"]
-                    .as_str()
-                    .map(str::to_owned)
-            })
-        };
         // The second cluster's policy does not name the first; the last one's does.
         let end = self.groups.len() - 1;
-        let all = [0, end].map(|group| (0..self.groups[group]).map(move |n| (group, n)));
-        let moving: Vec<_> = all
-            .into_iter()
-            .flatten()
-            .filter(|(group, n)| on(*group, *n).as_deref() == Some(&*lost))
-            .collect();
+        let all = [0, end].map(|group| self.of_group(group));
+        let mut moving: Vec<String> = all.into_iter().flatten().collect();
+        moving.retain(|name| self.target(name).as_deref() == Some(&*lost));
         anyhow::ensure!(!moving.is_empty(), "nothing is placed in {lost}");
         let mut object = self.clusters.get("", &lost).context("no cluster")?;
         let taint = |effect: &str| json!({"key": "bench/down", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
         object["spec"]["taints"] = json!([taint("NoExecute"), taint("NoSchedule")]);
+        let rate = |start: Instant| number(moving.len()) / start.elapsed().as_secs_f64();
         let start = Instant::now();
         self.clusters.put(object)?;
-        let mut left = moving.clone();
-        self.wait("all workloads are placed anew", || {
-            left.retain(|(group, n)| on(*group, *n).as_deref() == Some(&*lost));
-            left.is_empty()
-        })
-        .await?;
-        let decided = number(moving.len()) / start.elapsed().as_secs_f64();
-        let mut left = moving.clone();
-        self.wait("all new Works exist", || {
-            left.retain(|(group, n)| {
-                let work = names::work("Deployment", &name(*group, *n), "default");
-                let target = on(*group, *n).unwrap_or_default();
-                let namespace = names::execution_namespace(&target);
-                self.works.get(&namespace, &work).is_none()
-            });
-            left.is_empty()
-        })
-        .await?;
-        let made = number(moving.len()) / start.elapsed().as_secs_f64();
+        let is_placed = |name: &str| self.target(name).is_some_and(|target| target != lost);
+        self.each("placed anew", &moving, is_placed).await?;
+        let decided = rate(start);
+        let is_made = |name: &str| {
+            let target = self.target(name);
+            target.is_some_and(|target| self.work(&target, name).is_some())
+        };
+        self.each("given their new Works", &moving, is_made).await?;
+        let made = rate(start);
+        let start = Instant::now();
         self.answer_all()?;
+        let is_clean = |name: &str| self.work(&lost, name).is_none();
+        self.each("removed from the lost cluster", &moving, is_clean)
+            .await?;
+        let cleaned = rate(start);
         quiet(&self.api, self.patience).await?;
-        Ok((decided, made))
+        Ok(Loss {
+            decided,
+            made,
+            cleaned,
+        })
+    }
+
+    /// Creates an override policy that selects every Deployment; returns how many Works a second
+    /// are as it wants them.
+    async fn edit(&self) -> anyhow::Result<f64> {
+        let groups = 0..self.groups.len();
+        let all: Vec<String> = groups.flat_map(|group| self.of_group(group)).collect();
+        let start = Instant::now();
+        self.overrides.put(json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterOverridePolicy",
+            "metadata": {"name": "all"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "overrideRules": [{"overriders": {"annotationsOverrider": [
+                    {"operator": "add", "value": {"bench": "edited"}},
+                ]}}],
+            },
+        }))?;
+        let is_edited = |name: &str| {
+            let work = self.target(name).and_then(|it| self.work(&it, name));
+            work.is_some_and(|work| {
+                let manifest = &work["spec"]["workload"]["manifests"][0];
+                manifest["metadata"]["annotations"]["bench"] == "edited"
+            })
+        };
+        self.each("written anew", &all, is_edited).await?;
+        let edited = number(all.len()) / start.elapsed().as_secs_f64();
+        quiet(&self.api, self.patience).await?;
+        Ok(edited)
+    }
+
+    /// Deletes many workloads and, as garbage collection does, their bindings; returns how many a
+    /// second are gone.
+    async fn delete(&self) -> anyhow::Result<f64> {
+        let groups = 0..self.groups.len();
+        let all = groups.flat_map(|group| self.of_group(group));
+        let ends: Vec<String> = all
+            .take(DELETED.min(self.groups.iter().sum::<usize>() / 2))
+            .collect();
+        let start = Instant::now();
+        for name in &ends {
+            self.deployments.remove("default", name)?;
+            let mut binding = self.binding(name).context("no binding")?;
+            binding["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.bindings.put(binding)?;
+        }
+        let is_gone = |name: &str| self.binding(name).is_none();
+        self.each("gone", &ends, is_gone).await?;
+        Ok(number(ends.len()) / start.elapsed().as_secs_f64())
+    }
+
+    fn of_group(&self, group: usize) -> impl Iterator<Item = String> + use<> {
+        (0..self.groups[group]).map(move |n| name(group, n))
+    }
+
+    fn binding(&self, name: &str) -> Option<Value> {
+        self.bindings.get("default", &format!("{name}-deployment"))
+    }
+
+    /// Returns the first cluster of a workload.
+    fn target(&self, name: &str) -> Option<String> {
+        let binding = self.binding(name)?;
+        let target = binding["spec"]["clusters"][0]["name"].as_str();
+        target.map(str::to_owned)
+    }
+
+    /// Returns the Work of a workload in a cluster.
+    fn work(&self, cluster: &str, name: &str) -> Option<Value> {
+        let work = names::work("Deployment", name, "default");
+        self.works.get(&names::execution_namespace(cluster), &work)
+    }
+
+    /// Waits until each of some workloads is as wanted, and looks at none again that was.
+    async fn each(
+        &self,
+        what: &str,
+        workloads: &[String],
+        holds: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<()> {
+        let mut left = workloads.iter().peekable();
+        self.wait(&format!("all workloads are {what}"), || {
+            while left.next_if(|name| holds(name)).is_some() {}
+            left.peek().is_none()
+        })
+        .await
     }
 
     async fn wait(&self, what: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {

@@ -36,10 +36,11 @@ pub struct Copy {
 /// not divided them yet: it gives no cluster none. What its Work asks for is kept as if it were
 /// ready: a workload that was scaled from zero may be starting there.
 ///
-/// `copy` returns what the Work for a cluster says; `None` if there is no Work. Only these stand for replicas elsewhere, and only if the Work stays and the cluster is heard: what
-/// the binding still says of a cluster may be about a copy that is gone, and a copy that is no
-/// target any more goes. What a silent target reported last is kept there all the same, and is not
-/// counted as going either: silence is no reason to take anything away.
+/// `copy` returns what the Work for a cluster says; `None` if there is no Work. Only these stand
+/// for replicas elsewhere, and only if the Work stays and the cluster is heard: what the binding
+/// still says of a cluster may be about a copy that is gone, and a copy that is no target any more
+/// goes. What a silent target reported last is kept there all the same, and is not counted as going
+/// either: silence is no reason to take anything away.
 pub fn kept(
     spec: &ResourceBindingSpec,
     reports: &[AggregatedStatusItem],
