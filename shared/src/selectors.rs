@@ -326,10 +326,14 @@ fn is_sound(affinity: &ClusterAffinity) -> bool {
         && affinity.field_selector.as_ref().is_none_or(fields)
 }
 
-/// Returns whether a label selector matches labels. The empty selector matches everything.
-pub fn matches_labels(selector: &LabelSelector, labels: &Labels) -> bool {
+/// Returns whether a label selector matches labels, of which `value` returns each. The empty
+/// selector matches everything.
+pub fn matches_labels<'a>(
+    selector: &LabelSelector,
+    value: impl Fn(&str) -> Option<&'a str>,
+) -> bool {
     is_sound_selector(selector)
-        && Requirement::of_labels(selector).all(|it| it.holds_for_labels(Some(labels)))
+        && Requirement::of_labels(selector).all(|it| it.holds(value(&it.key)))
 }
 
 /// Returns whether Kubernetes would accept a label selector. A selector that it rejects matches

@@ -60,7 +60,7 @@ fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) ->
     let key = BindingKey::for_template(needed);
     let found = fleet.templates.get(needed);
     let labels = match &found {
-        Lookup::Found(template) => template.metadata().labels.as_ref(),
+        Lookup::Found(template) => Some(template.labels()),
         Lookup::Absent | Lookup::Unknown => None,
     };
     let subject = Subject {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use kube::core::ObjectMeta;
 use muster_shared::names::annotation::{
     CLUSTER_PROPAGATION_POLICY_NAME as CLUSTER_POLICY_NAME, PROPAGATION_POLICY_NAME as POLICY_NAME,
     PROPAGATION_POLICY_NAMESPACE as POLICY_NAMESPACE,
@@ -16,6 +15,7 @@ use muster_shared::names::label::{
 };
 use serde_json::{Value, json};
 
+use super::compact_map::Labelled;
 use super::policy::{Policy, PolicyKey};
 
 /// Labels or annotations.
@@ -37,34 +37,35 @@ impl Claim {
             Policy::Namespaced(_) => POLICY_ID,
             Policy::Cluster(_) => CLUSTER_POLICY_ID,
         };
-        let id = get(policy.metadata().labels.as_ref(), label)?.to_owned();
+        let id = policy.metadata().label(label).filter(|it| !it.is_empty())?;
         Some(Self {
             policy: policy.key(),
-            id,
+            id: id.to_owned(),
         })
     }
 
     /// Returns the claim on a template or binding. All parts of it must be there; a claim of a
     /// `PropagationPolicy` is looked for first.
-    pub fn on(metadata: &ObjectMeta) -> Option<Self> {
-        let (labels, annotations) = (metadata.labels.as_ref(), metadata.annotations.as_ref());
+    pub fn on(object: &impl Labelled) -> Option<Self> {
+        let label = |key| object.label(key).filter(|it| !it.is_empty());
+        let annotation = |key| object.annotation(key).filter(|it| !it.is_empty());
         let namespaced = || {
             let policy = PolicyKey::Namespaced {
-                namespace: get(annotations, POLICY_NAMESPACE)?.to_owned(),
-                name: get(annotations, POLICY_NAME)?.to_owned(),
+                namespace: annotation(POLICY_NAMESPACE)?.to_owned(),
+                name: annotation(POLICY_NAME)?.to_owned(),
             };
             Some(Self {
                 policy,
-                id: get(labels, POLICY_ID)?.to_owned(),
+                id: label(POLICY_ID)?.to_owned(),
             })
         };
         let cluster = || {
             let policy = PolicyKey::Cluster {
-                name: get(annotations, CLUSTER_POLICY_NAME)?.to_owned(),
+                name: annotation(CLUSTER_POLICY_NAME)?.to_owned(),
             };
             Some(Self {
                 policy,
-                id: get(labels, CLUSTER_POLICY_ID)?.to_owned(),
+                id: label(CLUSTER_POLICY_ID)?.to_owned(),
             })
         };
         namespaced().or_else(cluster)
@@ -96,62 +97,54 @@ impl Claim {
     /// Returns the merge patch of the metadata that makes this claim, `None` when it is made
     /// already. The claim of a namespaced policy replaces that of a cluster-wide one; a
     /// cluster-wide policy leaves what it finds.
-    pub fn patch(&self, metadata: &ObjectMeta) -> Option<Value> {
-        let mut labels = missing(metadata.labels.as_ref(), &self.labels());
-        let mut annotations = missing(metadata.annotations.as_ref(), &self.annotations());
+    pub fn patch(&self, object: &impl Labelled) -> Option<Value> {
+        let (label, annotation) = (
+            |key: &_| object.label(key),
+            |key: &_| object.annotation(key),
+        );
+        let mut labels = missing(label, &self.labels());
+        let mut annotations = missing(annotation, &self.annotations());
         if self.policy.namespace().is_some() {
-            labels.extend(present(metadata.labels.as_ref(), &[CLUSTER_POLICY_ID]));
-            annotations.extend(present(
-                metadata.annotations.as_ref(),
-                &[CLUSTER_POLICY_NAME],
-            ));
+            labels.extend(present(label, &[CLUSTER_POLICY_ID]));
+            annotations.extend(present(annotation, &[CLUSTER_POLICY_NAME]));
         }
         wrap(labels, annotations)
     }
 
     /// Returns the merge patch of the metadata that ends this claim, `None` when the object does
     /// not have it (any more).
-    pub fn release(&self, metadata: &ObjectMeta) -> Option<Value> {
+    pub fn release(&self, object: &impl Labelled) -> Option<Value> {
         let (label, annotations): (_, &[&str]) = match &self.policy {
             PolicyKey::Namespaced { .. } => (POLICY_ID, &[POLICY_NAMESPACE, POLICY_NAME]),
             PolicyKey::Cluster { .. } => (CLUSTER_POLICY_ID, &[CLUSTER_POLICY_NAME]),
         };
-        if get(metadata.labels.as_ref(), label) != Some(&self.id) {
+        let value = object.label(label).filter(|it| !it.is_empty());
+        if value != Some(&*self.id) {
             return None;
         }
         wrap(
-            present(metadata.labels.as_ref(), &[label]),
-            present(metadata.annotations.as_ref(), annotations),
+            present(|key| object.label(key), &[label]),
+            present(|key| object.annotation(key), annotations),
         )
     }
 }
 
-/// Returns the value of a key, if there is one and it is not empty.
-fn get<'a>(pairs: Option<&'a Pairs>, key: &str) -> Option<&'a str> {
-    pairs?
-        .get(key)
-        .map(String::as_str)
-        .filter(|value| !value.is_empty())
-}
-
 type Changes = serde_json::Map<String, Value>;
 
-/// Returns the changes that set the `wanted` pairs which are missing or differ.
-pub(crate) fn missing(pairs: Option<&Pairs>, wanted: &Pairs) -> Changes {
-    let differs =
-        |key: &String, value: &String| pairs.and_then(|pairs| pairs.get(key)) != Some(value);
+/// Returns the changes that set the `wanted` pairs which are missing or differ; `held` returns the
+/// value of a key.
+pub(crate) fn missing<'a>(held: impl Fn(&str) -> Option<&'a str>, wanted: &Pairs) -> Changes {
     wanted
         .iter()
-        .filter(|(key, value)| differs(key, value))
+        .filter(|(key, value)| held(key) != Some(value.as_str()))
         .map(|(key, value)| (key.clone(), json!(value)))
         .collect()
 }
 
 /// Returns the changes that remove those of `keys` that are there.
-fn present(pairs: Option<&Pairs>, keys: &[&str]) -> Changes {
-    let there = |key: &&&str| pairs.is_some_and(|pairs| pairs.contains_key(**key));
+fn present<'a>(held: impl Fn(&str) -> Option<&'a str>, keys: &[&str]) -> Changes {
     keys.iter()
-        .filter(there)
+        .filter(|key| held(key).is_some())
         .map(|key| ((*key).to_owned(), Value::Null))
         .collect()
 }
@@ -168,6 +161,8 @@ fn wrap(labels: Changes, annotations: Changes) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::ObjectMeta;
+
     use super::*;
 
     fn namespaced() -> Claim {

@@ -1,6 +1,27 @@
-//! Labels or annotations in a compact form.
+//! Labels and annotations: in a compact form, and read alike in any.
 
 use std::collections::BTreeMap;
+
+use kube::core::ObjectMeta;
+
+/// Labels and annotations of an object, in whatever form it keeps them.
+pub trait Labelled {
+    /// Returns the value of a label.
+    fn label(&self, key: &str) -> Option<&str>;
+
+    /// Returns the value of an annotation.
+    fn annotation(&self, key: &str) -> Option<&str>;
+}
+
+impl Labelled for ObjectMeta {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
 
 /// Labels or annotations of a cached object. As a map they take half a kilobyte, however few they
 /// are; here two allocations of just their length.

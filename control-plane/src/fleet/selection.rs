@@ -1,13 +1,10 @@
 //! Compares the resource selectors of policies with resources.
 
-use std::collections::BTreeMap;
-
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::selectors::matches_labels;
 
+use crate::fleet::compact_map::CompactMap;
 use crate::fleet::template::{Kind, Template, TemplateKey};
-
-static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
 
 /// Resource that selectors are compared with.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +16,7 @@ pub struct Subject<'a> {
     /// Name of the template.
     pub name: &'a str,
     /// Labels of the template.
-    pub labels: Option<&'a BTreeMap<String, String>>,
+    pub labels: Option<&'a CompactMap>,
 }
 
 impl<'a> Subject<'a> {
@@ -29,7 +26,7 @@ impl<'a> Subject<'a> {
             kind: &key.kind,
             namespace: key.namespace.as_deref(),
             name: &key.name,
-            labels: template.metadata().labels.as_ref(),
+            labels: Some(template.labels()),
         }
     }
 }
@@ -63,9 +60,7 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     match (given(selector.name.as_ref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
         (None, None) => Strength::All,
-        (None, Some(selector))
-            if matches_labels(selector, subject.labels.unwrap_or(&NO_LABELS)) =>
-        {
+        (None, Some(selector)) if matches_labels(selector, |key| subject.labels?.get(key)) => {
             Strength::Labels
         }
         (Some(_), _) | (None, Some(_)) => Strength::Mismatch,

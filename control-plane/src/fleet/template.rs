@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Value, json};
 
 use super::allocated::drop_allocated;
+use super::compact_map::{CompactMap, Labelled};
 use super::job_status::is_complete;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a
@@ -106,7 +107,10 @@ impl TemplateKey {
 /// One template.
 #[derive(Clone, Debug)]
 pub struct Template {
+    /// Standard metadata, without labels and annotations.
     metadata: ObjectMeta,
+    labels: CompactMap,
+    annotations: CompactMap,
     text: Box<str>,
     content: u64,
     fingerprint: u64,
@@ -135,12 +139,16 @@ impl Template {
             // The largest annotation by far, and none that a policy looks at; it stays in the text.
             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
         }
+        let labels = metadata.labels.take().unwrap_or_default().into();
+        let annotations = metadata.annotations.take().unwrap_or_default().into();
         let text = object.to_string().into_boxed_str();
         let is_complete = is_complete(&object["status"]);
         let content = content(&mut object);
         let fingerprint = without_claim(object);
         Ok(Self {
             metadata,
+            labels,
+            annotations,
             text,
             content,
             fingerprint,
@@ -157,14 +165,19 @@ impl Template {
         object
     }
 
-    /// Returns the standard metadata of the template.
+    /// Returns the standard metadata of the template, without labels and annotations.
     pub fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 
     /// Returns the value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+        self.labels.get(key)
+    }
+
+    /// Returns the labels of the template.
+    pub fn labels(&self) -> &CompactMap {
+        &self.labels
     }
 
     /// Returns a fingerprint of the template without its status and the fields that the server
@@ -249,6 +262,16 @@ fn fingerprint(object: &Value) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
+}
+
+impl Labelled for Template {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.label(key)
+    }
+
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
 }
 
 impl<'de> Deserialize<'de> for Template {

@@ -46,7 +46,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// True, too, while it is not known whether there is such a template.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
     let is_wanted = |key: &TemplateKey, it: &Template| {
-        !it.is_deleting() && (Claim::on(it.metadata()).is_some() || fleet.needs.has(key, it))
+        !it.is_deleting() && (Claim::on(it).is_some() || fleet.needs.has(key, it))
     };
     let has_wanted = |kind: &Arc<Kind>| {
         let suffix = format!("-{}", kind.kind.to_lowercase());

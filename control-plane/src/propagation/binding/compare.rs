@@ -3,8 +3,8 @@
 use muster_shared::names::{annotation, finalizer, label};
 use serde_json::{Map, Value, json};
 
-use super::render::{Pairs, Rendered};
-use crate::fleet::compact_map::CompactMap;
+use super::render::Rendered;
+use crate::fleet::claim::missing;
 use crate::fleet::works::{CachedWork, fingerprint};
 
 /// Annotations that name the override policies of a Work; they go with the last policy.
@@ -38,7 +38,7 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
         ("labels", &work.labels, &rendered.labels),
         ("annotations", &work.annotations, &rendered.annotations),
     ] {
-        let mut missing = missing(held, wanted);
+        let mut missing = missing(|key| held.get(key), wanted);
         if key == "annotations" {
             let ended = |key: &&str| held.get(key).is_some() && !wanted.contains_key(*key);
             let ended = OVERRIDES.iter().copied().filter(ended);
@@ -97,16 +97,9 @@ fn spec(held: &CachedWork, wanted: &Value) -> Map<String, Value> {
     patch
 }
 
-fn missing(held: &CompactMap, wanted: &Pairs) -> Map<String, Value> {
-    wanted
-        .iter()
-        .filter(|(key, value)| held.get(key) != Some(value.as_str()))
-        .map(|(key, value)| (key.clone(), json!(value)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::render::Pairs;
     use super::*;
 
     fn rendered(replicas: i64, suspended: bool) -> Rendered {

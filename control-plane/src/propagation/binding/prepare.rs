@@ -185,7 +185,7 @@ fn not_yet(
     }
     // The detector is about to write the claim on the template. Claim and generation of the
     // template are part of the manifest.
-    if Claim::on(&binding.metadata).is_some() && Claim::on(template.metadata()).is_none() {
+    if Claim::on(&binding.metadata).is_some() && Claim::on(template).is_none() {
         return Some(Next::After(memory.waits.next(key).time));
     }
     if !is_about_to_scale(fleet, binding, template) {

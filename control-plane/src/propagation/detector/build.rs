@@ -14,7 +14,8 @@ use muster_shared::names::{self, annotation, finalizer, label};
 use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
-use crate::fleet::claim::{Claim, Pairs, missing};
+use crate::fleet::claim::{Claim, missing};
+use crate::fleet::compact_map::Labelled as _;
 use crate::fleet::protection::protect;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
 use crate::scheduler::core::outcome::Placed;
@@ -275,26 +276,17 @@ impl<'a> Wanted<'a> {
     }
 
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
-        let mut labels = missing(held.labels.as_ref(), &self.claim.labels());
-        let mut annotations = missing(held.annotations.as_ref(), &self.claim.annotations());
-        if held
-            .labels
-            .as_ref()
-            .is_none_or(|labels| !labels.contains_key(self.id_label()))
-        {
+        let mut labels = missing(|key| held.label(key), &self.claim.labels());
+        let mut annotations = missing(|key| held.annotation(key), &self.claim.annotations());
+        if held.label(self.id_label()).is_none() {
             labels.insert(self.id_label().to_owned(), json!(self.uid()));
         }
         if self.claim.policy.namespace().is_some() {
-            let there = |pairs: Option<&Pairs>, key: &str| {
-                pairs.is_some_and(|pairs| pairs.contains_key(key))
-            };
-            if there(held.labels.as_ref(), label::CLUSTER_PROPAGATION_POLICY_ID) {
+            if held.label(label::CLUSTER_PROPAGATION_POLICY_ID).is_some() {
                 labels.insert(label::CLUSTER_PROPAGATION_POLICY_ID.to_owned(), Value::Null);
             }
-            if there(
-                held.annotations.as_ref(),
-                annotation::CLUSTER_PROPAGATION_POLICY_NAME,
-            ) {
+            let name = annotation::CLUSTER_PROPAGATION_POLICY_NAME;
+            if held.annotation(name).is_some() {
                 annotations.insert(
                     annotation::CLUSTER_PROPAGATION_POLICY_NAME.to_owned(),
                     Value::Null,

@@ -101,7 +101,7 @@ impl Detector {
         if !stands || template.is_deleting() {
             return Ok(Next::Done);
         }
-        let Some(metadata) = claim.patch(template.metadata()) else {
+        let Some(metadata) = claim.patch(&*template) else {
             return Ok(Next::Done);
         };
         let marked = self
@@ -167,7 +167,7 @@ impl Detector {
         let Lookup::Found(template) = &template else {
             return Ok(Next::Done);
         };
-        if let Some(metadata) = claim.release(template.metadata()) {
+        if let Some(metadata) = claim.release(&**template) {
             if !self
                 .mark(client, key, template.metadata(), metadata)
                 .await?

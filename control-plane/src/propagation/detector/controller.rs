@@ -269,8 +269,7 @@ impl Detector {
             return Ok(Next::Done);
         }
         let subject = Subject::of(key, &template);
-        let claim =
-            Claim::on(template.metadata()).or_else(|| self.claim_of_binding(key, &template));
+        let claim = Claim::on(&*template).or_else(|| self.claim_of_binding(key, &template));
         let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.
             return match self.match_policy(subject) {
@@ -391,7 +390,7 @@ impl Detector {
             // The policy's own reconciliation gives it an id.
             return Ok(Next::Again);
         };
-        let is_marked = claim.patch(template.metadata()).is_none();
+        let is_marked = claim.patch(template).is_none();
         if policy.is_lazy() {
             let held = self.binding_of(key, template);
             let made = Made::of(held.as_ref().map(|held| &held.metadata));

@@ -294,7 +294,7 @@ impl Detector {
     }
 
     fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
-        let claim = Claim::on(template.metadata());
+        let claim = Claim::on(template);
         let is_free = claim.is_none() || claim == Claim::by(policy);
         let subject = Subject::of(&key, template);
         if (is_free && selects(policy, subject)) || may_preempt(policy, subject) {

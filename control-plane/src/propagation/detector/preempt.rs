@@ -89,7 +89,7 @@ impl Detector {
     ) -> Result<Next, Error> {
         // A claim of the owner that is still to be written would undo it.
         self.memory().claims.remove(key);
-        let Some(metadata) = claim.patch(template.metadata()) else {
+        let Some(metadata) = claim.patch(template) else {
             return Ok(Next::Done);
         };
         let client = self.fleet.work_writer.turn().await;

@@ -1,6 +1,6 @@
 //! Index of dependencies, in both directions.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use muster_interpreter::Dependency;
 use muster_shared::selectors::matches_labels;
@@ -102,13 +102,11 @@ impl Index {
 
     /// Returns the referrers of a template, sorted.
     pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
-        static NO_LABELS: BTreeMap<String, String> = BTreeMap::new();
-        let labels = template.metadata().labels.as_ref().unwrap_or(&NO_LABELS);
         let chosen = |referrer: &&BindingKey| {
             self.choices(referrer)
                 .filter(|choice| of_kind(choice, key))
                 .filter_map(|choice| choice.label_selector.as_ref())
-                .any(|selector| matches_labels(selector, labels))
+                .any(|selector| matches_labels(selector, |key| template.label(key)))
         };
         let named = self.named.get(key).into_iter().flatten();
         named

@@ -234,7 +234,7 @@ impl Detector {
     }
 
     fn why_not(&self, policy: &Policy, key: &TemplateKey, template: &Template) -> Nothing {
-        let claim = Claim::on(template.metadata()).or_else(|| self.claim_of_binding(key, template));
+        let claim = Claim::on(template).or_else(|| self.claim_of_binding(key, template));
         match claim.filter(|claim| claim.policy != policy.key()) {
             Some(other) => Nothing::Claimed {
                 template: key.to_string(),
