@@ -25,10 +25,14 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// Returns whether the API gave an answer, though not the one that was asked for.
+    /// Returns whether the API gave an answer, though not the one that was asked for. That it has
+    /// too much to do is none.
     pub(super) fn is_answered(&self) -> bool {
         let (Self::Call { error, .. } | Self::Other(ApiError { source: error, .. })) = self;
-        matches!(**error, kube::Error::Api(_) | kube::Error::SerdeError(_))
+        match &**error {
+            kube::Error::Api(status) => !matches!(status.code, 429 | 503),
+            error => matches!(error, kube::Error::SerdeError(_)),
+        }
     }
 }
 

@@ -260,8 +260,8 @@ async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Res
     if fleet.deleted_works.is_to_go(work) {
         return Ok(());
     }
-    let doomed = Doomed::of(&work.metadata);
-    let removed = doomed.remove(fleet, &fleet.client, stays).await;
+    let doomed = Doomed::of(work);
+    let removed = doomed.remove(&fleet.client, stays).await;
     tolerate(removed).map_err(failed("delete the Works", cluster))
 }
 

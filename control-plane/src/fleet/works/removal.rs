@@ -7,7 +7,7 @@ use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
 use serde_json::json;
 
-use crate::fleet::Fleet;
+use super::CachedWork;
 use crate::fleet::binding::patch_params;
 
 /// A Work that is to go.
@@ -19,30 +19,41 @@ pub struct Doomed {
     pub name: String,
     /// UID of the Work: another one of the same name is not meant.
     pub uid: Option<String>,
+    /// Version of the Work that was decided about.
+    version: Option<String>,
+    /// Whether its objects stay, as that version says; `None` where that is not known.
+    said: Option<bool>,
 }
 
 impl Doomed {
+    /// Returns a Work as it was decided about.
+    pub fn of(work: &CachedWork) -> Self {
+        let said = work.preserve_resources_on_deletion.unwrap_or(false);
+        Self {
+            said: Some(said),
+            ..Self::named(&work.metadata)
+        }
+    }
+
     /// Returns the Work that has this metadata.
-    pub fn of(metadata: &ObjectMeta) -> Self {
+    pub fn named(metadata: &ObjectMeta) -> Self {
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone(),
+            version: metadata.resource_version.clone(),
+            said: None,
         }
     }
 
     /// Deletes the Work. The agent then removes its objects from the member, or leaves them there
-    /// where they are to stay: that stands in the Work before it is deleted.
+    /// where they are to stay: that stands in the Work before it is deleted. What another client
+    /// has said since counts, since the agent may have read it.
     ///
     /// # Errors
     /// Errors of the API; a conflict where another Work has the name by now, or the Work was
     /// changed at the same time.
-    pub async fn remove(
-        &self,
-        fleet: &Fleet,
-        client: &Client,
-        stays: bool,
-    ) -> Result<(), kube::Error> {
+    pub async fn remove(&self, client: &Client, stays: bool) -> Result<(), kube::Error> {
         let unless_gone = |error: kube::Error| {
             if client::is_not_found(&error) {
                 Ok(())
@@ -51,32 +62,25 @@ impl Doomed {
             }
         };
         let api: Api<Head<Work>> = Api::namespaced(client.clone(), &self.namespace);
-        let held = fleet.works.get(Some(&self.namespace), &self.name);
-        let held = held.filter(|held| held.metadata.uid == self.uid);
-        let said = held
-            .as_ref()
-            .map(|it| it.preserve_resources_on_deletion.unwrap_or(false));
-        let mut written = None;
-        if said != Some(stays) {
+        // Objects that may go may stay as well, where somebody says so meanwhile.
+        let mut version = self.version.clone().filter(|_| stays);
+        if self.said != Some(stays) {
             let mut patch = json!({ "spec": { "preserveResourcesOnDeletion": stays } });
             if let Some(uid) = &self.uid {
                 patch["metadata"]["uid"] = json!(uid);
             }
-            // Another client may have deleted the Work meanwhile: what that one said counts, since
-            // the agent may have read it.
-            if let Some(version) = held.and_then(|it| it.metadata.resource_version.clone()) {
+            if let Some(version) = &self.version {
                 patch["metadata"]["resourceVersion"] = json!(version);
             }
             let (params, patch) = (patch_params(), Patch::Merge(&patch));
             match api.patch(&self.name, &params, &patch).await {
-                Ok(work) => written = work.metadata.resource_version,
+                Ok(work) => version = work.metadata.resource_version,
                 Err(error) => return unless_gone(error),
             }
         }
-        // Another client may take back what was just written.
         let this_one = DeleteParams::default().preconditions(Preconditions {
             uid: self.uid.clone(),
-            resource_version: written,
+            resource_version: version,
         });
         tracing::info!(
             namespace = self.namespace,
@@ -101,14 +105,38 @@ mod tests {
         placed["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
         let stand = Stand::followed([("works", placed.clone())]).await;
         let held = stand.fleet.works.list_in("karmada-es-m1");
-        let doomed = Doomed::of(&held[0].metadata);
+        let doomed = Doomed::of(&held[0]);
         // The cache does not show it yet.
         placed["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
         stand.api.put("works", placed);
-        let removed = doomed.remove(&stand.fleet, &stand.fleet.client, true).await;
+        let removed = doomed.remove(&stand.fleet.client, true).await;
         assert!(matches!(removed, Err(kube::Error::Api(status)) if status.is_conflict()));
         let works = stand.api.all("works");
         let said = &works[0]["spec"]["preserveResourcesOnDeletion"];
         assert_eq!(*said, serde_json::Value::Null);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_lagging_cache_says_of_a_work_does_not_decide_what_stays() {
+        let mut placed = work("m1", "Healthy");
+        placed["metadata"]["uid"] = json!("w");
+        placed["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+        placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
+        let stand = Stand::followed([("works", placed.clone())]).await;
+        let held = stand.fleet.works.list_in("karmada-es-m1");
+        let doomed = Doomed::of(&held[0]);
+        // The policy was edited a moment ago, and the cache does not show the Work yet that was
+        // written for that.
+        placed["spec"]["preserveResourcesOnDeletion"] = json!(false);
+        stand.api.put("works", placed);
+        // It holds storage, which stays in the member whatever the policy says.
+        _ = doomed.remove(&stand.fleet.client, true).await;
+        let works = stand.api.all("works");
+        let is_deleted = !works[0]["metadata"]["deletionTimestamp"].is_null();
+        let says = &works[0]["spec"]["preserveResourcesOnDeletion"];
+        assert!(
+            !is_deleted || *says == json!(true),
+            "{says}: the agent deletes the data"
+        );
     }
 }

@@ -140,7 +140,7 @@ pub async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<
 /// Returns whether the cluster of an execution namespace is leaving the fleet: its Works are
 /// removed, and none are made or changed any more. What they say when they are deleted decides what
 /// stays in the member.
-fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
+pub(super) fn is_leaving(fleet: &Fleet, namespace: &str) -> bool {
     names::cluster_of_execution_namespace(namespace)
         .and_then(|cluster| fleet.clusters.get(None, cluster))
         .is_some_and(|cluster| cluster.metadata.deletion_timestamp.is_some())
@@ -198,7 +198,7 @@ fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
 /// Work is being deleted already.
 pub fn doomed(work: &CachedWork, stays: bool) -> Option<(Doomed, bool)> {
     let is_deleted = work.metadata.deletion_timestamp.is_some();
-    (!is_deleted).then(|| (Doomed::of(&work.metadata), stays))
+    (!is_deleted).then(|| (Doomed::of(work), stays))
 }
 
 /// Deletes Works, each with whether its objects stay in the member; the agents then remove those
@@ -218,7 +218,7 @@ pub async fn remove(
     let removals = removals.map(|(work, stays)| async move {
         // A conflict is an error: another Work has the name, which the cache shows in a moment, and
         // which has to be looked at as well.
-        let removed = work.remove(fleet, client, stays).await;
+        let removed = work.remove(client, stays).await;
         removed.map_err(|error| Error::from(ApiError::of("remove work", &work.name)(error)))
     });
     join_all(removals).await.into_iter().collect()
@@ -230,11 +230,13 @@ pub async fn remove(
 pub async fn listed(fleet: &Fleet, key: &BindingKey) -> Result<Vec<Doomed>, Error> {
     let unseen = fleet.unseen_works.read(fleet, key).await?;
     let known = fleet.work_index.of(key);
-    let unseen = unseen.iter().map(|work| Doomed::of(&work.metadata));
-    let known = known.iter().map(|work| Doomed::of(&work.metadata));
+    let unseen = unseen.iter().map(|work| Doomed::named(&work.metadata));
+    let known = known.iter().map(|work| Doomed::of(work));
+    // Of what is known twice, the API's version is the later one.
     let mut works: Vec<Doomed> = unseen.chain(known).collect();
-    works.sort();
-    works.dedup();
+    let place = |work: &Doomed| (work.namespace.clone(), work.name.clone(), work.uid.clone());
+    works.sort_by_key(place);
+    works.dedup_by_key(|work| place(work));
     Ok(works)
 }
 
@@ -295,7 +297,9 @@ mod tests {
         let found = found.into_iter().map(|work| (work, false)).collect();
         let removed = remove(&stand.fleet, &stand.fleet.client, found).await;
         assert!(removed.is_ok(), "{removed:?}");
-        assert_eq!(stand.api.writes().len(), 2);
+        let writes = stand.api.writes().into_iter();
+        let deleted = writes.filter(|it| it.0 == http::Method::DELETE);
+        assert_eq!(deleted.count(), 2);
         let asked = stand.api.asked().into_iter();
         let lists = asked.filter(|it| it.path.ends_with("/works"));
         assert_eq!(lists.count(), 0, "no list of the works of all clusters");

@@ -450,3 +450,68 @@ async fn a_work_that_its_binding_removes_is_left_to_it() {
     step(&stand, &DeletionWaits::default()).await.unwrap();
     assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_otherwise() {
+    let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    let policy = json!({
+        "metadata": {"namespace": "shop", "name": "web", "labels": labels},
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
+    });
+    let mut bound = binding();
+    bound["metadata"]["labels"] = labels;
+    bound["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    let mut placed = placed();
+    placed["metadata"]["uid"] = json!("w");
+    let stand = Stand::followed([
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("propagationpolicies", policy),
+        ("resourcebindings", bound),
+        ("works", placed.clone()),
+    ])
+    .await;
+    let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
+    stand.api.delay(Method::GET, path, slow);
+    let told = DeletionWaits::default();
+    // Somebody else says meanwhile that the object stays, and the cache shows it.
+    placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    let other = async {
+        pass(1).await;
+        stand.api.put("works", placed);
+    };
+    let (stepped, ()) = tokio::join!(step(&stand, &told), other);
+    stepped.unwrap();
+    let work = stand.api.object("works", "karmada-es-m1", "a").unwrap();
+    let is_deleted = !work["metadata"]["deletionTimestamp"].is_null();
+    let says = &work["spec"]["preserveResourcesOnDeletion"];
+    assert!(
+        !is_deleted || *says == json!(true),
+        "the agent deletes what is to stay: {says}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_cluster_that_leaves_asks_a_busy_api_no_more_than_it_answers() {
+    const MANY: usize = 300;
+    let works = (0..MANY).map(|it| ("works", work(&format!("w{it}"), None)));
+    let objects = [
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+    ];
+    let mut stand = Stand::new(objects.into_iter().chain(works));
+    let busy = refusal(429, "TooManyRequests", "");
+    stand.api.answer(Method::DELETE, "", 429, busy.clone());
+    stand.api.answer(Method::PATCH, "", 429, busy);
+    crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let asked = stand.api.writes().len();
+    assert!(
+        asked <= MANY,
+        "{asked} requests in a minute, all of which were refused as too many"
+    );
+}
