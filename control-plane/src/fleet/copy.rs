@@ -11,6 +11,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
 use muster_shared::names::{condition, execution_namespace, work};
+use serde_json::Value;
 
 use super::Fleet;
 use super::standing::Standing;
@@ -161,6 +162,13 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
         return Some(Obstacle::NamespaceLeaves(namespace.to_owned()));
     }
     fleet.orders.refuse(spec, cluster).map(Obstacle::Override)
+}
+
+/// Returns the number of ready replicas in a status; some kinds report only those that have been
+/// ready for a while.
+pub fn ready_replicas(status: &Value) -> Option<i64> {
+    let number = |name: &str| status.get(name)?.as_i64();
+    number("readyReplicas").or_else(|| number("availableReplicas"))
 }
 
 #[cfg(test)]

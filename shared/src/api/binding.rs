@@ -233,6 +233,16 @@ impl ResourceBindingSpec {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
+    /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
+    /// a workload that was scaled from zero, or whose kind was not counted before. Nobody has
+    /// decided that anything stops.
+    pub fn is_undivided(&self) -> bool {
+        self.replicas > 0
+            && self.components.is_empty()
+            && !self.clusters.is_empty()
+            && self.clusters.iter().all(|it| it.replicas <= 0)
+    }
+
     /// Returns whether `suspension.scheduling` tells the scheduler to skip the binding.
     pub fn scheduling_suspended(&self) -> bool {
         self.suspension

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{Copy, Known, Order};
+use crate::fleet::copy::{Copy, Known, Order, ready_replicas};
 use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -436,13 +436,6 @@ pub fn asks_for_none(spec: &ResourceBindingSpec) -> bool {
 /// `resourcetemplate.karmada.io/retain-replicas` of the template says.
 pub fn retains_replicas(label: Option<&str>) -> bool {
     label == Some("true")
-}
-
-/// Returns the number of ready replicas in a status; some kinds report only those that have been
-/// ready for a while.
-pub fn ready_replicas(status: &Value) -> Option<i64> {
-    let number = |name: &str| status.get(name)?.as_i64();
-    number("readyReplicas").or_else(|| number("availableReplicas"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use muster_shared::queue::Next;
 use super::error::Error;
 use super::namespaces;
 use super::removal::{self, Reason};
-use super::write::{doomed, remove};
+use super::write::{doomed, remove, stays};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
@@ -92,6 +92,10 @@ pub async fn sweep(
     }
     if is_made_again(fleet, key) {
         missing.forget(key);
+        // One whose deletion failed stays, too, for whoever is to delete it next.
+        for work in &works {
+            stays(fleet, client, work).await?;
+        }
         return Ok(Next::After(CONFIRMED));
     }
     if key.exists(fleet).await? {
@@ -106,14 +110,14 @@ pub async fn sweep(
         return Ok(Next::After(CONFIRMED));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");
-    let stays = |work: &CachedWork| {
+    let is_kept = |work: &CachedWork| {
         let preserves = work.preserve_resources_on_deletion.unwrap_or(false);
         removal::stays(work.role, Reason::Unbound, preserves)
     };
-    let staying = works.iter().filter(|work| stays(work));
+    let staying = works.iter().filter(|work| is_kept(work));
     let members = staying.filter_map(|work| work.metadata.namespace.as_deref());
     namespaces::keep(fleet, key, members).await?;
-    let doomed = works.iter().filter_map(|work| doomed(work, stays(work)));
+    let doomed = works.iter().filter_map(|work| doomed(work, is_kept(work)));
     remove(fleet, client, doomed.collect()).await?;
     missing.forget(key);
     Ok(Next::Done)

@@ -23,14 +23,14 @@ use super::companions::Companions;
 use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
-use super::keeping::{self, Keeping};
+use super::keeping::{self, Keeping, sooner};
 use super::namespaces;
 use super::overriding;
 use super::plan::{Facts, Plan, Wanted};
 use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
 use super::render::{Scope, expects};
-use super::write::{doomed, lead, listed, remove, stays};
+use super::write::{doomed, is_leaving, lead, listed, remove, stays};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
@@ -60,6 +60,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         waits: Backoff::default(),
         scaling: Backoff::default(),
         unremoved: Backoff::default(),
+        replacing: Backoff::default(),
         outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
@@ -124,6 +125,8 @@ pub(super) struct Memory {
     pub(super) scaling: Backoff<BindingKey>,
     /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
     unremoved: Backoff<BindingKey>,
+    /// Bindings whose unwanted Works wait for copies that take their place.
+    replacing: Backoff<BindingKey>,
     /// Bindings that are about a former object.
     pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
@@ -198,6 +201,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         memory.waits.forget(key);
         memory.scaling.forget(key);
         memory.unremoved.forget(key);
+        memory.replacing.forget(key);
         memory.outdated.forget(key);
         memory.parked.leave(key);
         memory.keeping.end(key);
@@ -232,19 +236,35 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         works: &works,
         kept: &kept,
     };
+    // A Work whose deletion this process asked for may have stayed, and is a copy then. One that
+    // cannot be read is none; whoever makes it says why.
+    let is_wanted = |work: &CachedWork| {
+        let cluster = cluster_of(work);
+        cluster.is_some_and(|it| scope.expected.contains(it) || kept.contains(it))
+    };
+    for work in works.iter().filter(|it| is_wanted(it)) {
+        _ = stays(fleet, &client, work).await;
+    }
     let facts = Facts {
         is_to_go: &|work| fleet.deleted_works.is_to_go(work),
         is_heard: &|cluster| is_heard(fleet, cluster),
+        is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
         // The clock that tasks are dated by.
         now: fleet.clock.now(),
     };
     let plan = Plan::of(&wanted, make, &facts);
-    // A Work that is not removed any more counts as a copy again where others are moved.
+    // So may one that waits for others and is not removed any more.
     let is_removed =
         |work: &Arc<CachedWork>| plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
-    for work in works.iter().filter(|it| !is_removed(it)) {
-        stays(fleet, &client, work).await?;
+    for work in works.iter().filter(|it| !is_wanted(it) && !is_removed(it)) {
+        _ = stays(fleet, &client, work).await;
     }
+    let due = if plan.waits {
+        Next::After(memory.replacing.next(key).time)
+    } else {
+        memory.replacing.forget(key);
+        Next::Done
+    };
     // A Work whose deletion is refused holds no others back, unless two copies must not run at a
     // time.
     let removed = match carry_out(fleet, &client, &wanted, &plan).await {
@@ -265,6 +285,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         is_left,
     )
     .await;
+    let delivered = delivered.map(|next| sooner(next, due));
     let Err(error) = removed else {
         return delivered;
     };
@@ -295,8 +316,8 @@ async fn carry_out(
 }
 
 /// Publishes an event that the API does not delete Works which are not wanted any more: at once
-/// where it refuses, and after several attempts where it gives no answer. Conflicts and answers of
-/// a busy server pass by themselves and are not published.
+/// where it refuses, and after several attempts where it gives no answer, has too much to do or has
+/// another version.
 fn tell_of_removal(
     fleet: &Fleet,
     memory: &Memory,
@@ -309,8 +330,7 @@ fn tell_of_removal(
     };
     let is_told = match Refusal::of(&failure.source) {
         Refusal::Final => true,
-        Refusal::Unanswered => memory.unremoved.next(key).is_worth_telling,
-        Refusal::Passing => false,
+        Refusal::Unanswered | Refusal::Passing => memory.unremoved.next(key).is_worth_telling,
     };
     if is_told {
         let (reason, note) = ("SyncWorkFailed", error.to_string());

@@ -6,11 +6,11 @@ use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
 use super::start;
-use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
+use crate::fleet::template::Kind;
 use crate::fleet::testing::{Stand, binding, cluster, pass, refusal, work};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
-fn moved(name: &str, api_version: &str, kind: &str) -> Value {
+pub(super) fn moved(name: &str, api_version: &str, kind: &str) -> Value {
     let mut moved = binding();
     moved["metadata"]["name"] = json!(name);
     let labels = json!({
@@ -20,16 +20,17 @@ fn moved(name: &str, api_version: &str, kind: &str) -> Value {
     moved["spec"]["resource"] = json!({
         "apiVersion": api_version, "kind": kind, "namespace": "shop", "name": "web",
     });
+    moved["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
     if kind != "Deployment" {
         moved["spec"]["replicas"] = json!(0);
         moved["spec"]["replicaRequirements"] = Value::Null;
+        moved["spec"]["clusters"] = json!([{"name": "m2"}]);
     }
-    moved["spec"]["clusters"] = json!([{"name": "m2"}]);
     moved
 }
 
 /// Returns the Work of such a binding in a cluster.
-fn work_of(binding: &Value, cluster: &str) -> Value {
+pub(super) fn work_of(binding: &Value, cluster: &str) -> Value {
     let mut work = work(cluster, "Healthy");
     let (name, resource) = (&binding["metadata"]["name"], &binding["spec"]["resource"]);
     work["metadata"]["name"] = name.clone();
@@ -40,7 +41,7 @@ fn work_of(binding: &Value, cluster: &str) -> Value {
 }
 
 /// Returns the writes that concern a Work in `m1`: methods, and what is said of its object.
-fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
+pub(super) fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
     let path = format!("/karmada-es-m1/works/{name}");
     let writes = stand.api.writes().into_iter();
     let of_work = writes.filter(|(_, at, _)| at.ends_with(&path));
@@ -481,99 +482,6 @@ async fn a_list_that_lacks_a_workload_takes_nothing_away_from_beside_it() {
     pass(60).await;
     assert_eq!(written(&stand, "service"), []);
     assert_eq!(written(&stand, "workload"), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_says_how_many() {
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-        })
-    };
-    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
-    let binding = |replicas: i64, share: i64, made_of: i64| {
-        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
-        binding["metadata"]["generation"] = json!(1 + replicas);
-        binding["spec"]["replicas"] = json!(replicas);
-        binding["spec"]["replicaRequirements"] = Value::Null;
-        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": share}]);
-        binding
-    };
-    // Whether the binding follows its template, and the replicas that are asked of the cluster.
-    for (follows, early, late) in [(true, None, 3), (false, None, 7)] {
-        let mut stand = Stand::new([
-            ("clusters", cluster("m2")),
-            ("resourcebindings", binding(0, 0, 0)),
-            ("deployments", template(0)),
-        ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
-        pass(10).await;
-        stand.api.forget();
-        stand.api.put("deployments", template(7));
-        pass(1).await;
-        let asked = || {
-            let writes = stand.api.writes().into_iter();
-            let works = writes.filter(|(_, path, _)| path.contains("/works"));
-            let mut manifests = works.map(|it| it.2["spec"]["workload"]["manifests"][0].clone());
-            manifests
-                .next_back()
-                .map(|it| it["spec"]["replicas"].as_i64().unwrap())
-        };
-        assert_eq!(asked(), early, "{follows}");
-        if follows {
-            stand.api.put("resourcebindings", binding(7, 3, 7));
-        }
-        pass(30).await;
-        assert_eq!(asked(), Some(late), "{follows}");
-        if !follows {
-            // It follows at last, and nothing divides the replicas: all movement may be paused.
-            stand.api.put("resourcebindings", binding(7, 0, 7));
-            pass(30).await;
-            assert_eq!(asked(), Some(late), "what runs is not stopped");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_long_been_joining()
-{
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-        })
-    };
-    let made_of = Template::new(template(0)).unwrap().fingerprint();
-    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-    binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
-    binding["spec"]["replicas"] = json!(0);
-    binding["spec"]["replicaRequirements"] = Value::Null;
-    binding["spec"]["clusters"] =
-        json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
-    let mut stand = Stand::new([
-        ("clusters", cluster("m2")),
-        ("clusters", cluster("m3")),
-        ("resourcebindings", binding),
-        ("deployments", template(0)),
-    ]);
-    stand.api.serve_deployments();
-    let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
-    let path = "/karmada-es-m3/works";
-    stand.api.answer(Method::POST, path, 404, no_namespace);
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    pass(300).await;
-    stand.api.forget();
-    stand.api.put("deployments", template(7));
-    pass(1).await;
-    let writes = stand.api.writes().into_iter();
-    let works = writes.filter(|(_, path, _)| path.contains("/works"));
-    let works: Vec<_> = works.collect();
-    assert_eq!(works, [], "its binding is about to say how many each gets");
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,6 +30,10 @@ mod conformance;
 mod conformance_of_applications;
 #[cfg(test)]
 mod leaving;
+#[cfg(test)]
+mod replacing;
+#[cfg(test)]
+mod undivided;
 
 pub use controller::start;
 pub use namespaces::start as start_namespaces;

@@ -35,8 +35,10 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Facts<'a> {
     /// Whether the deletion of a Work has been requested.
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
-    /// Whether a cluster can remove what it has.
+    /// Whether a cluster is heard of, so that it carries out what it is told.
     pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
+    pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
     pub(super) now: Timestamp,
 }
 
@@ -63,8 +65,9 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Returns what is done about the Works of a binding.
     ///
-    /// A copy goes only for copies that can be made: for all of them, or for one where two copies
-    /// must not run and nothing is made before this one is gone (safety contract 1).
+    /// A copy goes only for copies that are there, in all targets. Where two copies must not run,
+    /// nothing is made before this one is gone, and one that can be made is enough (safety
+    /// contract 1).
     pub(super) fn of(
         wanted: &Wanted<'a>,
         make: Result<Prepared, Error>,
@@ -77,11 +80,16 @@ impl<'a> Plan<'a> {
             kept,
             ..
         } = *wanted;
-        let replaced = replaced(wanted, &make, facts);
-        let (all, any) = (!replaced.contains(&false), replaced.contains(&true));
+        let is_there = replaced(wanted, facts, &|_| false);
+        let can_be = replaced(wanted, facts, &|cluster| is_rendered(&make, cluster));
         let is_fenced = fencing::asked(spec).is_some();
-        let may_go =
-            |cluster: &str| all || any && (is_fenced || scope.purged_first.contains(cluster));
+        let may_go = |cluster: &str| {
+            if is_fenced || scope.purged_first.contains(cluster) {
+                can_be.is_empty() || can_be.contains(&true)
+            } else {
+                !is_there.contains(&false)
+            }
+        };
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
         let unwanted = works.iter().filter_map(|work| {
             let cluster = cluster_of(work)?;
@@ -109,31 +117,45 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Returns for each target whether its copy is there or can be made now, so that nothing is lost
-/// where the Works elsewhere are removed: it has a Work that stays, or one that could be rendered
-/// and is not held up by a former one that is still being removed. One that is not dispatched makes
-/// no copy.
-fn replaced(wanted: &Wanted<'_>, make: &Result<Prepared, Error>, facts: &Facts<'_>) -> Vec<bool> {
-    let is_rendered = |cluster: &str| match make {
+/// Returns for each target whether its copy is there, or can be made, so that nothing is lost where
+/// the Works elsewhere are removed: it has a Work that stays and is carried out, or `is_made` says
+/// that it gets one. A Work that is not dispatched makes no copy, nor does one in a cluster that
+/// leaves or is not heard of, unless its object was applied there. A target without a share has no
+/// copy: it counts for nothing beside others, and alone it says that the replicas are not divided
+/// yet.
+fn replaced(wanted: &Wanted<'_>, facts: &Facts<'_>, is_made: &dyn Fn(&str) -> bool) -> Vec<bool> {
+    let spec = wanted.spec;
+    let is_replaced = |target: &TargetCluster| {
+        let mut works = wanted.works.iter();
+        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
+        let is_sent = !spec.dispatching_suspended_in(&target.name);
+        let is_replaced = match work {
+            None => is_sent && is_made(&target.name),
+            Some(work) => {
+                let is_applied = || Order::said(&work.status()) == Order::Applied;
+                let is_carried_out = is_sent && (facts.is_heard)(&target.name);
+                !(facts.is_to_go)(work) && (is_carried_out || is_applied())
+            }
+        };
+        is_replaced && !(facts.is_leaving)(&target.name)
+    };
+    if spec.is_undivided() {
+        return vec![false];
+    }
+    let is_counted = spec.replicas > 0 && spec.components.is_empty();
+    let targets = wanted.scope.targets.iter();
+    let shares = targets.filter(|it| !is_counted || it.replicas > 0);
+    shares.map(is_replaced).collect()
+}
+
+fn is_rendered(make: &Result<Prepared, Error>, cluster: &str) -> bool {
+    match make {
         Ok(Prepared::Works { rendered, .. }) => {
             let namespace = names::execution_namespace(cluster);
             rendered.iter().any(|work| work.namespace == namespace)
         }
         Ok(Prepared::Nothing | Prepared::Later(_)) | Err(_) => false,
-    };
-    let is_replaced = |target: &TargetCluster| {
-        let mut works = wanted.works.iter();
-        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
-        let is_sent = !wanted.spec.dispatching_suspended_in(&target.name);
-        match work {
-            None => is_sent && is_rendered(&target.name),
-            Some(work) => {
-                let is_applied = || Order::said(&work.status()) == Order::Applied;
-                !(facts.is_to_go)(work) && (is_sent || is_applied())
-            }
-        }
-    };
-    wanted.scope.targets.iter().map(is_replaced).collect()
+    }
 }
 
 #[cfg(test)]
@@ -181,7 +203,8 @@ mod tests {
         };
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),
-            is_heard: &|_| true,
+            is_heard: &|cluster| cluster != "silent",
+            is_leaving: &|cluster| cluster == "leaving",
             now: Timestamp::UNIX_EPOCH,
         };
         let plan = Plan::of(&wanted, Ok(if made { prepared } else { later }), &facts);
@@ -196,7 +219,12 @@ mod tests {
     }
 
     fn to(clusters: &[&str]) -> Value {
-        let target = |name: &&str| json!({"name": name, "replicas": 1});
+        let targets = clusters.iter().map(|name| (*name, 1));
+        shares(&targets.collect::<Vec<_>>())
+    }
+
+    fn shares(clusters: &[(&str, i32)]) -> Value {
+        let target = |(name, replicas): &(&str, i32)| json!({"name": name, "replicas": replicas});
         json!({"clusters": clusters.iter().map(target).collect::<Vec<_>>()})
     }
 
@@ -215,14 +243,30 @@ mod tests {
         let fenced = json!({"failover": {"cluster": {"fencing": {"afterSeconds": 60}}}});
         for (spec, made, works, expected) in [
             (to(&["m1"]), true, &["m1"][..], ""),
-            (to(&["m2"]), true, &["m1"], "m1 removed"),
+            (to(&["m2"]), true, &["m1"], "others wait"),
             (to(&["m2"]), false, &["m1"], "others wait"),
             (to(&["m2"]), false, &["m1", "m2"], "m1 removed"),
             (to(&["m2", "m3"]), false, &["m1", "m2"], "others wait"),
+            (to(&["silent"]), false, &["m1", "silent"], "m1 removed"),
+            (to(&["leaving"]), true, &["m1", "leaving"], "others wait"),
+            (with(to(&["m2"]), &fenced), true, &["m1"], "m1 removed"),
+            (
+                with(to(&["leaving"]), &fenced),
+                true,
+                &["m1"],
+                "others wait",
+            ),
             (
                 with(to(&["m2", "m3"]), &fenced),
                 false,
                 &["m1", "m2"],
+                "m1 removed",
+            ),
+            (shares(&[("m2", 0)]), true, &["m1", "m2"], "others wait"),
+            (
+                shares(&[("m2", 0), ("m3", 2)]),
+                true,
+                &["m1", "m3"],
                 "m1 removed",
             ),
             (with(to(&["m2"]), &task("Gracefully")), true, &["m1"], ""),
@@ -275,9 +319,12 @@ mod tests {
             "placement": {"clusterAffinity": {"clusterNames": ["m2"]}},
             "preserveResourcesOnDeletion": true,
         });
-        for (edit, expected) in [(suspended, "others wait"), (deselected, "m1 released")] {
+        for (edit, works, expected) in [
+            (suspended, &["m1"][..], "others wait"),
+            (deselected, &["m1", "m2"], "m1 released"),
+        ] {
             let spec = with(to(&["m2"]), &edit);
-            assert_eq!(planned(&spec, true, &["m1"], &[]), expected, "{edit}");
+            assert_eq!(planned(&spec, true, works, &[]), expected, "{edit}");
         }
     }
 }

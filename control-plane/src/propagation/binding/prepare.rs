@@ -21,15 +21,16 @@ use super::reach::may_place;
 use super::render::{Origin, Rendered, render};
 use super::shrink::{self, Copy};
 use super::state;
+use super::write::is_leaving;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::deleted_works::DeletedWorks;
+use crate::fleet::copy::ready_replicas;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
-use crate::movement::graceful_eviction::assess::{ready_replicas, retains_replicas};
+use crate::movement::graceful_eviction::assess::retains_replicas;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Time until a binding is tried again whose override policies cannot be listed.
@@ -111,8 +112,10 @@ pub(super) fn prepare(
             };
             let interpreters = fleet.interpreters.accepting_late();
             let scales = retains_replicas(template.label(label::RETAIN_REPLICAS));
-            let kept = kept(&fleet.deleted_works, binding, works, scales);
-            keepers = kept.as_ref().map(|kept| shrink::keepers(spec, kept));
+            let kept = kept(fleet, (binding, spec), works, scales);
+            let is_divided = !spec.is_undivided();
+            let divided = kept.as_ref().filter(|_| is_divided);
+            keepers = divided.map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
             let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
             if let Some(pending) = interpreters.late() {
@@ -193,12 +196,17 @@ fn not_yet(
         return None;
     }
     let wait = memory.scaling.next(key);
-    (!wait.is_long).then_some(Next::After(wait.time))
+    if wait.is_worth_telling {
+        let note = "the binding does not say yet how many replicas each cluster gets: its works stay as they are until it does";
+        let (events, reason) = (&fleet.events, "SyncWorkFailed");
+        events.publish_about(binding.reference(), EventType::Warning, reason, note);
+    }
+    Some(Next::After(wait.time))
 }
 
 /// Returns whether a binding of a workload without replicas was made of another state of its
-/// template, so that it may be about to say how many replicas each cluster gets. Until then a Work
-/// would ask for all of them in each.
+/// template, so that it is about to say how many replicas each cluster gets: a policy is in charge
+/// of it. Until then a Work would ask for all of them in each.
 fn is_about_to_scale(fleet: &Fleet, binding: &AnyBinding, template: &Template) -> bool {
     let resource = &binding.spec.resource;
     let counts = || {
@@ -208,6 +216,7 @@ fn is_about_to_scale(fleet: &Fleet, binding: &AnyBinding, template: &Template) -
     };
     let recorded = recorded_fingerprint(&binding.metadata);
     !binding.spec.is_workload()
+        && Claim::on(&binding.metadata).is_some()
         && counts()
         && recorded.is_some_and(|recorded| recorded != template.fingerprint())
 }
@@ -230,12 +239,11 @@ fn tell_refusal(
 /// Returns the spec with the replicas that each Work is to have, where these differ from the
 /// shares. With `members_scale` the members decide on the number of replicas, and nothing is kept.
 fn kept(
-    deleted: &DeletedWorks,
-    binding: &AnyBinding,
+    fleet: &Fleet,
+    (binding, spec): (&AnyBinding, &ResourceBindingSpec),
     works: &[Arc<CachedWork>],
     members_scale: bool,
 ) -> Option<ResourceBindingSpec> {
-    let spec = &binding.spec;
     if spec.replicas <= 0 || members_scale {
         return None;
     }
@@ -253,21 +261,22 @@ fn kept(
     }
     let copies = works
         .iter()
-        .filter_map(|it| Some((cluster_of(it)?, copy(deleted, it))));
+        .filter_map(|it| Some((cluster_of(it)?, copy(fleet, it))));
     let copies: HashMap<&str, Copy> = copies.collect();
     let reports = &binding.status().aggregated_status;
     shrink::kept(spec, reports, |cluster| copies.get(cluster).copied())
 }
 
 /// Returns what a Work says of its copy.
-fn copy(deleted: &DeletedWorks, work: &CachedWork) -> Copy {
+fn copy(fleet: &Fleet, work: &CachedWork) -> Copy {
     let status = work.status();
     let mut manifests = status.manifest_statuses.iter();
+    let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
     let ready = manifests.find_map(|it| ready_replicas(&it.status.as_ref()?.0));
     Copy {
         given: work.replicas,
         ready: ready.unwrap_or(0),
-        stays: !deleted.is_to_go(work),
+        stays: !fleet.deleted_works.is_to_go(work) && !is_leaving(fleet, namespace),
     }
 }
 

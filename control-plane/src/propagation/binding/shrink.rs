@@ -10,7 +10,7 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
 
-use crate::movement::graceful_eviction::assess::ready_replicas;
+use crate::fleet::copy::ready_replicas;
 
 /// What the Work of a cluster says of its copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +32,8 @@ pub struct Copy {
 /// ask for neither is kept nor stands for others: the pods of a rolling update, and those that it
 /// has given up a moment ago.
 ///
-/// A target without a share, of a workload that has replicas, is one for which the scheduler has
-/// not divided them yet: it gives no cluster none. What its Work asks for is kept as if it were
-/// ready: a workload that was scaled from zero may be starting there.
+/// While the replicas are not divided yet, each Work asks for what it asks for; for all of them
+/// where that is not known.
 ///
 /// `copy` returns what the Work for a cluster says; `None` if there is no Work. Only these stand
 /// for replicas elsewhere, and only if the Work stays and the cluster is heard: what the binding
@@ -46,6 +45,15 @@ pub fn kept(
     reports: &[AggregatedStatusItem],
     copy: impl Fn(&str) -> Option<Copy>,
 ) -> Option<ResourceBindingSpec> {
+    if spec.is_undivided() {
+        let mut kept = spec.clone();
+        for target in &mut kept.clusters {
+            let all = i64::from(spec.replicas);
+            let given = copy(&target.name).map_or(0, |it| it.given.unwrap_or(all));
+            target.replicas = i32::try_from(given.clamp(0, all)).unwrap_or(0);
+        }
+        return (kept.clusters != spec.clusters).then_some(kept);
+    }
     let copies: Vec<Option<Copy>> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
     let reports: HashMap<&str, &AggregatedStatusItem> = reports
         .iter()
@@ -62,14 +70,7 @@ pub fn kept(
         let ready = ready.min(copy.given.unwrap_or(ready));
         ready.clamp(0, wanted.into())
     };
-    let held = |target: &TargetCluster, copy: &Copy| {
-        let undivided = copy.given.filter(|_| target.replicas == 0);
-        let held = undivided.map_or_else(
-            || bounded(copy.ready, copy),
-            |it| it.clamp(0, wanted.into()),
-        );
-        i32::try_from(held).unwrap_or(wanted)
-    };
+    let held = |copy: &Copy| i32::try_from(bounded(copy.ready, copy)).unwrap_or(wanted);
     let stands = |(target, copy): (&TargetCluster, &Option<Copy>)| {
         let copy = copy.as_ref().filter(|it| it.stays)?;
         Some(bounded(reported(&target.name)?.min(copy.ready), copy))
@@ -85,7 +86,7 @@ pub fn kept(
     let mut kept = spec.clone();
     let targets = kept.clusters.iter_mut().zip(&copies).zip(standing);
     for ((target, copy), standing) in targets {
-        let held = copy.as_ref().map_or(0, |it| held(target, it));
+        let held = copy.as_ref().map_or(0, held);
         let beyond = held.saturating_sub(target.replicas);
         if beyond <= 0 {
             continue;
@@ -148,43 +149,71 @@ mod tests {
 
     #[test]
     fn a_target_whose_replicas_are_not_divided_yet_keeps_what_its_work_asks_for() {
-        for (what, wanted, shares, given, ready, expected) in [
+        for (what, shares, given, ready, expected) in [
             (
                 "nothing is ready",
-                8,
                 [0, 0],
-                [8, 0],
+                [Some(8), Some(0)],
                 [0, 0],
                 Some(vec![8, 0]),
             ),
-            ("all are ready", 8, [0, 0], [8, 0], [8, 0], Some(vec![8, 0])),
             (
-                "fewer are asked for",
-                3,
+                "all are ready",
                 [0, 0],
+                [Some(8), Some(0)],
                 [8, 0],
-                [0, 0],
-                Some(vec![3, 0]),
+                Some(vec![8, 0]),
             ),
-            ("each has all", 8, [0, 0], [8, 8], [8, 8], Some(vec![0, 8])),
+            (
+                "each has all",
+                [0, 0],
+                [Some(8), Some(8)],
+                [8, 8],
+                Some(vec![8, 8]),
+            ),
+            (
+                "its kind has another field",
+                [0, 0],
+                [None, None],
+                [0, 0],
+                Some(vec![8, 8]),
+            ),
+            (
+                "nothing is asked for",
+                [0, 0],
+                [Some(0), Some(0)],
+                [8, 0],
+                None,
+            ),
             (
                 "another has a share",
-                8,
                 [0, 8],
-                [8, 8],
+                [Some(8), Some(8)],
                 [8, 0],
                 Some(vec![8, 8]),
             ),
-            ("and is ready", 8, [0, 8], [8, 8], [8, 8], None),
-            ("nothing is asked for", 8, [0, 0], [0, 0], [8, 0], None),
-            ("it has a share", 8, [1, 7], [8, 0], [0, 0], None),
+            (
+                "and nothing is ready here",
+                [0, 8],
+                [Some(8), Some(8)],
+                [0, 8],
+                None,
+            ),
+            (
+                "and all are ready there",
+                [0, 8],
+                [Some(8), Some(8)],
+                [8, 8],
+                None,
+            ),
+            ("it has a share", [1, 7], [Some(8), Some(0)], [0, 0], None),
         ] {
             let names = ["a", "b"];
             let targets = names.iter().zip(shares);
             let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
             let spec = json!({
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                "replicas": wanted, "clusters": targets.collect::<Vec<_>>(),
+                "replicas": 8, "clusters": targets.collect::<Vec<_>>(),
             });
             let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
             let reports = names.iter().zip(ready).map(|(name, ready)| {
@@ -194,7 +223,7 @@ mod tests {
             let copy = |name: &str| {
                 let at = names.iter().position(|it| *it == name)?;
                 Some(Copy {
-                    given: Some(given[at]),
+                    given: given[at],
                     ready: ready[at].into(),
                     stays: true,
                 })

@@ -14,6 +14,7 @@ use super::cycle::{is_reschedule_requested, matches};
 use super::need::Need;
 use super::snapshot::Snapshot;
 use super::{Decision, Options};
+use crate::fleet::copy::ready_replicas;
 use crate::fleet::fencing;
 
 /// Reason for which a new placement keeps the copies that it drops.
@@ -71,7 +72,8 @@ impl Cause {
         let names = dropped.into_iter().map(|it| it.name.as_str());
         let unmatched = names.filter(|it| !matches(spec, status, (snapshot, options), group, it));
         let unmatched: Vec<String> = unmatched.map(str::to_owned).collect();
-        let is_resized = need == Need::ReplicasChanged;
+        // What runs without a share was not given up by the number that is divided now.
+        let is_resized = need == Need::ReplicasChanged && !runs_undivided(spec, status);
         (!is_resized || !unmatched.is_empty()).then_some(Self::ClustersChanged {
             unmatched,
             is_resized,
@@ -145,6 +147,16 @@ pub fn tasks(
     }
     let changed = after.graceful_eviction_tasks != spec.graceful_eviction_tasks;
     changed.then_some(after.graceful_eviction_tasks)
+}
+
+/// Returns whether pods of a workload run although its replicas are not divided yet.
+fn runs_undivided(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
+    let mut reports = status.aggregated_status.iter();
+    spec.is_undivided()
+        && reports.any(|it| {
+            let status = it.status.as_ref();
+            status.is_some_and(|it| ready_replicas(&it.0).is_some_and(|ready| ready > 0))
+        })
 }
 
 /// Returns the targets that a new placement drops.

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
-use super::{Age, FIRST_STATUS, Scene, Situation, ready_replicas};
-use crate::fleet::copy::{Copy, Order};
+use super::{Age, FIRST_STATUS, Scene, Situation};
+use crate::fleet::copy::{Copy, Order, ready_replicas};
 use crate::fleet::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a

@@ -1,0 +1,285 @@
+//! Tests that a copy stays until others have taken its place.
+
+use http::Method;
+use muster_shared::names;
+use serde_json::json;
+
+use super::leaving::{moved, work_of, written};
+use super::start;
+use crate::fleet::testing::{Stand, cluster, pass, refusal};
+
+#[tokio::test(start_paused = true)]
+async fn a_target_in_which_no_work_can_be_made_takes_the_place_of_no_copy() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    // A person takes the cluster out of the fleet to which the workload is to go.
+    let mut leaving = cluster("m2");
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let mut binding = moved("web", "apps/v1", "Deployment");
+    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+    let old = work_of(&binding, "m1");
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", leaving),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", old),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let made = stand.api.writes().into_iter();
+    let made = made.filter(|it| it.0 == Method::POST && it.1.ends_with("/works"));
+    assert_eq!(made.count(), 0, "no Work is made in a cluster that leaves");
+    assert_eq!(written(&stand, "web"), [], "it is the last living copy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    // The cluster has no execution namespace, or a quota or a webhook refuses.
+    for (code, reason) in [
+        (404, "NotFound"),
+        (403, "Forbidden"),
+        (500, "InternalError"),
+    ] {
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+        let old = work_of(&binding, "m1");
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template.clone()),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.api.serve_deployments();
+        let refused = refusal(code, reason, "web");
+        stand
+            .api
+            .answer(Method::POST, "/karmada-es-m2/works", code, refused);
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(600).await;
+        assert_eq!(
+            written(&stand, "web"),
+            [],
+            "{code}: it is the last living copy"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_is_not_heard_of_takes_the_place_of_no_living_copy() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    // The cluster fell silent after the workload was placed there, and before the Work was made.
+    let mut silent = cluster("m2");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    let mut binding = moved("web", "apps/v1", "Deployment");
+    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+    let old = work_of(&binding, "m1");
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", silent),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", old),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60 * 60).await;
+    assert_eq!(written(&stand, "web"), [], "it is the last living copy");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_deletion_was_asked_for()
+{
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    let to = |clusters: &[&str], generation: i64| {
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
+        binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
+        binding["metadata"]["generation"] = json!(generation);
+        binding
+    };
+    for fails in [false, true] {
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template.clone()),
+            ("resourcebindings", to(&["m1", "m2"], 1)),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        // Works that nobody has asked to be deleted.
+        let staying = || {
+            let works = stand.api.all("works").into_iter();
+            let works = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
+            let places = works.map(|it| it["metadata"]["namespace"].clone());
+            places.collect::<Vec<_>>()
+        };
+        let (m1, m2) = (json!("karmada-es-m1"), json!("karmada-es-m2"));
+        assert_eq!(staying(), [m1.clone(), m2.clone()]);
+        if fails {
+            // The API does not delete the copy in m2 for a moment, and that is withdrawn.
+            let name = names::work("Deployment", "web", "shop");
+            let path = format!("/karmada-es-m2/works/{name}");
+            stand.api.cut(Method::DELETE, &path);
+            stand.api.put("resourcebindings", to(&["m1"], 2));
+            pass(1).await;
+            stand.api.answer_truly();
+            stand.api.serve_deployments();
+            assert_eq!(staying(), [m1, m2.clone()]);
+        }
+        stand.api.put("resourcebindings", to(&["m2"], 3));
+        pass(60 * 60).await;
+        let left = staying();
+        assert_eq!(left, [m2], "{fails}: the workload moved an hour ago");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
+    });
+    // A person takes m2 out of the fleet, to which most replicas were to go.
+    let mut leaving = cluster("m2");
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["spec"]["replicas"] = json!(4);
+    binding["spec"]["clusters"] =
+        json!([{"name": "m1", "replicas": 1}, {"name": "m2", "replicas": 3}]);
+    let ready = [("m1", 4), ("m2", 3)];
+    let name = names::work("Deployment", "web", "shop");
+    let works = ready.map(|(cluster, ready)| {
+        let mut work = work_of(&binding, cluster);
+        work["metadata"]["name"] = json!(name);
+        work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": ready});
+        work["status"]["manifestStatuses"][0]["status"] =
+            json!({"replicas": ready, "readyReplicas": ready});
+        ("works", work)
+    });
+    let reports = ready.map(|(cluster, ready)| {
+        json!({
+            "clusterName": cluster, "health": "Healthy",
+            "status": {"replicas": ready, "readyReplicas": ready},
+        })
+    });
+    binding["status"] = json!({"aggregatedStatus": reports});
+    let mut stand = Stand::new(works.into_iter().chain([
+        ("clusters", cluster("m1")),
+        ("clusters", leaving),
+        ("deployments", template),
+        ("resourcebindings", binding),
+    ]));
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+    let asked = &work["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+    assert_eq!(*asked, json!(4), "those in m2 are about to be removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_template_says() {
+    let template = |image: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {
+                "replicas": 2,
+                "template": {"spec": {"containers": [{"name": "c", "image": image}]}},
+            },
+        })
+    };
+    let to = |clusters: &[&str], generation: i64| {
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
+        binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
+        binding["metadata"]["generation"] = json!(generation);
+        binding
+    };
+    for fails in [false, true] {
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template("a")),
+            ("resourcebindings", to(&["m1", "m2"], 1)),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let name = names::work("Deployment", "web", "shop");
+        // The copy in m1 is deselected, and selected again before the API has deleted its Work.
+        let path = format!("/karmada-es-m1/works/{name}");
+        stand.api.cut(Method::DELETE, &path);
+        stand.api.put("resourcebindings", to(&["m2"], 2));
+        pass(1).await;
+        stand.api.answer_truly();
+        stand.api.serve_deployments();
+        if fails {
+            let error = refusal(500, "InternalError", &name);
+            stand.api.answer(Method::GET, &path, 500, error);
+        }
+        stand.api.put("resourcebindings", to(&["m1", "m2"], 3));
+        pass(5).await;
+        stand.api.forget();
+        stand.api.put("deployments", template("b"));
+        pass(60 * 60).await;
+        let work = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+        let pod = &work["spec"]["workload"]["manifests"][0]["spec"]["template"]["spec"];
+        let is_told = !stand.api.told().await.is_empty();
+        let image = &pod["containers"][0]["image"];
+        assert!(
+            *image == json!("b"),
+            "{fails}: m2 has {image} after an hour; told: {is_told}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_is_told_where_the_api_does_not_delete_a_work_for_an_hour_whatever_it_answers() {
+    for (code, reason) in [
+        (500, "InternalError"),
+        (409, "Conflict"),
+        (429, "TooManyRequests"),
+        (503, "ServiceUnavailable"),
+    ] {
+        let binding = moved("web", "apps/v1", "Deployment");
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
+        let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+        let objects = clusters.into_iter().chain(works);
+        let mut stand = Stand::new(objects.chain([("resourcebindings", binding)]));
+        let refused = refusal(code, reason, "web");
+        stand
+            .api
+            .answer(Method::DELETE, "/karmada-es-m1/works/web", code, refused);
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60 * 60).await;
+        let told = stand.api.told().await;
+        let told = told.iter().any(|it| it.1 == "SyncWorkFailed");
+        assert!(told, "{code}: two copies run, and nobody is told why");
+    }
+}

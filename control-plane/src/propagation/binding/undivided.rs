@@ -1,0 +1,347 @@
+//! Tests of what becomes of Works while nobody has said how many replicas each cluster gets.
+
+use http::Method;
+use muster_shared::names;
+use muster_shared::names::label::PROPAGATION_POLICY_ID;
+use serde_json::{Value, json};
+
+use super::leaving::{moved, work_of};
+use super::start;
+use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
+use crate::fleet::testing::{Stand, cluster, pass, refusal};
+
+/// Has a policy claim an object.
+fn claimed(mut object: Value) -> Value {
+    object["metadata"]["labels"][PROPAGATION_POLICY_ID] = json!("policy");
+    let annotations = &mut object["metadata"]["annotations"];
+    annotations["propagationpolicy.karmada.io/namespace"] = json!("shop");
+    annotations["propagationpolicy.karmada.io/name"] = json!("web");
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_says_how_many() {
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+        })
+    };
+    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let binding = |replicas: i64, share: i64, made_of: i64| {
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
+        binding["metadata"]["generation"] = json!(1 + replicas);
+        binding["spec"]["replicas"] = json!(replicas);
+        binding["spec"]["replicaRequirements"] = Value::Null;
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": share}]);
+        binding
+    };
+    // Whether a policy is in charge and whether the binding follows its template, and the replicas
+    // that are asked of the cluster: soon, late, and once the binding has followed at last while
+    // nothing divides the replicas, since all movement may be paused.
+    for (is_claimed, follows, early, late, undivided) in [
+        (true, true, None, Some(3), Some(3)),
+        (true, false, None, None, None),
+        (false, false, Some(7), Some(7), Some(7)),
+    ] {
+        let claim = |object| if is_claimed { claimed(object) } else { object };
+        let mut stand = Stand::new([
+            ("clusters", cluster("m2")),
+            ("resourcebindings", claim(binding(0, 0, 0))),
+            ("deployments", claim(template(0))),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        stand.api.forget();
+        stand.api.put("deployments", claim(template(7)));
+        pass(1).await;
+        let asked = || {
+            let writes = stand.api.writes().into_iter();
+            let works = writes.filter(|(_, path, _)| path.contains("/works"));
+            let mut manifests = works.map(|it| it.2["spec"]["workload"]["manifests"][0].clone());
+            manifests
+                .next_back()
+                .map(|it| it["spec"]["replicas"].as_i64().unwrap())
+        };
+        assert_eq!(asked(), early, "{is_claimed} {follows}");
+        if follows {
+            stand.api.put("resourcebindings", claim(binding(7, 3, 7)));
+        }
+        pass(60).await;
+        assert_eq!(asked(), late, "{is_claimed} {follows}");
+        let told = stand.api.told().await;
+        let is_told = told.iter().any(|it| it.1 == "SyncWorkFailed");
+        assert_eq!(is_told, late.is_none(), "{is_claimed} {follows}");
+        stand.api.put("resourcebindings", claim(binding(7, 0, 7)));
+        pass(30).await;
+        assert_eq!(asked(), undivided, "{is_claimed} {follows}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_long_been_joining()
+{
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+        })
+    };
+    let made_of = Template::new(template(0)).unwrap().fingerprint();
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
+    binding["spec"]["replicas"] = json!(0);
+    binding["spec"]["replicaRequirements"] = Value::Null;
+    binding["spec"]["clusters"] =
+        json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
+    let mut stand = Stand::new([
+        ("clusters", cluster("m2")),
+        ("clusters", cluster("m3")),
+        ("resourcebindings", claimed(binding)),
+        ("deployments", claimed(template(0))),
+    ]);
+    stand.api.serve_deployments();
+    let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
+    let path = "/karmada-es-m3/works";
+    stand.api.answer(Method::POST, path, 404, no_namespace);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(300).await;
+    stand.api.forget();
+    stand.api.put("deployments", claimed(template(7)));
+    pass(1).await;
+    let writes = stand.api.writes().into_iter();
+    let works = writes.filter(|(_, path, _)| path.contains("/works"));
+    let works: Vec<_> = works.collect();
+    assert_eq!(works, [], "its binding is about to say how many each gets");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind_calls_them() {
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"parallelism": replicas, "template": {"spec": {"containers": []}}},
+        })
+    };
+    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let binding = |replicas: i64, made_of: i64| {
+        let mut binding = moved("web-job", "batch/v1", "Job");
+        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
+        binding["metadata"]["generation"] = json!(1 + replicas);
+        binding["spec"]["replicas"] = json!(replicas);
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
+        binding
+    };
+    let mut stand = Stand::new([
+        ("clusters", cluster("m2")),
+        ("resourcebindings", binding(0, 0)),
+        ("jobs", template(0)),
+    ]);
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    stand.api.put("jobs", template(7));
+    // Its binding follows late, so that the cluster is asked for all.
+    pass(30).await;
+    let asked = || {
+        let works = stand.api.all("works");
+        works[0]["spec"]["workload"]["manifests"][0]["spec"]["parallelism"].clone()
+    };
+    assert_eq!(asked(), json!(7));
+    let mut running = stand.api.all("works").remove(0);
+    running["status"] = json!({
+        "conditions": [{
+            "type": "Applied", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }],
+        "manifestStatuses": [{
+            "identifier": {
+                "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job",
+                "resource": "", "namespace": "shop", "name": "web",
+            },
+            "health": "Healthy", "status": {"active": 7, "ready": 7},
+        }],
+    });
+    stand.api.put("works", running);
+    // It follows at last, and nothing divides the replicas: all movement may be paused.
+    stand.api.put("resourcebindings", binding(7, 7));
+    pass(30).await;
+    assert_eq!(asked(), json!(7), "what runs is not stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    // The policy was edited to name m2 before the workload was counted, and nothing has divided its
+    // replicas since: all movement may be paused.
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
+    let mut old = work_of(&binding, "m1");
+    old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", old),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let works = stand.api.all("works").into_iter();
+    let asked = works.map(|it| it["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone());
+    let asked: Vec<_> = asked.collect();
+    assert!(
+        asked.contains(&json!(2)),
+        "nothing runs of a workload with 2 replicas: {asked:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_late_its_binding_says_so()
+ {
+    let template = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+        })
+    };
+    let made_of = Template::new(template(0)).unwrap().fingerprint();
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
+    binding["spec"]["replicas"] = json!(0);
+    binding["spec"]["replicaRequirements"] = Value::Null;
+    binding["spec"]["placement"] = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+    }});
+    let names = ["m1", "m2", "m3"];
+    let targets = names.map(|it| json!({"name": it, "replicas": 0}));
+    binding["spec"]["clusters"] = json!(targets);
+    let clusters = names.map(|it| ("clusters", cluster(it)));
+    let mut stand = Stand::new(clusters.into_iter().chain([
+        ("resourcebindings", claimed(binding)),
+        ("deployments", claimed(template(0))),
+    ]));
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    // The detector is busy for half a minute, or stands still.
+    stand.api.put("deployments", claimed(template(7)));
+    pass(30).await;
+    let works = stand.api.all("works").into_iter();
+    let asked = works.map(|it| {
+        let replicas = &it["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+        replicas.as_i64().unwrap()
+    });
+    let asked: i64 = asked.sum();
+    assert!(
+        asked <= 7,
+        "{asked} replicas are asked for of a workload that has 7"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
+    });
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    binding["spec"]["replicas"] = json!(4);
+    binding["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
+    let mut work = work_of(&binding, "m1");
+    work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+    work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
+    // None of them is ready, and nothing is to be ready elsewhere.
+    work["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4});
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", work),
+    ]);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let bound = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment")
+        .unwrap();
+    let told = bound["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let told: Vec<&str> = told
+        .iter()
+        .filter_map(|it| it["message"].as_str())
+        .collect();
+    let is_false = |it: &&str| it.contains("ready replicas") && it.contains("elsewhere");
+    assert_eq!(told.iter().find(|it| is_false(it)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
+    let id = json!({PROPAGATION_POLICY_ID: "policy"});
+    let policy = json!({
+        "metadata": {"namespace": "shop", "name": "web", "labels": id},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+            "preserveResourcesOnDeletion": true,
+            "suspension": {"dispatching": true},
+        },
+    });
+    let claim = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {
+            "namespace": "shop", "name": "web", "labels": id, "annotations": claim,
+        },
+        "spec": {"replicas": 3},
+    });
+    // The share of the cluster is smaller than what is ready there, and nothing is ready elsewhere.
+    for (share, what) in [(3, "no replica is kept"), (1, "replicas are kept")] {
+        // The binding does not say yet what the policy says.
+        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+        binding["metadata"]["annotations"] = claim.clone();
+        binding["spec"]["replicas"] = json!(3);
+        binding["spec"]["clusters"] =
+            json!([{"name": "m1", "replicas": share}, {"name": "m2", "replicas": 3 - share}]);
+        let mut work = work_of(&binding, "m1");
+        work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 3});
+        work["status"]["manifestStatuses"][0]["status"] =
+            json!({"replicas": 3, "readyReplicas": 3});
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("propagationpolicies", policy.clone()),
+            ("deployments", template.clone()),
+            ("resourcebindings", binding),
+            ("works", work),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let name = names::work("Deployment", "web", "shop");
+        let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+        let says =
+            ["suspendDispatching", "preserveResourcesOnDeletion"].map(|it| &work["spec"][it]);
+        assert_eq!(says, [&json!(true), &json!(true)], "{what}");
+    }
+}
