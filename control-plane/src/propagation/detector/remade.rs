@@ -450,3 +450,113 @@ async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts(
     let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
     assert_eq!(clusters, ["m1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_binding_is_gone() {
+    for fails in [false, true] {
+        let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+        let template = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t", "labels": id,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"replicas": 2, "template": {"spec": {"containers": []}}},
+        });
+        let mut leaving = cluster("m1");
+        leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+        let namespace =
+            json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
+        let mut stand = Stand::new([
+            ("clusters", leaving.clone()),
+            ("namespaces", namespace),
+            ("propagationpolicies", policy("apps/v1", "Deployment")),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(30).await;
+        place(
+            &stand,
+            "web-deployment",
+            json!([{"name": "m1", "replicas": 2}]),
+        )
+        .await;
+        let name = muster_shared::names::work("Deployment", "web", "shop");
+        let work = || stand.api.object("works", "karmada-es-m1", &name);
+        assert!(work().is_some());
+        // A person deletes the binding, the Works of which the API does not delete for a moment,
+        // and loses patience: the finalizer is taken off.
+        if fails {
+            let path = format!("/karmada-es-m1/works/{name}");
+            stand.api.cut(http::Method::DELETE, &path);
+            let mut bound = stand
+                .api
+                .object("resourcebindings", "shop", "web-deployment")
+                .unwrap();
+            bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            stand.api.put("resourcebindings", bound);
+            pass(5).await;
+            stand.api.answer_truly();
+            stand.api.serve_deployments();
+        }
+        // A webhook keeps it from being made again.
+        refuse_bindings(&stand.api);
+        stand
+            .api
+            .delete("resourcebindings", "shop", "web-deployment");
+        pass(60).await;
+        assert!(work().is_some(), "{fails}: a policy claims its template");
+        stand.api.forget();
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        stand.api.put("clusters", leaving);
+        pass(60 * 60).await;
+        let stays = work().is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
+        let told = stand.api.told().await;
+        let told = told.iter().any(|it| it.0 == "m1");
+        assert!(
+            !stays || told,
+            "{fails}: it waits for an hour, and nobody is told why"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_works_of_a_lost_binding_go_or_somebody_is_told_although_nobody_finds_out_what_another_needs()
+ {
+    let work = || {
+        let mut work = crate::fleet::testing::work("m1", "Healthy");
+        let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        work["metadata"]["name"] = json!("old");
+        work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!("old-configmap");
+        work["spec"] = json!({"workload": {"manifests": [manifest]}});
+        work
+    };
+    // A binding that takes along what its workload needs, of a template that is gone for good.
+    for (what, api_version, kind) in [
+        ("nothing else is there", "", ""),
+        ("the template does not exist", "apps/v1", "Deployment"),
+        ("the kind does not exist", "example.com/v1", "Widget"),
+    ] {
+        let mut other = crate::fleet::testing::binding();
+        other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
+        other["spec"]["resource"]["apiVersion"] = json!(api_version);
+        other["spec"]["resource"]["kind"] = json!(kind);
+        other["spec"]["propagateDeps"] = json!(true);
+        let other = (!kind.is_empty()).then_some(("resourcebindings", other));
+        let objects = [("clusters", cluster("m1")), ("works", work())];
+        let mut stand = Stand::new(objects.into_iter().chain(other));
+        stand.api.serve_deployments();
+        stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(24 * 60 * 60).await;
+        let is_gone = !deleted(&stand).is_empty();
+        let told = stand.api.told().await;
+        assert!(is_gone || !told.is_empty(), "{what}: silence for a day");
+    }
+}

@@ -23,7 +23,7 @@ use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Kind, Template, TemplateKey};
-use crate::fleet::template_event::{Lookup, TemplateEvent};
+use crate::fleet::template_event::{Lookup, Standing, TemplateEvent};
 use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
 use crate::propagation::detector::controller::LATER;
@@ -210,8 +210,16 @@ impl Distributor {
         let template_key = TemplateKey::of(&binding.spec.resource);
         let template = match fleet.templates.get(&template_key) {
             Lookup::Found(template) => template.object(&template_key.kind),
-            Lookup::Absent => return Ok(Next::Done),
-            Lookup::Unknown => return Ok(self.parked.wait(&template_key.kind, key)),
+            Lookup::Absent => {
+                tell_of_unknown_needs(fleet, &binding, &template_key);
+                return Ok(Next::Done);
+            }
+            Lookup::Unknown => {
+                if fleet.templates.standing(&template_key.kind) == Standing::Missing {
+                    tell_of_unknown_needs(fleet, &binding, &template_key);
+                }
+                return Ok(self.parked.wait(&template_key.kind, key));
+            }
         };
         let interpreters = fleet.interpreters.accepting_late();
         let needs = match interpreters.dependencies(&template) {
@@ -402,6 +410,19 @@ fn refers(binding: &AnyBinding) -> bool {
         && binding.metadata.deletion_timestamp.is_none()
         && binding.metadata.namespace.is_some()
         && binding.spec.resource.namespace == binding.metadata.namespace
+}
+
+/// Tells that nobody finds out what a binding refers to, whose template is not there: what lost
+/// bindings of its namespace placed stays until somebody knows.
+fn tell_of_unknown_needs(fleet: &Fleet, binding: &AnyBinding, template: &TemplateKey) {
+    let note = format!(
+        "{template} does not exist, so that it is not known what it refers to: the works of bindings in its namespace that were lost stay \
+         meanwhile. Delete this binding if its template is gone for good"
+    );
+    let (reason, warning) = ("GetDependenciesFailed", EventType::Warning);
+    fleet
+        .events
+        .publish_about(binding.reference(), warning, reason, note);
 }
 
 #[cfg(test)]
