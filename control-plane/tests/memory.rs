@@ -68,7 +68,7 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
             held(bindings, reported),
             4400,
         ),
-        ("template", held(templates, template), 2600),
+        ("template", held(templates, template), 1500),
         (
             "work",
             held(works, |number| work(number, &Value::Null)),
