@@ -1,5 +1,7 @@
 //! Selectors and tolerations.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -109,7 +111,8 @@ fn a_sound_selector_selects_as_kubes_does_and_another_selects_nothing() {
                 return "no JSON".to_owned();
             };
             let selector = serde_json::from_value::<LabelSelector>(selector);
-            let (Ok(selector), Ok(labels)) = (selector, serde_json::from_value(labels)) else {
+            let labels = serde_json::from_value::<BTreeMap<String, String>>(labels);
+            let (Ok(selector), Ok(labels)) = (selector, labels) else {
                 return "no selector".to_owned();
             };
             let selected = matches_labels(&selector, |key| labels.get(key).map(String::as_str));
