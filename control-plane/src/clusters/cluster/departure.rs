@@ -1,5 +1,6 @@
 //! Removes a cluster from the fleet, step by step, in Karmada's order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,16 +56,16 @@ pub(super) async fn see_off(
     let next = deletion.next(fleet.settings.connects_to_members());
     tracing::debug!(cluster = name, ?next, "leaving");
     // With the namespace its agent's right goes to read Works, and to remove what they placed.
-    let has_unlisted = if next == DeletionStep::DeleteNamespace {
-        let found = has_unlisted_works(fleet, cluster).await;
+    let unlisted = if next == DeletionStep::DeleteNamespace {
+        let found = unlisted_works(fleet, cluster).await;
         told_of(fleet, cluster, found)?
     } else {
-        false
+        Vec::new()
     };
     tell_of_waiting(fleet, cluster, told, next, || match next {
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
-        DeletionStep::DeleteNamespace => has_unlisted.then(|| waits_for_list(&namespace)),
+        DeletionStep::DeleteNamespace => (!unlisted.is_empty()).then(|| waits_for_list(&namespace)),
         DeletionStep::AwaitBindings => {
             let holders: Vec<_> = named.iter().filter_map(|key| holds(key)).collect();
             waits_for_bindings(&holders)
@@ -82,7 +83,11 @@ pub(super) async fn see_off(
             told_of(fleet, cluster, deleted)?;
             Ok(Next::After(DELETION_RETRY))
         }
-        DeletionStep::DeleteNamespace if has_unlisted => Ok(Next::After(DELETION_RETRY)),
+        DeletionStep::DeleteNamespace if !unlisted.is_empty() => {
+            let deleted = delete_works(fleet, cluster, &unlisted).await;
+            told_of(fleet, cluster, deleted)?;
+            Ok(Next::After(DELETION_RETRY))
+        }
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
             match tolerate(
@@ -166,26 +171,27 @@ async fn is_deleting(
     Ok(found.map(|it| is_deleting(&it.metadata)))
 }
 
-/// Returns whether the API has Works of a cluster that the cache does not show: a list may have
-/// lacked them, this one too.
-async fn has_unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<bool, Error> {
-    let one = ListParams::default().limit(1);
-    let listed = works_of(fleet, cluster).list(&one).await;
+/// Returns the Works of a cluster that the API has and the cache does not show: a list may have
+/// lacked them, this one too. What the API has many of, it returns in several looks.
+async fn unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<Vec<Arc<CachedWork>>, Error> {
+    const SOME: u32 = 100;
+    let some = ListParams::default().limit(SOME);
+    let listed = works_of(fleet, cluster).list(&some).await;
     let listed = listed.map_err(failed("list the Works", cluster))?;
-    if !listed.items.is_empty() {
-        return Ok(true);
-    }
+    let listed = listed.items.iter().map(ResourceExt::name_any);
     let namespace = execution_namespace(&cluster.name_any());
-    for name in fleet.works.departed().missing_in(&namespace) {
-        let found = works_of(fleet, cluster).get_opt(&name).await;
-        if found
-            .map_err(failed("look for the Works", cluster))?
-            .is_some()
-        {
-            return Ok(true);
+    let missing = fleet.works.departed().missing_in(&namespace);
+    let names: BTreeSet<String> = listed.chain(missing).collect();
+    let api = Api::<CachedWork>::namespaced(fleet.client.clone(), &namespace);
+    let mut found = Vec::new();
+    for name in names {
+        let work = api.get_opt(&name).await;
+        found.extend(work.map_err(failed("look for the Works", cluster))?);
+        if found.len() >= SOME as usize {
+            break;
         }
     }
-    Ok(false)
+    Ok(found.into_iter().map(Arc::new).collect())
 }
 
 /// Returns whether an agent has still to remove what a Work placed.

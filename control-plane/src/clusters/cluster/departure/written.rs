@@ -78,7 +78,7 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks() {
+async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is_deleted() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
         let stand = stand("True").await;
         stand.api.put("works", work("a", deletion));
@@ -86,13 +86,19 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks() {
         stand.api.hide("works", "karmada-es-m1", "a");
         pass(5).await;
         assert_eq!(stand.fleet.works.len(), 0, "the list is short");
-        for (is_there, deleted) in [(true, 0), (false, 1)] {
+        // Nobody else would delete it.
+        let asked = deletion.is_none().then(|| format!("{WORKS}/a"));
+        let namespace = "/api/v1/namespaces/karmada-es-m1".to_owned();
+        for (is_there, deleted) in [(true, asked), (false, Some(namespace))] {
             if !is_there {
                 stand.api.delete("works", "karmada-es-m1", "a");
             }
+            stand.api.forget();
             step(&stand, &DeletionWaits::default()).await.unwrap();
-            let writes = stand.api.writes();
-            assert_eq!(writes.len(), deleted, "{deletion:?}: {writes:?}");
+            let writes = stand.api.writes().into_iter();
+            let writes: Vec<_> = writes.map(|it| (it.0, it.1)).collect();
+            let deleted: Vec<_> = deleted.map(|it| (Method::DELETE, it)).into_iter().collect();
+            assert_eq!(writes, deleted, "{deletion:?}");
         }
     }
 }
