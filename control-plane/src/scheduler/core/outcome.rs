@@ -156,7 +156,8 @@ pub fn pass(
         }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record.clone(), snapshot, now)
-                .or_else(|| leave(subject, record, snapshot)),
+                .or_else(|| leave(subject, record, snapshot))
+                .or_else(|| empty(subject)),
             ..outcome.fail(failure)
         },
     }
@@ -195,6 +196,24 @@ fn withdraw(
         clusters: Vec::new(),
         applied_placement: record,
         tasks: changed.then_some(after.graceful_eviction_tasks),
+    })
+}
+
+/// Returns the clusters of a workload without their replicas, where it asks for none: whoever
+/// scales it to zero means that, although its policy asks for clusters that there are not. What was
+/// applied last stays so.
+fn empty(subject: &Subject<'_>) -> Option<Placed> {
+    let spec = subject.spec;
+    let asks_for_none = spec.replicas == 0 && spec.components.is_empty();
+    let mut clusters = spec.clusters.clone();
+    for target in &mut clusters {
+        target.replicas = 0;
+    }
+    let applied = subject.applied_placement.unwrap_or_default();
+    (asks_for_none && clusters != spec.clusters).then(|| Placed {
+        clusters,
+        applied_placement: applied.to_owned(),
+        tasks: None,
     })
 }
 

@@ -35,6 +35,31 @@ fn withdrawn_from(allowed: &[&str], clusters: &Snapshot, tasks: Value) -> Option
 }
 
 #[test]
+fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there_are_not() {
+    let mut placement = dynamic();
+    placement["spreadConstraints"] =
+        json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
+    for (replicas, share, expected) in [(0, 4, Some(0)), (0, 0, None), (2, 4, None)] {
+        let spec = placed(deployment(replicas, &placement), &[("m", share)]);
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some("{}"),
+            spec: &spec,
+            status: &ResourceBindingStatus::default(),
+        };
+        let clusters = snapshot(&[cluster("m", 10)]);
+        let now = Timestamp::UNIX_EPOCH;
+        let outcome = pass(&subject, &clusters, &Options::default(), now);
+        assert!(outcome.failure.is_some(), "{replicas}");
+        let placed = outcome.placed.map(|placed| {
+            assert_eq!(placed.applied_placement, "{}");
+            placed.clusters[0].replicas
+        });
+        assert_eq!(placed, expected, "{replicas} {share}");
+    }
+}
+
+#[test]
 fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
     let down = || {
         let mut down = cluster("down", 10);
