@@ -303,6 +303,14 @@ async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy
             exactly(1, "left", left(view))
         })
         .await?;
+        // The watches of bindings and of clusters are two.
+        heartbeats::until(fleet, "the cluster is tainted", |view| {
+            let cluster = view.clusters.get(None, "member1");
+            let mut taints = cluster.iter().flat_map(|it| &it.spec.taints);
+            let is_tainted = taints.any(|taint| taint.effect == "NoExecute");
+            exactly(1, "tainted", usize::from(is_tainted))
+        })
+        .await?;
         let cluster = fleet.observer.view.clusters.get(None, "member1").unwrap();
         let since = cluster.condition("Ready").unwrap().last_transition_time.0;
         let mut taints = cluster.spec.taints.iter();

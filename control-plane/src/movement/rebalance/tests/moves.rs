@@ -377,64 +377,31 @@ async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_workload_runs() {
-    // A workload was scaled from zero, and its binding said so late: its Work in `m1`, which takes
-    // nothing new, asks for all replicas, and they run. Nothing has been divided yet.
-    let mut it = workload(0);
-    it["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "b"});
-    it["spec"]["placement"] = json!({
-        "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-        "replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-        },
-    });
-    let applied = it["spec"]["placement"].to_string();
-    it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-    it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
-    it["status"]["aggregatedStatus"] = json!([
-        {"clusterName": "m1", "health": "Healthy", "status": {"readyReplicas": 2}},
-    ]);
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "w0"}, "spec": {"replicas": 2},
-    });
-    let mut work = crate::fleet::testing::work("m1", "Healthy");
-    work["metadata"]["name"] = json!(names::work("Deployment", "w0", "shop"));
-    work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(name(0));
-    work["spec"] = json!({"workload": {"manifests": [
-        {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 2}},
-    ]}});
-    let mut stand = Stand::with(
-        Settings::default(),
-        [
+    // The workload was not counted before: all replicas run in `m1`, which takes nothing new.
+    for (ready, kept) in [(2, 1), (0, 0)] {
+        let mut it = workload(0);
+        it["spec"]["placement"] = json!({
+            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            },
+        });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
+        it["status"]["aggregatedStatus"] = json!([
+            {"clusterName": "m1", "health": "Healthy", "status": {"readyReplicas": ready}},
+        ]);
+        let stand = follow(vec![
             ("clusters", roomy("m1", true)),
             ("clusters", roomy("m2", false)),
-            ("deployments", template),
             ("resourcebindings", it),
-            ("works", work),
-        ],
-    );
-    stand.api.serve_deployments();
-    let fleet = Arc::clone(&stand.fleet);
-    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-    crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-    crate::propagation::binding::start(&fleet, &mut stand.tasks);
-    stand.follow().await;
-    pace.begin(Instant::now());
-    pass(120).await;
-    let works = stand.api.all("works").into_iter();
-    let asked = works.map(|it| {
-        let replicas = it["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone();
-        (
-            it["metadata"]["namespace"].as_str().unwrap().to_owned(),
-            replicas,
-        )
-    });
-    let asked: Vec<_> = asked.collect();
-    let runs_on = asked.contains(&("karmada-es-m1".to_owned(), json!(2)));
-    let spec = &stand.binding(&name(0)).unwrap().spec;
-    assert!(
-        runs_on,
-        "nothing is ready elsewhere: {asked:?}, {:?}",
-        spec.clusters
-    );
+        ])
+        .await;
+        pass(120).await;
+        let spec = &stand.binding(&name(0)).unwrap().spec;
+        assert!(spec.target("m2").is_some(), "{:?}", spec.clusters);
+        let tasks = &spec.graceful_eviction_tasks;
+        assert_eq!(tasks.len(), kept, "{ready} replicas run: {tasks:?}");
+    }
 }
