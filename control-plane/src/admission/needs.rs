@@ -24,7 +24,7 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
     if !spec.propagate_deps {
         for selector in &spec.resource_selectors {
             let kind = Kind::new(&*selector.api_version, &*selector.kind);
-            let within = namespace.or_else(|| given(selector.namespace.as_ref()));
+            let within = namespace.or_else(|| given(selector.namespace.as_deref()));
             let Some(within) = within else { continue };
             let workloads = fleet.templates.list(&kind, Some(within)).into_iter();
             let workloads = workloads.flatten().filter(|(key, template)| {

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::compact_map::Labelled;
 use super::policy::{Policy, PolicyKey};
+use super::selection::given;
 
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;
@@ -37,7 +38,7 @@ impl Claim {
             Policy::Namespaced(_) => POLICY_ID,
             Policy::Cluster(_) => CLUSTER_POLICY_ID,
         };
-        let id = policy.metadata().label(label).filter(|it| !it.is_empty())?;
+        let id = given(policy.metadata().label(label))?;
         Some(Self {
             policy: policy.key(),
             id: id.to_owned(),
@@ -47,8 +48,8 @@ impl Claim {
     /// Returns the claim on a template or binding. All parts of it must be there; a claim of a
     /// `PropagationPolicy` is looked for first.
     pub fn on(object: &impl Labelled) -> Option<Self> {
-        let label = |key| object.label(key).filter(|it| !it.is_empty());
-        let annotation = |key| object.annotation(key).filter(|it| !it.is_empty());
+        let label = |key| given(object.label(key));
+        let annotation = |key| given(object.annotation(key));
         let namespaced = || {
             let policy = PolicyKey::Namespaced {
                 namespace: annotation(POLICY_NAMESPACE)?.to_owned(),
@@ -118,8 +119,7 @@ impl Claim {
             PolicyKey::Namespaced { .. } => (POLICY_ID, &[POLICY_NAMESPACE, POLICY_NAME]),
             PolicyKey::Cluster { .. } => (CLUSTER_POLICY_ID, &[CLUSTER_POLICY_NAME]),
         };
-        let value = object.label(label).filter(|it| !it.is_empty());
-        if value != Some(&*self.id) {
+        if given(object.label(label)) != Some(&*self.id) {
             return None;
         }
         wrap(

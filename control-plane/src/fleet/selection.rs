@@ -52,12 +52,12 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     if selector.api_version != subject.kind.api_version || selector.kind != subject.kind.kind {
         return Strength::Mismatch;
     }
-    if given(selector.namespace.as_ref())
+    if given(selector.namespace.as_deref())
         .is_some_and(|namespace| subject.namespace != Some(namespace))
     {
         return Strength::Mismatch;
     }
-    match (given(selector.name.as_ref()), &selector.label_selector) {
+    match (given(selector.name.as_deref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
         (None, None) => Strength::All,
         (None, Some(selector)) if matches_labels(selector, |key| subject.labels?.get(key)) => {
@@ -68,6 +68,6 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
 }
 
 /// Returns a text that is neither absent nor empty, which mean the same.
-pub fn given(text: Option<&String>) -> Option<&str> {
-    text.map(String::as_str).filter(|text| !text.is_empty())
+pub fn given(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
 }

@@ -27,8 +27,7 @@ pub const TEMPLATE_FINGERPRINT: &str = "detector.muster.io/template-fingerprint"
 /// Returns the fingerprint of the template that a binding was made of, `None` before one was
 /// recorded.
 pub fn recorded_fingerprint(binding: &ObjectMeta) -> Option<&str> {
-    let annotations = binding.annotations.as_ref()?;
-    annotations.get(TEMPLATE_FINGERPRINT).map(String::as_str)
+    binding.annotation(TEMPLATE_FINGERPRINT)
 }
 
 /// Group, version and kind in the form in which objects and selectors name them.

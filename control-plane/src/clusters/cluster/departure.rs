@@ -1,6 +1,5 @@
 //! Removes a cluster from the fleet, step by step, in Karmada's order.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,23 +171,21 @@ async fn is_deleting(
 }
 
 /// Returns the Works of a cluster that the API has and the cache does not show: a list may have
-/// lacked them, this one too. What the API has many of, it returns in several looks.
+/// lacked them, and where this one lacks all, they are asked for by name. What the API has many of,
+/// it returns in several looks.
 async fn unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<Vec<Arc<CachedWork>>, Error> {
     const SOME: u32 = 100;
-    let some = ListParams::default().limit(SOME);
-    let listed = works_of(fleet, cluster).list(&some).await;
-    let listed = listed.map_err(failed("list the Works", cluster))?;
-    let listed = listed.items.iter().map(ResourceExt::name_any);
     let namespace = execution_namespace(&cluster.name_any());
-    let missing = fleet.works.departed().missing_in(&namespace);
-    let names: BTreeSet<String> = listed.chain(missing).collect();
     let api = Api::<CachedWork>::namespaced(fleet.client.clone(), &namespace);
-    let mut found = Vec::new();
-    for name in names {
-        let work = api.get_opt(&name).await;
-        found.extend(work.map_err(failed("look for the Works", cluster))?);
-        if found.len() >= SOME as usize {
-            break;
+    let listed = api.list(&ListParams::default().limit(SOME)).await;
+    let mut found = listed.map_err(failed("list the Works", cluster))?.items;
+    if found.is_empty() {
+        for name in fleet.works.departed().missing_in(&namespace) {
+            let work = api.get_opt(&name).await;
+            found.extend(work.map_err(failed("look for the Works", cluster))?);
+            if found.len() >= SOME as usize {
+                break;
+            }
         }
     }
     Ok(found.into_iter().map(Arc::new).collect())

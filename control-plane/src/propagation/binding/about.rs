@@ -10,6 +10,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
 
 use crate::fleet::binding::controller_of;
+use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 
 /// Object that a binding is about.
@@ -57,10 +58,6 @@ fn owner<'a>(
             == group(&resource.api_version, &resource.kind);
     let uid = given(Some(&controller.uid))?;
     (is_of_that_name || Some(uid) == recorded).then_some(uid)
-}
-
-fn given(uid: Option<&str>) -> Option<&str> {
-    uid.filter(|uid| !uid.is_empty())
 }
 
 #[cfg(test)]

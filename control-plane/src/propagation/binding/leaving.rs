@@ -50,6 +50,23 @@ pub(super) fn written(stand: &Stand, name: &str) -> Vec<(Method, Value)> {
         .collect()
 }
 
+/// Returns a Deployment of namespace `shop`.
+pub(super) fn deployment(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
+    })
+}
+
+/// Starts the controller with some objects and a kind that the API serves; it acts once that is
+/// followed.
+pub(super) fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+    let mut stand = Stand::new(objects);
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand
+}
+
 async fn stand<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
     let mut stand = Stand::new(clusters.into_iter().chain(objects));

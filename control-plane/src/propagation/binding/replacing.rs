@@ -2,18 +2,24 @@
 
 use http::Method;
 use muster_shared::names;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::leaving::{moved, work_of, written};
+use super::leaving::{deployment, moved, started, work_of, written};
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
+/// Returns a binding with two replicas in each of some clusters.
+fn to(clusters: &[&str], generation: i64) -> Value {
+    let mut binding = moved("web-deployment", "apps/v1", "Deployment");
+    let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
+    binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
+    binding["metadata"]["generation"] = json!(generation);
+    binding
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_target_in_which_no_work_can_be_made_takes_the_place_of_no_copy() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
+    let template = deployment(2);
     // A person takes the cluster out of the fleet to which the workload is to go.
     let mut leaving = cluster("m2");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -21,15 +27,13 @@ async fn a_target_in_which_no_work_can_be_made_takes_the_place_of_no_copy() {
     let mut binding = moved("web", "apps/v1", "Deployment");
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
     let old = work_of(&binding, "m1");
-    let mut stand = Stand::new([
+    let mut stand = started([
         ("clusters", cluster("m1")),
         ("clusters", leaving),
         ("deployments", template),
         ("resourcebindings", binding),
         ("works", old),
     ]);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let made = stand.api.writes().into_iter();
@@ -40,10 +44,7 @@ async fn a_target_in_which_no_work_can_be_made_takes_the_place_of_no_copy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
+    let template = deployment(2);
     // The cluster has no execution namespace, or a quota or a webhook refuses.
     for (code, reason) in [
         (404, "NotFound"),
@@ -53,19 +54,17 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
         let mut binding = moved("web", "apps/v1", "Deployment");
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
         let old = work_of(&binding, "m1");
-        let mut stand = Stand::new([
+        let mut stand = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("deployments", template.clone()),
             ("resourcebindings", binding),
             ("works", old),
         ]);
-        stand.api.serve_deployments();
         let refused = refusal(code, reason, "web");
         stand
             .api
             .answer(Method::POST, "/karmada-es-m2/works", code, refused);
-        start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(600).await;
         assert_eq!(
@@ -78,25 +77,20 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_is_not_heard_of_takes_the_place_of_no_living_copy() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
+    let template = deployment(2);
     // The cluster fell silent after the workload was placed there, and before the Work was made.
     let mut silent = cluster("m2");
     silent["status"]["conditions"][0]["status"] = json!("Unknown");
     let mut binding = moved("web", "apps/v1", "Deployment");
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
     let old = work_of(&binding, "m1");
-    let mut stand = Stand::new([
+    let mut stand = started([
         ("clusters", cluster("m1")),
         ("clusters", silent),
         ("deployments", template),
         ("resourcebindings", binding),
         ("works", old),
     ]);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(60 * 60).await;
     assert_eq!(written(&stand, "web"), [], "it is the last living copy");
@@ -105,26 +99,14 @@ async fn a_target_that_is_not_heard_of_takes_the_place_of_no_living_copy() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_deletion_was_asked_for()
 {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
-    let to = |clusters: &[&str], generation: i64| {
-        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-        let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
-        binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
-        binding["metadata"]["generation"] = json!(generation);
-        binding
-    };
+    let template = deployment(2);
     for fails in [false, true] {
-        let mut stand = Stand::new([
+        let mut stand = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("deployments", template.clone()),
             ("resourcebindings", to(&["m1", "m2"], 1)),
         ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(10).await;
         // Works that nobody has asked to be deleted.
@@ -156,10 +138,7 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
-    });
+    let template = deployment(4);
     // A person takes m2 out of the fleet, to which most replicas were to go.
     let mut leaving = cluster("m2");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -185,14 +164,12 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
         })
     });
     binding["status"] = json!({"aggregatedStatus": reports});
-    let mut stand = Stand::new(works.into_iter().chain([
+    let mut stand = started(works.into_iter().chain([
         ("clusters", cluster("m1")),
         ("clusters", leaving),
         ("deployments", template),
         ("resourcebindings", binding),
     ]));
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
@@ -212,22 +189,13 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
             },
         })
     };
-    let to = |clusters: &[&str], generation: i64| {
-        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-        let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
-        binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
-        binding["metadata"]["generation"] = json!(generation);
-        binding
-    };
     for fails in [false, true] {
-        let mut stand = Stand::new([
+        let mut stand = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("deployments", template("a")),
             ("resourcebindings", to(&["m1", "m2"], 1)),
         ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(10).await;
         let name = names::work("Deployment", "web", "shop");

@@ -5,7 +5,7 @@ use muster_shared::names;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
-use super::leaving::{moved, work_of};
+use super::leaving::{deployment, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
@@ -21,13 +21,7 @@ fn claimed(mut object: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_says_how_many() {
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-        })
-    };
-    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let fingerprint = |replicas| Template::new(deployment(replicas)).unwrap().fingerprint();
     let binding = |replicas: i64, share: i64, made_of: i64| {
         let mut binding = moved("web-deployment", "apps/v1", "Deployment");
         binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
@@ -46,17 +40,15 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         (false, false, Some(7), Some(7), Some(7)),
     ] {
         let claim = |object| if is_claimed { claimed(object) } else { object };
-        let mut stand = Stand::new([
+        let mut stand = started([
             ("clusters", cluster("m2")),
             ("resourcebindings", claim(binding(0, 0, 0))),
-            ("deployments", claim(template(0))),
+            ("deployments", claim(deployment(0))),
         ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(10).await;
         stand.api.forget();
-        stand.api.put("deployments", claim(template(7)));
+        stand.api.put("deployments", claim(deployment(7)));
         pass(1).await;
         let asked = || {
             let writes = stand.api.writes().into_iter();
@@ -84,34 +76,26 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_long_been_joining()
 {
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-        })
-    };
-    let made_of = Template::new(template(0)).unwrap().fingerprint();
+    let made_of = Template::new(deployment(0)).unwrap().fingerprint();
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
     binding["spec"]["replicas"] = json!(0);
     binding["spec"]["replicaRequirements"] = Value::Null;
     binding["spec"]["clusters"] =
         json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
-    let mut stand = Stand::new([
+    let mut stand = started([
         ("clusters", cluster("m2")),
         ("clusters", cluster("m3")),
         ("resourcebindings", claimed(binding)),
-        ("deployments", claimed(template(0))),
+        ("deployments", claimed(deployment(0))),
     ]);
-    stand.api.serve_deployments();
     let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
     let path = "/karmada-es-m3/works";
     stand.api.answer(Method::POST, path, 404, no_namespace);
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(300).await;
     stand.api.forget();
-    stand.api.put("deployments", claimed(template(7)));
+    stand.api.put("deployments", claimed(deployment(7)));
     pass(1).await;
     let writes = stand.api.writes().into_iter();
     let works = writes.filter(|(_, path, _)| path.contains("/works"));
@@ -147,7 +131,7 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
     stand.follow().await;
     pass(10).await;
     stand.api.put("jobs", template(7));
-    // Its binding follows late, so that the cluster is asked for all.
+    // The binding follows the template late, so that the cluster is asked for all.
     pass(30).await;
     let asked = || {
         let works = stand.api.all("works");
@@ -169,7 +153,7 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
         }],
     });
     stand.api.put("works", running);
-    // It follows at last, and nothing divides the replicas: all movement may be paused.
+    // The binding follows at last, and nothing divides the replicas: all movement may be paused.
     stand.api.put("resourcebindings", binding(7, 7));
     pass(30).await;
     assert_eq!(asked(), json!(7), "what runs is not stopped");
@@ -177,25 +161,20 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
 
 #[tokio::test(start_paused = true)]
 async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
+    let template = deployment(2);
     // The policy was edited to name m2 before the workload was counted, and nothing has divided its
     // replicas since: all movement may be paused.
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
     let mut old = work_of(&binding, "m1");
     old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-    let mut stand = Stand::new([
+    let mut stand = started([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
         ("deployments", template),
         ("resourcebindings", binding),
         ("works", old),
     ]);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let works = stand.api.all("works").into_iter();
@@ -210,13 +189,7 @@ async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy(
 #[tokio::test(start_paused = true)]
 async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_late_its_binding_says_so()
  {
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": replicas},
-        })
-    };
-    let made_of = Template::new(template(0)).unwrap().fingerprint();
+    let made_of = Template::new(deployment(0)).unwrap().fingerprint();
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["metadata"]["annotations"] = json!({ TEMPLATE_FINGERPRINT: made_of });
     binding["spec"]["replicas"] = json!(0);
@@ -228,16 +201,14 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
     let targets = names.map(|it| json!({"name": it, "replicas": 0}));
     binding["spec"]["clusters"] = json!(targets);
     let clusters = names.map(|it| ("clusters", cluster(it)));
-    let mut stand = Stand::new(clusters.into_iter().chain([
+    let mut stand = started(clusters.into_iter().chain([
         ("resourcebindings", claimed(binding)),
-        ("deployments", claimed(template(0))),
+        ("deployments", claimed(deployment(0))),
     ]));
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(10).await;
     // The detector is busy for half a minute, or stands still.
-    stand.api.put("deployments", claimed(template(7)));
+    stand.api.put("deployments", claimed(deployment(7)));
     pass(30).await;
     let works = stand.api.all("works").into_iter();
     let asked = works.map(|it| {
@@ -253,10 +224,7 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
 
 #[tokio::test(start_paused = true)]
 async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
-    });
+    let template = deployment(4);
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["replicas"] = json!(4);
     binding["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
@@ -265,14 +233,12 @@ async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
     work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
     // None of them is ready, and nothing is to be ready elsewhere.
     work["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4});
-    let mut stand = Stand::new([
+    let mut stand = started([
         ("clusters", cluster("m1")),
         ("deployments", template),
         ("resourcebindings", binding),
         ("works", work),
     ]);
-    stand.api.serve_deployments();
-    start(&stand.fleet, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let bound = stand
@@ -326,7 +292,7 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
         work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 3});
         work["status"]["manifestStatuses"][0]["status"] =
             json!({"replicas": 3, "readyReplicas": 3});
-        let mut stand = Stand::new([
+        let mut stand = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("propagationpolicies", policy.clone()),
@@ -334,8 +300,6 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
             ("resourcebindings", binding),
             ("works", work),
         ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(10).await;
         let name = names::work("Deployment", "web", "shop");

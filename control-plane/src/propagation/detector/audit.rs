@@ -76,14 +76,14 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
             let note = format!("{at}: Kubernetes has no {named}: is {meant} meant?");
             add("UnknownKind", note);
         }
-        let elsewhere = given(selector.namespace.as_ref());
+        let elsewhere = given(selector.namespace.as_deref());
         if let Some((own, elsewhere)) = namespace.zip(elsewhere).filter(|(own, it)| own != it) {
             let note = format!(
                 "{at}.namespace: {elsewhere:?} is not the policy's own, {own:?}: nothing is selected there"
             );
             add("NothingSelected", note);
         }
-        if let Some(name) = given(selector.name.as_ref()) {
+        if let Some(name) = given(selector.name.as_deref()) {
             let place = namespace.or(elsewhere).unwrap_or_default();
             if let Err(made) = sound_name(&kind.kind, place, name) {
                 let note = format!(

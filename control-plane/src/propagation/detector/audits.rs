@@ -199,9 +199,9 @@ impl Facts for Now<'_> {
         let own = self.policy.key();
         let namespace = own
             .namespace()
-            .or_else(|| given(selector.namespace.as_ref()));
+            .or_else(|| given(selector.namespace.as_deref()));
         let is_exact = namespace.is_some() || !templates.is_namespaced(&kind);
-        if let Some(name) = given(selector.name.as_ref()).filter(|_| is_exact) {
+        if let Some(name) = given(selector.name.as_deref()).filter(|_| is_exact) {
             let key = TemplateKey {
                 kind: Arc::new(kind),
                 namespace: namespace.map(str::to_owned),

@@ -77,7 +77,7 @@ impl Candidates {
 
     fn put(&mut self, key: &PolicyKey, selector: &ResourceSelector) {
         let selecting = self.places.entry(place(key, selector)).or_default();
-        let policies = match given(selector.name.as_ref()) {
+        let policies = match given(selector.name.as_deref()) {
             Some(name) => selecting.by_name.entry(name.to_owned()).or_default(),
             None => &mut selecting.others,
         };
@@ -89,7 +89,7 @@ impl Candidates {
         let Some(selecting) = self.places.get_mut(&place) else {
             return;
         };
-        match given(selector.name.as_ref()) {
+        match given(selector.name.as_deref()) {
             Some(name) => {
                 if let Some(policies) = selecting.by_name.get_mut(name) {
                     policies.remove(key);

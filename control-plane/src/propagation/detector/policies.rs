@@ -262,8 +262,8 @@ impl Detector {
             let own = policy.key();
             let namespace = own
                 .namespace()
-                .or_else(|| given(selector.namespace.as_ref()));
-            let name = given(selector.name.as_ref());
+                .or_else(|| given(selector.namespace.as_deref()));
+            let name = given(selector.name.as_deref());
             if let Some(name) = name
                 && (namespace.is_some() || !self.fleet.templates.is_namespaced(&kind))
             {

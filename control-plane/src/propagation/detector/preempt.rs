@@ -39,9 +39,9 @@ pub fn may_preempt(policy: &Policy, subject: Subject<'_>) -> bool {
         && policy.spec().resource_selectors.iter().any(|selector| {
             let namespace = key
                 .namespace()
-                .or_else(|| given(selector.namespace.as_ref()));
+                .or_else(|| given(selector.namespace.as_deref()));
             Kind::new(&*selector.api_version, &*selector.kind) == *subject.kind
-                && given(selector.name.as_ref()) == Some(subject.name)
+                && given(selector.name.as_deref()) == Some(subject.name)
                 && namespace == subject.namespace
         })
 }

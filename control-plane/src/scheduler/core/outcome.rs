@@ -205,14 +205,16 @@ fn withdraw(
 fn empty(subject: &Subject<'_>) -> Option<Placed> {
     let spec = subject.spec;
     let asks_for_none = spec.replicas == 0 && spec.components.is_empty();
+    if !asks_for_none || spec.clusters.iter().all(|it| it.replicas == 0) {
+        return None;
+    }
     let mut clusters = spec.clusters.clone();
     for target in &mut clusters {
         target.replicas = 0;
     }
-    let applied = subject.applied_placement.unwrap_or_default();
-    (asks_for_none && clusters != spec.clusters).then(|| Placed {
+    Some(Placed {
         clusters,
-        applied_placement: applied.to_owned(),
+        applied_placement: subject.applied_placement.unwrap_or_default().to_owned(),
         tasks: None,
     })
 }

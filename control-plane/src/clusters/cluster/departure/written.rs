@@ -86,7 +86,7 @@ async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is
         stand.api.hide("works", "karmada-es-m1", "a");
         pass(5).await;
         assert_eq!(stand.fleet.works.len(), 0, "the list is short");
-        // Nobody else would delete it.
+        // Nobody else would delete a Work that the cache does not show.
         let asked = deletion.is_none().then(|| format!("{WORKS}/a"));
         let namespace = "/api/v1/namespaces/karmada-es-m1".to_owned();
         for (is_there, deleted) in [(true, asked), (false, Some(namespace))] {
@@ -483,7 +483,7 @@ async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_othe
     let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
     stand.api.delay(Method::GET, path, slow);
     let told = DeletionWaits::default();
-    // Somebody else says meanwhile that the object stays, and the cache shows it.
+    // Another client says meanwhile that the object stays, and the cache shows that.
     placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
     let other = async {
         pass(1).await;
