@@ -9,11 +9,13 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
+use kube::runtime::wait::await_condition;
 use kube::runtime::watcher::{Config, watcher};
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::observer::View;
 use muster_shared::api::binding::ResourceBinding;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::{CauseType, Failover, FailoverStatus, State};
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
@@ -74,8 +76,15 @@ async fn a_drain_goes_on_with_the_gate_off_when_its_command_and_the_control_plan
         heartbeats::until(fleet, "it goes on", |view| at_least(12, view)).await?;
         let told = muster(fleet, &["drain", "member1", "--wait", "--timeout=1s"]).await;
         has(&told, "12 being replaced")?;
-        let told = muster(fleet, &["undrain", "member1"]).await;
+        let end = ["undrain", "member1", "--reason=it is done"];
+        let told = muster(fleet, &end).await;
         has(&told, "nothing moves back by itself")?;
+        let clusters: Api<Cluster> = Api::all(fleet.client.clone());
+        let is_told = |cluster: Option<&Cluster>| {
+            let told = cluster.and_then(|it| it.condition("LastOrder"));
+            told.is_some_and(|it| it.message.ends_with(": it is done"))
+        };
+        await_condition(clusters, "member1", is_told).await?;
         Ok(())
     })
     .await;
@@ -418,12 +427,18 @@ async fn a_drain_is_recorded_with_its_command_and_old_records_are_pruned() {
         place(fleet, 1, 3)?;
         let pinned = json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}});
         fleet.place("pinned", "member1", &pinned)?;
-        muster(fleet, &["drain", "member1"]).await;
+        muster(fleet, &["drain", "member1", "--reason=new kernel"]).await;
+        let told = muster(fleet, &["status"]).await;
+        has(&told, "kubernetes-admin   new kernel\n")?;
         let record = recorded(fleet, "member1", |it| {
             it.workloads.moved == 3 && it.workloads.stranded == 1
         })
         .await?;
         anyhow::ensure!(record.cause.kind == CauseType::Drain, "{record:?}");
+        has(
+            &record.cause.message,
+            "kubernetes-admin drains the cluster: new kernel",
+        )?;
         anyhow::ensure!(
             record.cause.command.as_deref() == Some("kubectl muster drain member1"),
             "{record:?}"

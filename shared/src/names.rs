@@ -136,6 +136,9 @@ pub mod annotation {
     pub const HEARTBEAT: &str = "failover.muster.io/heartbeat";
     /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.
     pub const PAUSED: &str = "failover.muster.io/paused";
+    /// On a Cluster, a policy or a `WorkloadRebalancer`: who gave the last orders about it, when and
+    /// why, as JSON.
+    pub const ORDERED_BY: &str = "failover.muster.io/ordered-by";
     /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
     /// --rate`), beside the rate of the fleet.
     pub const DRAIN_RATE: &str = "failover.muster.io/drain-rate";
@@ -200,6 +203,9 @@ pub mod condition {
     /// Of a Cluster (Muster's own): nothing is moved out of it, because somebody paused that. Set
     /// if it was paused once.
     pub const MOVEMENT_PAUSED: &str = "MovementPaused";
+    /// On a Cluster (Muster's own): who drained, cordoned or tainted it last, or ended that, when
+    /// and why.
+    pub const LAST_ORDER: &str = "LastOrder";
     /// Of a Cluster (ours): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a binding: clusters were found.

@@ -4,6 +4,7 @@
 mod failback;
 mod print;
 mod story;
+mod suspension;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,9 +118,11 @@ async fn asked(
     let old_copies = old_copies(&works(&client, binding).await, binding, &snapshot);
     let answer = Answer::about(binding, &snapshot, rules);
     let returns = failback::told(binding, &snapshot, settings, now);
+    let suspended = suspension::told(&client, binding).await;
     let answer = Answer {
         old_copies,
         paused,
+        suspended,
         returns,
         ..answer
     };
@@ -185,6 +188,9 @@ pub(super) struct Answer {
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
+    /// Where its copies are left as they are, by whose order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspended: Option<String>,
     /// What its return to clusters that it left waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     returns: Vec<String>,
@@ -259,6 +265,7 @@ impl Answer {
             would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
             placed_by,
             paused: None,
+            suspended: None,
             returns: Vec::new(),
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),

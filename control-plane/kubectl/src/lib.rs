@@ -1,6 +1,7 @@
 //! `kubectl muster`: checks installations, explains placements, tries interpreters, adds and
 //! removes members, and gives a person's orders about clusters.
 
+mod author;
 mod check;
 mod completion;
 mod dependencies;

@@ -3,13 +3,14 @@
 
 use anyhow::{bail, ensure};
 use kube::api::ListParams;
+use muster_control_plane::fleet::attribution::COMMAND;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::check::listed;
 use muster_shared::client::{self, Head};
 use muster_shared::k8s::{Api, Client, Namespace, ResourceExt};
 
 /// Name under which the commands write.
-pub(super) const FIELD_MANAGER: &str = "kubectl-muster";
+pub(super) const FIELD_MANAGER: &str = COMMAND;
 
 /// Awaits an answer; the error names the step in a line.
 pub(super) async fn call<T>(

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use json_patch::diff;
 use muster_interpreter::lua::Customization;
 use muster_interpreter::without_blocking_others;
+use muster_shared::k8s::ObjectMeta;
+use muster_shared::names::annotation::ORDERED_BY;
 use muster_shared::names::label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +22,7 @@ use super::{
     binding, cluster, customization, failback, fencing, interpreter_webhook, override_policy,
     policy, taint_policy,
 };
+use crate::fleet::attribution::{self, Standing};
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
 /// Kind of review.
@@ -120,9 +123,17 @@ struct Request {
     kind: GroupKind,
     operation: String,
     #[serde(default)]
+    user_info: UserInfo,
+    #[serde(default)]
     object: Value,
     #[serde(default)]
     old_object: Value,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct UserInfo {
+    username: String,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -263,6 +274,37 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
         | Kind::Customization
         | Kind::InterpreterWebhook => {}
     }
+    let annotation = match kind {
+        Kind::Policy(_) => attributed(object, request, now, |it: &policy::Policy| {
+            (&it.metadata, attribution::of_policy(&it.spec))
+        }),
+        Kind::Cluster => attributed(object, request, now, |it: &cluster::Cluster| {
+            let orders = attribution::of_cluster(&it.metadata, &it.spec.taints);
+            (&it.metadata, orders)
+        }),
+        _ => None,
+    };
+    if let Some(annotation) = annotation {
+        object["metadata"]["annotations"][ORDERED_BY] = json!(annotation);
+    }
+}
+
+/// Returns the annotation that tells who gives the orders that a write brings; `None` if it is
+/// there. `orders` returns those that stand.
+fn attributed<T: DeserializeOwned + Default, const N: usize>(
+    object: &Value,
+    request: &Request,
+    now: Timestamp,
+    orders: impl Fn(&T) -> (&ObjectMeta, [Standing; N]),
+) -> Option<String> {
+    let new = T::deserialize(object).ok()?;
+    let old = if request.old_object.is_null() {
+        T::default()
+    } else {
+        before(request)?
+    };
+    let ((new, after), (old, before)) = (orders(&new), orders(&old));
+    attribution::attribute(new, old, (before, after), &request.user_info.username, now)
 }
 
 fn check(

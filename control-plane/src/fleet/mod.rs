@@ -2,6 +2,7 @@
 
 mod allocated;
 pub mod api_error;
+pub mod attribution;
 pub mod availability;
 pub mod binding;
 mod bindings_by_cluster;

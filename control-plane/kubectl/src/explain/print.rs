@@ -72,6 +72,9 @@ impl fmt::Display for Answer {
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
         }
+        if let Some(suspended) = &self.suspended {
+            writeln!(f, "Suspended: {suspended}")?;
+        }
         for remedy in &self.would_help {
             writeln!(f, "Would help: {remedy}")?;
         }

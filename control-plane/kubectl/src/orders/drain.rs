@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use kube::Config;
+use muster_control_plane::fleet::attribution;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::scheduler::core;
@@ -17,6 +18,7 @@ use super::follow::follow;
 use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
+use crate::author::Why;
 use crate::follow::Waiting;
 use crate::output::{Reply, STRANDED};
 use crate::request::find_cluster;
@@ -40,8 +42,10 @@ enum Format {
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Names of the Clusters.
-    #[arg(required = true, value_name = "CLUSTER")]
+    #[arg(required = true, value_name = "CLUSTER", value_delimiter = ',')]
     clusters: Vec<String>,
+    #[command(flatten)]
+    why: Why,
     /// Evictions per second from each of the clusters at most, such as 0.2. The rate of the fleet
     /// holds in any case; `fleet` takes an own rate away again. Without the option the rate of a
     /// drain that is under way stays.
@@ -74,6 +78,7 @@ fn rate(text: &str) -> Result<String, String> {
 pub(super) fn order(rate: Option<&String>) -> Order {
     let annotations = rate.map(|rate| (DRAIN_RATE, (rate != FLEET).then(|| rate.clone())));
     Order {
+        name: attribution::order::DRAIN,
         done: "is being drained",
         already: "was being drained already",
         add: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
@@ -86,6 +91,7 @@ pub(super) fn order(rate: Option<&String>) -> Order {
 /// Returns the order that ends the drain of a cluster.
 pub(super) fn undrain() -> Order {
     Order {
+        name: attribution::order::UNDRAIN,
         done: "is not drained any more: nothing moves back by itself",
         already: "was not drained",
         remove: vec![(DRAIN, NO_SCHEDULE), (DRAIN, NO_EXECUTE)],
@@ -119,7 +125,9 @@ pub(super) async fn carry_out(
     if options.wait {
         eprint!("{}", preview.table());
     }
-    let given = order::give(client, names, &order(options.rate.as_ref())).await?;
+    let author = options.why.author(client).await;
+    let order = order(options.rate.as_ref());
+    let given = order::give(client, names, &order, &author).await?;
     if !options.wait {
         let more = format!(
             "{given}It goes on until kubectl muster undrain {0}; kubectl muster drain {0} --wait shows the progress\n",

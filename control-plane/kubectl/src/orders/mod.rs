@@ -17,12 +17,14 @@ use std::fmt::Write as _;
 
 use clap::{Args, Subcommand};
 use kube::Config;
+use muster_control_plane::fleet::attribution;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::Client;
 use muster_shared::names::taint::CORDON;
 use muster_shared::taints::NO_SCHEDULE;
 
 use self::order::Order;
+use super::author::Why;
 use super::output::Reply;
 use super::standstill::Standing;
 
@@ -30,8 +32,17 @@ use super::standstill::Standing;
 #[derive(Debug, Args)]
 pub(super) struct Clusters {
     /// Names of the Clusters.
-    #[arg(required = true, value_name = "CLUSTER")]
+    #[arg(required = true, value_name = "CLUSTER", value_delimiter = ',')]
     clusters: Vec<String>,
+    #[command(flatten)]
+    why: Why,
+}
+
+impl Clusters {
+    async fn give(&self, client: &Client, order: &Order) -> anyhow::Result<String> {
+        let author = self.why.author(client).await;
+        order::give(client, &self.clusters, order, &author).await
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -69,17 +80,13 @@ pub(super) async fn carry_out(
     command: Command,
 ) -> anyhow::Result<Reply> {
     let text = match command {
-        Command::Cordon(Clusters { clusters }) => order::give(&client, &clusters, &cordon()).await,
-        Command::Uncordon(Clusters { clusters }) => {
-            order::give(&client, &clusters, &uncordon()).await
-        }
+        Command::Cordon(options) => options.give(&client, &cordon()).await,
+        Command::Uncordon(options) => options.give(&client, &uncordon()).await,
         Command::Taint(options) => taint::carry_out(&client, &options).await,
         Command::Drain(options) => return drain::carry_out(&client, config, &options).await,
         Command::Pause(options) => pause::carry_out(&client, &options).await,
         Command::Resume(options) => pause::resume(&client, &options).await,
-        Command::Undrain(Clusters { clusters }) => {
-            order::give(&client, &clusters, &drain::undrain()).await
-        }
+        Command::Undrain(options) => options.give(&client, &drain::undrain()).await,
     };
     let mut text = text?;
     if let Some(nobody) = Standing::read(&client).await.nobody_leads(calendar()) {
@@ -90,6 +97,7 @@ pub(super) async fn carry_out(
 
 fn cordon() -> Order {
     Order {
+        name: attribution::order::CORDON,
         done: "cordoned: no new workload is placed there",
         already: "was cordoned already",
         add: vec![(CORDON, NO_SCHEDULE)],
@@ -99,6 +107,7 @@ fn cordon() -> Order {
 
 fn uncordon() -> Order {
     Order {
+        name: attribution::order::UNCORDON,
         done: "uncordoned",
         already: "was not cordoned",
         remove: vec![(CORDON, NO_SCHEDULE)],

@@ -6,15 +6,17 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
+use muster_control_plane::fleet::attribution::Attribution;
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
-use muster_shared::names::annotation::PAUSED;
+use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
 use serde_json::{Value, json};
 
 use super::server_time::ServerTime;
+use crate::author::Author;
 use crate::request::{FIELD_MANAGER, find_cluster};
 
 /// Attempts of a write that others overtake.
@@ -23,6 +25,8 @@ const ATTEMPTS: usize = 10;
 /// A change of taints and annotations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
+    /// Name of the order, as it is recorded with its author.
+    pub name: &'static str,
     /// What was done to a cluster, to follow its name.
     pub done: &'static str,
     /// The same if there was nothing to do.
@@ -145,6 +149,7 @@ pub(super) async fn give(
     client: &Client,
     names: &[String],
     order: &Order,
+    author: &Author,
 ) -> anyhow::Result<String> {
     let names = once(names);
     // All or none, as far as that can be known before: a typing error must not leave half an order.
@@ -156,13 +161,19 @@ pub(super) async fn give(
     if names.len() > 1 {
         for name in &names {
             let first = |cluster: &Cluster| Ok(order.first(cluster, &held, time.now()));
-            change(client, name, first).await?;
+            change(client, name, None, first).await?;
         }
     }
     let mut told = String::new();
     for name in &names {
-        let last = |cluster: &Cluster| Ok(order.last(cluster, &held, time.now()));
-        let changed = change(client, name, last).await;
+        let given = author.order(order.name, time.now());
+        // A new reason for an order that stands is recorded as well.
+        let explains = !order.add.is_empty() && !given.reason.is_empty();
+        let last = |cluster: &Cluster| {
+            let patch = order.last(cluster, &held, time.now());
+            Ok(patch.or_else(|| explains.then(|| json!({}))))
+        };
+        let changed = change(client, name, Some(&given), last).await;
         let is_changed = changed.with_context(|| half(&told))?;
         let what = if is_changed {
             order.done
@@ -181,10 +192,12 @@ fn half(told: &str) -> String {
     format!("the order is not complete, give it again (done so far: {done})")
 }
 
-/// Writes a change of a cluster upon its latest version; says whether there was one to write.
+/// Writes a change of a cluster upon its latest version, with the order that it is for; says
+/// whether there was one to write.
 pub(super) async fn change(
     client: &Client,
     name: &str,
+    order: Option<&Attribution>,
     patch: impl Fn(&Cluster) -> anyhow::Result<Option<Value>>,
 ) -> anyhow::Result<bool> {
     let api: Api<Cluster> = Api::all(client.clone());
@@ -193,6 +206,10 @@ pub(super) async fn change(
         let Some(mut patch) = patch(&cluster)? else {
             return Ok(false);
         };
+        if let Some(order) = order {
+            let orders = Attribution::added(&cluster.metadata, order.clone());
+            patch["metadata"]["annotations"][ORDERED_BY] = json!(orders);
+        }
         patch["metadata"]["resourceVersion"] = json!(cluster.resource_version());
         let parameters = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -5,33 +5,28 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
 use muster_shared::client;
-use muster_shared::k8s::{Api, Client, ConfigMap};
+use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta};
 use muster_shared::names::SYSTEM_NAMESPACE;
-use muster_shared::names::annotation::PAUSED;
+use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::settings::Duration;
 use serde_json::json;
 
 use super::order::{change, once};
 use super::server_time::ServerTime;
+use crate::author::Why;
 use crate::request::{FIELD_MANAGER, call, find_cluster};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     /// Names of Clusters that nothing is to be moved out of; without any, all movement pauses.
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", value_delimiter = ',')]
     clusters: Vec<String>,
-    /// Reason, for everyone who asks why nothing moves.
-    #[arg(
-        long,
-        default_value = "",
-        hide_default_value = true,
-        value_name = "TEXT"
-    )]
-    reason: String,
+    #[command(flatten)]
+    why: Why,
     /// Time after which movement goes on by itself; without it somebody has to resume.
     #[arg(long = "for", value_name = "DURATION")]
     time: Option<Duration>,
@@ -40,17 +35,21 @@ pub(crate) struct Options {
 #[derive(Debug, Args)]
 pub(crate) struct Resuming {
     /// Names of Clusters that were paused; without any, the pause of the fleet ends.
-    #[arg(value_name = "CLUSTER")]
+    #[arg(value_name = "CLUSTER", value_delimiter = ',')]
     clusters: Vec<String>,
+    #[command(flatten)]
+    why: Why,
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let now = ServerTime::ask(client).await.now();
     let time = options.time.map(|it| SignedDuration::try_from(it.0));
     let time = time.transpose()?;
+    let author = options.why.author(client).await;
+    let order = author.order(order::PAUSE, now);
     let pause = Pause {
-        reason: options.reason.clone(),
-        by: user(client).await,
+        reason: author.reason,
+        by: author.by,
         since: Some(now),
         until: time.map(|time| now.saturating_add(time).unwrap_or(Timestamp::MAX)),
         ..Pause::default()
@@ -58,7 +57,10 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     if options.clusters.is_empty() {
         let record = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE},
+            "metadata": {
+                "name": NAME, "namespace": SYSTEM_NAMESPACE,
+                "annotations": {ORDERED_BY: Attribution::added(&ObjectMeta::default(), order)},
+            },
             "data": pause.fields(),
         });
         write(client, &record).await?;
@@ -73,7 +75,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     }
     for name in &names {
         let text = json!(pause.fields()).to_string();
-        change(client, name, |_| {
+        change(client, name, Some(&order), |_| {
             Ok(Some(
                 json!({"metadata": {"annotations": {PAUSED: text.clone()}}}),
             ))
@@ -111,7 +113,8 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
     if data.get("until").is_none() {
         data["until"] = serde_json::Value::Null;
     }
-    let patch = json!({ "data": data });
+    let annotations = &record["metadata"]["annotations"];
+    let patch = json!({"metadata": {"annotations": annotations}, "data": data});
     call(
         "record the pause",
         api.patch(NAME, &parameters, &Patch::Merge(&patch)),
@@ -120,22 +123,18 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
     Ok(())
 }
 
-/// Returns the name of the user as the API knows them.
-async fn user(client: &Client) -> String {
-    let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = api
-        .create(&PostParams::default(), &SelfSubjectReview::default())
-        .await;
-    let known = review.ok().and_then(|it| it.status?.user_info?.username);
-    known
-        .filter(|name| !name.is_empty())
-        .or_else(|| std::env::var("USER").ok())
-        .unwrap_or_default()
-}
-
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
+    let now = ServerTime::ask(client).await.now();
+    let order = options.why.author(client).await.order(order::RESUME, now);
     if options.clusters.is_empty() {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+        // Whoever watches the record learns thereby who ended the pause. That it ends does not
+        // depend on it.
+        let orders = Attribution::added(&ObjectMeta::default(), order);
+        let patch = json!({"metadata": {"annotations": {ORDERED_BY: orders}}});
+        _ = api
+            .patch_metadata(NAME, &PatchParams::default(), &Patch::Merge(&patch))
+            .await;
         return match api.delete(NAME, &DeleteParams::default()).await {
             Ok(_) => {
                 Ok("Movement goes on; clusters that are paused by themselves stay so\n".to_owned())
@@ -152,7 +151,7 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         find_cluster(client, name).await?;
     }
     for name in &names {
-        let changed = change(client, name, |cluster| {
+        let changed = change(client, name, Some(&order), |cluster| {
             let annotations = cluster.metadata.annotations.as_ref();
             let is_paused = annotations.is_some_and(|all| all.contains_key(PAUSED));
             Ok(is_paused.then(|| json!({"metadata": {"annotations": {PAUSED: null}}})))

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use anyhow::{bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
+use muster_control_plane::fleet::attribution;
 use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use super::order::change;
 use super::server_time::ServerTime;
+use crate::author::Why;
 
 /// Effects that a taint of a cluster may have.
 const EFFECTS: [&str; 4] = [
@@ -40,6 +42,8 @@ pub(crate) struct Options {
     /// Change the value of a taint that is there.
     #[arg(long)]
     overwrite: bool,
+    #[command(flatten)]
+    why: Why,
     /// Say what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
@@ -179,8 +183,10 @@ fn apply(
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let name = &options.cluster;
     let time = ServerTime::ask(client).await;
+    let author = options.why.author(client).await;
+    let order = author.order(attribution::order::TAINT, time.now());
     let lines = std::cell::RefCell::new(Vec::new());
-    change(client, name, |cluster| {
+    change(client, name, Some(&order), |cluster| {
         let present = &cluster.spec.taints;
         let (taints, told) = apply(present, &options.taints, options.overwrite, time.now())
             .map_err(|error| error.context(format!("Cluster {name}")))?;

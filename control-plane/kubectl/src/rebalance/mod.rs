@@ -10,6 +10,7 @@ use std::sync::Arc;
 use clap::Args;
 use kube::Config;
 use kube::api::PostParams;
+use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::scheduler::core::{self, Snapshot};
 use muster_shared::api::cluster::Cluster;
@@ -18,9 +19,11 @@ use muster_shared::api::rebalancer::{
 };
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ObjectMeta, ResourceExt};
+use muster_shared::names::annotation::ORDERED_BY;
 use muster_shared::settings::Duration;
 
 use self::preview::{Preview, preview};
+use super::author::Why;
 use super::dependencies::{self, parted};
 use super::follow::Waiting;
 use super::list;
@@ -57,6 +60,8 @@ pub(super) struct Options {
     /// Say what would move where, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    why: Why,
     /// Show the progress until all new copies are healthy and the old ones gone.
     #[arg(long, conflicts_with = "dry_run")]
     wait: bool,
@@ -88,7 +93,9 @@ pub(super) async fn carry_out(
         // Told first: a person who reads it may still end the request.
         eprint!("{}", preview.table(is_named));
     }
-    let names = ask(&client, &moves).await?;
+    let order = options.why.author(&client).await;
+    let order = order.order(order::REBALANCE, calendar());
+    let names = ask(&client, &moves, &order).await?;
     if !options.wait {
         let mut text = told;
         if options.output == Format::Table {
@@ -159,8 +166,13 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
 }
 
 /// Writes the requests; returns the names of the objects.
-async fn ask(client: &Client, workloads: &[WorkloadReference]) -> anyhow::Result<Vec<String>> {
+async fn ask(
+    client: &Client,
+    workloads: &[WorkloadReference],
+    order: &Attribution,
+) -> anyhow::Result<Vec<String>> {
     let api: Api<WorkloadRebalancer> = Api::all(client.clone());
+    let orders = Attribution::added(&ObjectMeta::default(), order.clone());
     let mut names = Vec::new();
     for some in workloads.chunks(MOST) {
         let spec = WorkloadRebalancerSpec {
@@ -170,6 +182,7 @@ async fn ask(client: &Client, workloads: &[WorkloadReference]) -> anyhow::Result
         let mut rebalancer = WorkloadRebalancer::new("", spec);
         rebalancer.metadata = ObjectMeta {
             generate_name: Some("rebalance-".to_owned()),
+            annotations: Some([(ORDERED_BY.to_owned(), orders.clone())].into()),
             ..ObjectMeta::default()
         };
         let parameters = PostParams::default();

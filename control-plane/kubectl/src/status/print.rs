@@ -167,13 +167,27 @@ fn counts_of_workloads(report: &Report) -> String {
 }
 
 fn ordered(report: &Report, now: Timestamp) -> String {
-    let mut table = Table::new(["CLUSTER BY ORDER", "ORDER", "SINCE", "OWN RATE"]);
+    let mut table = Table::new([
+        "CLUSTER BY ORDER",
+        "ORDER",
+        "SINCE",
+        "OWN RATE",
+        "BY",
+        "REASON",
+    ]);
     for it in report.ordered.iter().take(MOST) {
         let rate = it.per_second.map(|it| format!("{it} a second"));
         let fault = it.fault.as_ref().map(|it| format!("nothing leaves: {it}"));
         let rate = rate.or(fault).unwrap_or_else(|| "-".to_owned());
-        let order = it.order.to_owned();
-        table.row([it.name.clone(), order, ago(it.since, now), rate]);
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        table.row([
+            it.name.clone(),
+            it.order.to_owned(),
+            ago(it.since, now),
+            rate,
+            or_none(&it.by),
+            or_none(&it.reason),
+        ]);
     }
     section(&table.to_string(), report.ordered.len())
 }

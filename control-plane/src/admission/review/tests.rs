@@ -182,3 +182,45 @@ fn what_is_no_review_is_an_error_with_a_reason() {
         assert!(error.to_string().starts_with(expected), "{error}");
     }
 }
+
+#[test]
+fn an_order_is_attributed_to_the_user_who_writes_it_whatever_they_write_it_with() {
+    let drained = json!({
+        "metadata": {"name": "m1"},
+        "spec": {"syncMode": "Pull", "taints": [
+            {"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": now()},
+        ]},
+    });
+    let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    let policy = |suspension: Value| {
+        json!({
+            "metadata": {
+                "name": "p", "namespace": "n", "finalizers": ["propagationpolicy.karmada.io/propagation-policy-controller"],
+                "labels": {"propagationpolicy.karmada.io/permanent-id": "i"},
+            },
+            "spec": {"suspension": suspension},
+        })
+    };
+    let suspended = policy(json!({"dispatching": true}));
+    let clusters = ("cluster.karmada.io", "Cluster");
+    let policies = ("policy.karmada.io", "PropagationPolicy");
+    for ((group, kind), new, old, expected) in [
+        (clusters, &drained, &cluster, Some("drain")),
+        (clusters, &drained, &drained, None),
+        (clusters, &cluster, &drained, Some("undrain")),
+        (policies, &suspended, &policy(Value::Null), Some("suspend")),
+        (policies, &policy(json!({})), &suspended, Some("unsuspend")),
+        (policies, &policy(json!({})), &policy(Value::Null), None),
+    ] {
+        let answer = ask(Question::Default, group, kind, new, old);
+        let patch = answer["patch"]
+            .as_str()
+            .map(|it| STANDARD.decode(it).unwrap());
+        let patch = patch.map_or_else(String::new, |it| String::from_utf8(it).unwrap());
+        let order = |order: &str| format!(r#"\"by\":\"me\",\"order\":\"{order}\""#);
+        match expected {
+            Some(expected) => assert!(patch.contains(&order(expected)), "{patch}"),
+            None => assert!(!patch.contains("ordered-by"), "{patch}"),
+        }
+    }
+}

@@ -19,7 +19,7 @@ use super::api_call::{Error, failed, write};
 use super::departure::see_off;
 use super::lifecycle::{Changes, missing_changes};
 use super::monitored::{self, Monitoring};
-use super::paused;
+use super::ordered;
 use super::waiting::DeletionWaits;
 use super::{fleet_id, measure, rollcall};
 use crate::clusters::cluster::duplicates;
@@ -83,11 +83,11 @@ async fn attend(
             .map_err(failed("tell of the missing monitoring", cluster)),
         None => Ok(()),
     };
-    let paused = paused::note(fleet, cluster)
+    let ordered = ordered::note(fleet, cluster)
         .await
-        .map_err(failed("tell of a pause of", cluster));
+        .map_err(failed("tell of the orders about", cluster));
     let next = kept?;
-    housed.and(told).and(noted).and(paused)?;
+    housed.and(told).and(noted).and(ordered)?;
     Ok(next)
 }
 

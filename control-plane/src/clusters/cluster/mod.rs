@@ -12,7 +12,7 @@ pub mod liveness;
 mod measure;
 pub mod monitor;
 pub mod monitored;
-mod paused;
+mod ordered;
 mod renewal;
 mod rollcall;
 mod waiting;

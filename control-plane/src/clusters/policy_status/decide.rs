@@ -30,9 +30,10 @@ const MOST_FAULT_BYTES: usize = 256;
 
 /// Types of conditions that a healthy cluster does not have: Muster sets them in case of trouble,
 /// or when a person asks for it.
-const SET_IN_TROUBLE: [&str; 4] = [
+const SET_IN_TROUBLE: [&str; 5] = [
     condition::UNIQUE_IDENTITY,
     condition::MONITORED,
+    condition::LAST_ORDER,
     condition::MOVEMENT_PAUSED,
     condition::WORKS_UP_TO_DATE,
 ];

@@ -9,6 +9,8 @@ use muster_shared::k8s::{
 };
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
 
+use crate::fleet::attribution::COMMAND;
+
 /// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write
 /// beyond what roles can say.
 const REGISTRATION: [&str; 2] = [
@@ -24,8 +26,6 @@ const MEMBER: [&str; 3] = [
 ];
 /// What else a member may have been given.
 const MORE: &str = include_str!("../../../../charts/control-plane/access/member-secrets.yaml");
-/// As whom we write.
-const FIELD_MANAGER: &str = "kubectl-muster";
 
 /// Reason why roles could not be created or removed.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub async fn grant(fleet: &Client, objects: &[DynamicObject]) -> Result<(), Erro
 
 /// Applies objects, or makes them what they should be.
 pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Error> {
-    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let params = PatchParams::apply(COMMAND).force();
     for object in objects {
         let name = object.name_any();
         let applied = api(client, object)

@@ -33,6 +33,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub use self::state::Pause;
+use super::attribution::Attribution;
 
 /// Name of the ConfigMap that pauses the fleet.
 pub const NAME: &str = "muster-pause";
@@ -59,6 +60,8 @@ struct Inner {
 #[derive(Default)]
 struct State {
     fleet: Option<Arc<Pause>>,
+    /// Order that ended the last pause of the fleet, if it is known.
+    resumed: Option<Attribution>,
     /// How often the record of the fleet was heard of: an answer from before that is out of date.
     heard: u64,
     /// Whether people were told that it cannot be read.
@@ -118,7 +121,8 @@ impl Pauses {
         } else {
             tracing::warn!("movement is not paused any more");
         }
-        state.fleet = pause;
+        let old = std::mem::replace(&mut state.fleet, pause);
+        state.resumed = old.and_then(|it| it.resumed.clone());
         drop(state);
         self.notify();
     }
@@ -247,6 +251,11 @@ impl Pauses {
     pub fn of_fleet(&self, now: Timestamp) -> Option<Arc<Pause>> {
         let state = self.read();
         state.fleet.as_ref().filter(|it| it.holds(now)).cloned()
+    }
+
+    /// Returns the order that ended the last pause of the fleet, if it is known.
+    pub fn resumed(&self) -> Option<Attribution> {
+        self.read().resumed.clone()
     }
 
     /// Has a listener called whenever a pause begins, changes or ends. It must return quickly.

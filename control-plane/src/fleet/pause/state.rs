@@ -8,9 +8,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{ConfigMap, ResourceExt};
+use muster_shared::k8s::{ConfigMap, ObjectMeta, ResourceExt};
 use muster_shared::names::annotation::PAUSED;
 use serde::{Deserialize, Serialize};
+
+use crate::fleet::attribution::{Attribution, order};
 
 /// Letters of a text in a record that are repeated to people.
 const LONGEST: usize = 200;
@@ -30,6 +32,8 @@ pub struct Pause {
     pub until: Option<Timestamp>,
     /// A part of the record that cannot be read.
     pub garbled: Option<String>,
+    /// Order to end the pause of the fleet, which is recorded just before it ends.
+    pub resumed: Option<Attribution>,
 }
 
 /// The record as it is written.
@@ -51,12 +55,14 @@ impl Pause {
         let empty = BTreeMap::new();
         let data = record.data.as_ref().unwrap_or(&empty);
         let text = |key: &str| data.get(key).cloned().unwrap_or_default();
-        Self::read(&Record {
+        let pause = Self::read(&Record {
             reason: text("reason"),
             by: text("by"),
             since: text("since"),
             until: text("until"),
-        })
+        });
+        let resumed = Attribution::standing(&record.metadata, order::RESUME, order::PAUSE, None);
+        Self { resumed, ..pause }
     }
 
     /// Returns the pauses that hold: that of the fleet, if there is one, and then those of the
@@ -73,17 +79,22 @@ impl Pause {
 
     /// Returns the pause of a cluster, if its annotation says so.
     pub fn of_cluster(cluster: &Cluster) -> Option<Self> {
-        let text = cluster.annotations().get(PAUSED)?;
-        let pause = match serde_json::from_str::<Record>(text) {
+        let pause = Self::of_annotations(&cluster.metadata)?;
+        let cluster = Some(cluster.name_any());
+        Some(Self { cluster, ..pause })
+    }
+
+    /// Returns the pause that the annotations of a cluster tell of, without the cluster's name.
+    pub fn of_annotations(metadata: &ObjectMeta) -> Option<Self> {
+        let text = metadata.annotations.as_ref()?.get(PAUSED)?;
+        Some(match serde_json::from_str::<Record>(text) {
             Ok(record) => Self::read(&record),
             // A person may have annotated the cluster by hand, with a reason.
             Err(_) => Self {
                 reason: bounded(text),
                 ..Self::default()
             },
-        };
-        let cluster = Some(cluster.name_any());
-        Some(Self { cluster, ..pause })
+        })
     }
 
     fn read(record: &Record) -> Self {
@@ -108,6 +119,7 @@ impl Pause {
             since,
             until,
             garbled,
+            resumed: None,
         }
     }
 

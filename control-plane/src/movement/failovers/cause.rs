@@ -13,6 +13,7 @@ use muster_shared::names::taint as keys;
 use muster_shared::taints::{describe, is_drain};
 
 use crate::clusters::taint::record::{ANNOTATION, Record};
+use crate::fleet::attribution::{Attribution, order};
 use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::record::whole;
 
@@ -64,7 +65,12 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
         };
         (kind, format!("{}: {}", ready.reason, ready.message), since)
     } else if let Some(drain) = drain {
-        let message = "a person drains the cluster".to_owned();
+        let order = Attribution::of_command(cluster).filter(|it| it.order == order::DRAIN);
+        let order = order.unwrap_or_default();
+        let mut message = format!("{} drains the cluster", order.author());
+        if !order.reason.is_empty() {
+            message = format!("{message}: {}", order.reason);
+        }
         (CauseType::Drain, message, added(drain))
     } else {
         let first = taints.iter().min_by_key(|taint| added(taint))?;

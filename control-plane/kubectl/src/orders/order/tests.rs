@@ -123,7 +123,9 @@ async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained
     ]);
     let (client, states) = api(&fleet(&drain));
     let undrain = crate::orders::drain::undrain();
-    give(&client, &names(), &undrain).await.unwrap();
+    give(&client, &names(), &undrain, &Author::default())
+        .await
+        .unwrap();
     let states = states.lock();
     for state in states.iter() {
         let mut drained = state.iter().filter(|it| is_drained(it));
@@ -151,7 +153,9 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
     clusters[2]["metadata"]["annotations"][PAUSED] = json!(over);
     let (client, states) = api(&clusters);
     let undrain = crate::orders::drain::undrain();
-    give(&client, &names(), &undrain).await.unwrap();
+    give(&client, &names(), &undrain, &Author::default())
+        .await
+        .unwrap();
     let states = states.lock();
     let held = |it: &&Cluster| pause(it).is_some_and(|it| it.holds(calendar()));
     let is_begun = |it: &&Vec<Cluster>| !it.iter().all(is_drained);
@@ -165,7 +169,9 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
 async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
     let (client, states) = api(&fleet(&json!([])));
     let drain = crate::orders::drain::order(None);
-    let told = give(&client, &names(), &drain).await.unwrap();
+    let told = give(&client, &names(), &drain, &Author::default())
+        .await
+        .unwrap();
     assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
     let states = states.lock();
     for state in states.iter().filter(|it| it.iter().any(is_drained)) {
@@ -173,4 +179,26 @@ async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
         assert!(state.iter().all(keeps_out), "{state:?}");
     }
     assert!(states.last().unwrap().iter().all(is_drained));
+}
+
+#[tokio::test]
+async fn an_order_is_written_with_its_author_and_a_new_reason_for_one_that_stands_as_well() {
+    let (client, states) = api(&fleet(&json!([])));
+    let drain = crate::orders::drain::order(None);
+    let author = |reason: &str| Author {
+        by: "alice".to_owned(),
+        reason: reason.to_owned(),
+    };
+    for reason in ["", "an upgrade", ""] {
+        let names = ["m1".to_owned()];
+        let told = give(&client, &names, &drain, &author(reason)).await;
+        told.unwrap();
+    }
+    let states = states.lock();
+    let told: Vec<String> = states
+        .iter()
+        .map(|it| Attribution::of_command(&it[0]).unwrap())
+        .map(|it| format!("{}: {}", it.author(), it.reason))
+        .collect();
+    assert_eq!(told, ["alice: ", "alice: an upgrade"]);
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
+use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
@@ -37,6 +38,10 @@ pub(in super::super) struct Ordered {
     /// `Drained`, `Cordoned`, both, or `DrainIncomplete`.
     pub order: &'static str,
     pub since: Option<Timestamp>,
+    /// User or program that gave the order; `null` if nobody knows.
+    pub by: Option<String>,
+    /// Reason, in their words.
+    pub reason: Option<String>,
     /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
     /// holds.
     pub per_second: Option<f64>,
@@ -68,6 +73,8 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     };
     let added = taints.iter().filter(|it| is_of_command(it));
     let rate = drain::rate(cluster, switches);
+    let author = Attribution::of_command(cluster)
+        .or_else(|| Attribution::by_program(&cluster.metadata, order::DRAIN, &["spec", "taints"]));
     Some(Ordered {
         name: cluster.name_any(),
         order,
@@ -75,6 +82,8 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
             .filter_map(|it| it.time_added.as_ref())
             .map(|it| it.0)
             .min(),
+        by: author.as_ref().map(|it| it.author().to_owned()),
+        reason: author.map(|it| it.reason).filter(|it| !it.is_empty()),
         per_second: rate.as_ref().ok().copied().flatten(),
         fault: rate.err().map(|it| it.to_string()),
     })

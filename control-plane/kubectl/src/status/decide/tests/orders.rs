@@ -1,5 +1,7 @@
 //! Orders of people, what is not known, and what nobody judges.
 
+use muster_shared::names::annotation::ORDERED_BY;
+
 use super::*;
 
 /// Returns a cluster that is drained, with a rate of its own.
@@ -24,13 +26,13 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
         (0..count).map(move |_| binding_saying("WaitingForRate", &message))
     };
     for (what, own, others, expected, told) in [
-        ("its own rate", "0.5", 0, Some(58), "30s     0.5 a second\n"),
+        ("its own rate", "0.5", 0, Some(58), "30s     0.5 a second "),
         (
             "others may go first",
             "0.5",
             5,
             Some(59),
-            "30s     0.5 a second\n",
+            "30s     0.5 a second ",
         ),
         ("that of the fleet", "", 0, Some(6), "30s     -\n"),
         (
@@ -38,7 +40,7 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
             "50",
             0,
             Some(6),
-            "30s     50 a second\n",
+            "30s     50 a second ",
         ),
         (
             "no rate",
@@ -66,7 +68,11 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
         {"key": "failover.muster.io/cordon", "effect": "NoSchedule"},
     ]))
     .unwrap();
-    let clusters = vec![drained("m1", ""), cordoned, cluster("m3", "True", &[])];
+    let mut drained = drained("m1", "");
+    let order = json!([{"order": "drain", "by": "alice", "reason": "an upgrade"}]).to_string();
+    let annotations = [(ORDERED_BY.to_owned(), order)];
+    drained.metadata.annotations = Some(annotations.into());
+    let clusters = vec![drained, cordoned, cluster("m3", "True", &[])];
     let off = Snapshot {
         failover: Some(false),
         switches: switches(false),
@@ -79,8 +85,8 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
         "Failover:   OFF: no taint moves anything, but orders do: m1 is drained\n",
         ": 1 of 3 clusters count as failed, 1 of them because drained\n",
         "Clusters:   3, 0 not well, 1 drained, 1 cordoned\n",
-        "m1                 Drained    30s     -\n",
-        "m2                 Cordoned   -       -\n",
+        "m1                 Drained    30s     -          alice   an upgrade\n",
+        "m2                 Cordoned   -       -          -       -\n",
     ] {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }

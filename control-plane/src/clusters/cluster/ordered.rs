@@ -1,0 +1,221 @@
+//! Conditions `MovementPaused` and `LastOrder` of a Cluster: what people ordered, with an event each.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{LAST_ORDER, MOVEMENT_PAUSED};
+use muster_shared::{client, conditions};
+
+use super::api_call::write_condition;
+use crate::fleet::Fleet;
+use crate::fleet::attribution::{Attribution, order};
+use crate::fleet::pause::Pause;
+
+/// Returns the condition that tells of a pause; `None` if it is there, or if the cluster was never
+/// paused.
+/// `resumed` is the order that ended the last pause of the fleet.
+fn paused(
+    cluster: &Cluster,
+    pause: Option<&Pause>,
+    resumed: Option<Attribution>,
+    now: Timestamp,
+) -> Option<Condition> {
+    let metadata = &cluster.metadata;
+    let own = || Attribution::standing(metadata, order::RESUME, order::PAUSE, None);
+    let (status, reason, message) = match pause {
+        Some(pause) if pause.cluster.is_none() => {
+            (conditions::TRUE, "FleetPaused", pause.to_string())
+        }
+        Some(pause) => (conditions::TRUE, "ClusterPaused", pause.to_string()),
+        None => {
+            // That of a cluster that was never paused says nothing.
+            cluster.condition(MOVEMENT_PAUSED)?;
+            let last = resumed.into_iter().chain(own()).max_by_key(|it| it.at);
+            let last = last.map_or_else(String::new, |it| format!(": resumed {it}"));
+            let message = format!("movement is not paused{last}");
+            (conditions::FALSE, "NotPaused", message)
+        }
+    };
+    let said = conditions::new(MOVEMENT_PAUSED, status, reason, &message, now);
+    is_news(cluster, &said).then_some(said)
+}
+
+/// Returns the condition that tells who drained, cordoned or tainted a cluster last, or ended that;
+/// `None` if it is there, or if nobody did.
+fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
+    let mut orders = Attribution::all(&cluster.metadata).into_iter().rev();
+    let (reason, done, last) = orders.find_map(|it| {
+        let (reason, done) = match it.order.as_str() {
+            order::DRAIN => ("Drained", "drained"),
+            order::UNDRAIN => ("Undrained", "the drain was ended"),
+            order::CORDON => ("Cordoned", "cordoned"),
+            order::UNCORDON => ("Uncordoned", "uncordoned"),
+            order::TAINT => ("Tainted", "taints were changed"),
+            _ => return None,
+        };
+        Some((reason, done, it))
+    })?;
+    let message = format!("{done} {last}");
+    let said = conditions::new(LAST_ORDER, conditions::TRUE, reason, &message, now);
+    is_news(cluster, &said).then_some(said)
+}
+
+fn is_news(cluster: &Cluster, said: &Condition) -> bool {
+    let known = cluster.condition(&said.type_);
+    known.is_none_or(|known| known.status != said.status || known.message != said.message)
+}
+
+/// Writes the conditions, each with an event, where they are news.
+///
+/// # Errors
+/// Those of the API; whoever wrote the cluster first makes us look again.
+pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
+    let (name, now) = (cluster.name_any(), fleet.clock.now());
+    let pause = fleet.pauses.of(&name, now);
+    let kind = match pause {
+        Some(_) => (EventType::Warning, "MovementPaused"),
+        None => (EventType::Normal, "MovementResumed"),
+    };
+    let resumed = fleet.pauses.resumed();
+    let paused = paused(cluster, pause.as_deref(), resumed, now).map(|said| (kind, said));
+    let ordered = last_order(cluster, now).map(|said| ((EventType::Normal, "Ordered"), said));
+    // Of two, the second is written upon the version of the cluster that the first makes.
+    let Some(((kind, reason), said)) = paused.or(ordered) else {
+        return Ok(());
+    };
+    match write_condition(&fleet.client, cluster, said.clone()).await {
+        Ok(_) => {
+            fleet.events.publish(cluster, kind, reason, said.message);
+            Ok(())
+        }
+        // The next version of the cluster is looked at as well.
+        Err(error) if client::is_conflict(&error) || client::is_not_found(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use muster_shared::names::annotation::ORDERED_BY;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{REFUSALS, Stand, refusal};
+
+    #[test]
+    fn a_pause_is_told_once_when_it_begins_changes_and_ends() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        assert_eq!(
+            paused(&cluster, None, None, now),
+            None,
+            "it was never paused"
+        );
+        let of = |cluster: Option<&str>, reason: &str| Pause {
+            cluster: cluster.map(str::to_owned),
+            reason: reason.to_owned(),
+            ..Pause::default()
+        };
+        for (pause, status, reason) in [
+            (Some(of(None, "freeze")), "True", "FleetPaused"),
+            (Some(of(None, "thaw")), "True", "FleetPaused"),
+            (Some(of(Some("m1"), "upgrade")), "True", "ClusterPaused"),
+            (None, "False", "NotPaused"),
+        ] {
+            let said = paused(&cluster, pause.as_ref(), None, now).unwrap();
+            assert_eq!(
+                (said.status.as_str(), said.reason.as_str()),
+                (status, reason)
+            );
+            cluster.status.get_or_insert_default().conditions = vec![said];
+            assert_eq!(
+                paused(&cluster, pause.as_ref(), None, now),
+                None,
+                "told once"
+            );
+        }
+    }
+
+    #[test]
+    fn who_ordered_what_last_is_told_once() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        assert_eq!(last_order(&cluster, now), None, "nobody ordered anything");
+        for (given, reason, message) in [
+            (order::DRAIN, "Drained", "drained by alice: an upgrade"),
+            (order::PAUSE, "", ""),
+            (
+                order::UNDRAIN,
+                "Undrained",
+                "the drain was ended by alice: an upgrade",
+            ),
+            (order::CORDON, "Cordoned", "cordoned by alice: an upgrade"),
+        ] {
+            let order = Attribution {
+                order: given.to_owned(),
+                by: "alice".to_owned(),
+                reason: "an upgrade".to_owned(),
+                ..Attribution::default()
+            };
+            let text = Attribution::added(&cluster.metadata, order);
+            cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
+            if let Some(said) = last_order(&cluster, now) {
+                assert_eq!((&*said.reason, &*said.message), (reason, message));
+                cluster.status.get_or_insert_default().conditions = vec![said];
+            } else {
+                assert_eq!(reason, "", "{given}");
+            }
+            assert_eq!(last_order(&cluster, now), None, "told once");
+        }
+    }
+
+    #[test]
+    fn that_a_pause_has_ended_is_told_with_who_ended_it() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
+            MOVEMENT_PAUSED,
+            conditions::TRUE,
+            "ClusterPaused",
+            "",
+            now,
+        )];
+        let order = Attribution {
+            order: order::RESUME.to_owned(),
+            by: "bob".to_owned(),
+            ..Attribution::default()
+        };
+        let text = Attribution::added(&cluster.metadata, order);
+        cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
+        let said = paused(&cluster, None, None, now).unwrap();
+        assert_eq!(said.message, "movement is not paused: resumed by bob");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_pause_has_ended_is_written_and_told() {
+        let paused = json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": MOVEMENT_PAUSED, "status": "True", "reason": "ClusterPaused",
+                "message": "upgrade", "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        let stand = Stand::followed([("clusters", paused)]).await;
+        let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+        for (code, reason, is_usual) in REFUSALS {
+            let refused = refusal(code, reason, "m1");
+            let (method, path) = (Method::PATCH, "/clusters/m1/status");
+            stand.api.answer(method, path, code, refused);
+            let noted = note(&stand.fleet, &cluster).await;
+            assert_eq!(noted.is_ok(), is_usual, "{code}");
+        }
+        assert_eq!(stand.api.told().await, []);
+        stand.api.answer_truly();
+        note(&stand.fleet, &cluster).await.unwrap();
+        let told = [("m1".to_owned(), "MovementResumed".to_owned())];
+        assert_eq!(stand.api.told().await, told);
+    }
+}

@@ -1,0 +1,251 @@
+//! Orders of people: who gave them, when, and why.
+//!
+//! An object that orders are given about has the last ones in an annotation, the newest at the end.
+//! `kubectl muster` writes it with the order, and admission has the last word: it replaces the name
+//! of whoever ordered by that of the user who writes, and adds orders that were given in another
+//! way, such as by `kubectl edit`. Without admission, what was not ordered by `kubectl muster` is
+//! told by the name of the program that wrote it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::{PropagationSpec, Suspension};
+use muster_shared::k8s::{ManagedFieldsEntry, ObjectMeta, Taint};
+use muster_shared::names::annotation::ORDERED_BY;
+use muster_shared::names::taint::{CORDON, DRAIN};
+use muster_shared::taints::is_of_command;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::pause::Pause;
+
+/// Orders that an annotation keeps.
+const KEPT: usize = 8;
+/// Letters of a text of an order at most.
+pub const LONGEST: usize = 200;
+/// Name under which `kubectl muster` writes. A pause in this name is a step of another order.
+pub const COMMAND: &str = "kubectl-muster";
+
+/// The orders that have an author.
+pub mod order {
+    /// Empties a cluster.
+    pub const DRAIN: &str = "drain";
+    /// Ends that.
+    pub const UNDRAIN: &str = "undrain";
+    /// Keeps new workloads out of a cluster.
+    pub const CORDON: &str = "cordon";
+    /// Ends that.
+    pub const UNCORDON: &str = "uncordon";
+    /// Puts taints on a cluster or takes them off.
+    pub const TAINT: &str = "taint";
+    /// Lets nothing leave a cluster.
+    pub const PAUSE: &str = "pause";
+    /// Ends that.
+    pub const RESUME: &str = "resume";
+    /// Suspends what a policy propagates.
+    pub const SUSPEND: &str = "suspend";
+    /// Ends or changes that.
+    pub const UNSUSPEND: &str = "unsuspend";
+    /// Has workloads placed anew.
+    pub const REBALANCE: &str = "rebalance";
+}
+
+/// An order with its author.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attribution {
+    /// The order, one of [`order`].
+    pub order: String,
+    /// User as the API server knows them; empty if that is not known.
+    pub by: String,
+    /// Time of the order.
+    pub at: Option<Timestamp>,
+    /// Reason, in the words of whoever ordered.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+impl Attribution {
+    /// Returns the orders that an object has in its annotation, the newest last. One that cannot be
+    /// read is left out.
+    pub fn all(metadata: &ObjectMeta) -> Vec<Self> {
+        let annotations = metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(ORDERED_BY));
+        let read = text.and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
+        let all = read.unwrap_or_default().into_iter();
+        let all = all.filter_map(|it| serde_json::from_value::<Self>(it).ok());
+        let mut all: Vec<Self> = all.map(Self::bounded).collect();
+        all.drain(..all.len().saturating_sub(KEPT));
+        all
+    }
+
+    /// Returns the annotation of an object that is given one more order.
+    pub fn added(metadata: &ObjectMeta, order: Self) -> String {
+        let mut all = Self::all(metadata);
+        all.push(order);
+        text(all)
+    }
+
+    /// Returns the newest of two orders of which one ends the other, if it is the first of them and
+    /// was not given before `since`, when what it wants came to be.
+    pub fn standing(
+        metadata: &ObjectMeta,
+        begins: &str,
+        ends: &str,
+        since: Option<Timestamp>,
+    ) -> Option<Self> {
+        let mut all = Self::all(metadata).into_iter().rev();
+        let last = all.find(|it| [begins, ends].contains(&it.order.as_str()))?;
+        // Times of objects are whole seconds.
+        let is_old = since
+            .zip(last.at)
+            .is_some_and(|(since, at)| at.as_second() < since.as_second());
+        (last.order == begins && !is_old).then_some(last)
+    }
+
+    /// Returns the order by which a cluster is drained, or else cordoned.
+    pub fn of_command(cluster: &Cluster) -> Option<Self> {
+        let taints = cluster.spec.taints.iter().filter(|it| is_of_command(it));
+        let orders = taints.map(|taint| {
+            let since = taint.time_added.as_ref().map(|it| it.0);
+            let (begins, ends) = match taint.key.as_str() {
+                DRAIN => (order::DRAIN, order::UNDRAIN),
+                _ => (order::CORDON, order::UNCORDON),
+            };
+            Self::standing(&cluster.metadata, begins, ends, since)
+        });
+        let mut orders: Vec<Self> = orders.flatten().collect();
+        orders.sort_by_key(|it| it.order != order::DRAIN);
+        orders.into_iter().next()
+    }
+
+    /// Returns who wrote the field at `path` last, as far as the API server tells: a program, and
+    /// when. The control plane's own writes tell nothing about people.
+    pub fn by_program(metadata: &ObjectMeta, order: &str, path: &[&str]) -> Option<Self> {
+        let writers = metadata.managed_fields.iter().flatten();
+        let owns = |writer: &&ManagedFieldsEntry| {
+            let fields = writer.fields_v1.as_ref().map(|it| &it.0);
+            let found = path.iter().fold(fields, |fields, field| {
+                fields.and_then(|it| it.get(format!("f:{field}")))
+            });
+            found.is_some()
+        };
+        let last = writers.filter(owns).max_by_key(|it| it.time.clone())?;
+        let program = last.manager.clone()?;
+        if program.starts_with("muster-") {
+            return None;
+        }
+        let order = Self {
+            order: order.to_owned(),
+            by: format!("somebody with {program}"),
+            at: last.time.as_ref().map(|it| it.0),
+            reason: String::new(),
+        };
+        Some(order.bounded())
+    }
+
+    fn bounded(mut self) -> Self {
+        for text in [&mut self.order, &mut self.by, &mut self.reason] {
+            if text.chars().nth(LONGEST).is_some() {
+                *text = text.chars().take(LONGEST).collect();
+            }
+        }
+        self
+    }
+
+    /// Returns who gave the order, or `somebody`.
+    pub fn author(&self) -> &str {
+        if self.by.is_empty() {
+            "somebody"
+        } else {
+            &self.by
+        }
+    }
+}
+
+impl fmt::Display for Attribution {
+    /// Writes who ordered, when and why, to follow what was done.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "by {}", self.author())?;
+        if let Some(at) = self.at {
+            write!(f, " at {at:.0}")?;
+        }
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+fn text(mut all: Vec<Attribution>) -> String {
+    all.drain(..all.len().saturating_sub(KEPT));
+    json!(all).to_string()
+}
+
+/// An order that may stand, as `None` or with what it says, and the names of the order that begins
+/// or changes it and of the one that ends it.
+pub type Standing = (Option<String>, &'static str, &'static str);
+
+/// Returns the orders about a cluster.
+pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint]) -> [Standing; 3] {
+    let tainted = |key: &str| {
+        let is_there = taints.iter().any(|it| it.key == key);
+        is_there.then(String::new)
+    };
+    // A pause that is a step of another order is not worth a word.
+    let pause = Pause::of_annotations(metadata).filter(|it| it.by != COMMAND);
+    [
+        (tainted(DRAIN), order::DRAIN, order::UNDRAIN),
+        (tainted(CORDON), order::CORDON, order::UNCORDON),
+        (pause.map(|it| it.to_string()), order::PAUSE, order::RESUME),
+    ]
+}
+
+/// Returns the order of a policy to suspend what it propagates.
+pub fn of_policy(spec: &PropagationSpec) -> [Standing; 1] {
+    let suspension = spec.suspension.as_ref();
+    let suspension = suspension.filter(|it| **it != Suspension::default());
+    let said = suspension.map(|it| json!(it).to_string());
+    [(said, order::SUSPEND, order::UNSUSPEND)]
+}
+
+/// Returns the annotation of an object with its new orders attributed to the user who writes it;
+/// `None` if the annotation says so already, or if the API server does not tell the user. `old` is the object as it was, `before` and `after`
+/// are the orders that stood and that stand.
+pub fn attribute<const N: usize>(
+    metadata: &ObjectMeta,
+    old: &ObjectMeta,
+    (before, after): ([Standing; N], [Standing; N]),
+    user: &str,
+    now: Timestamp,
+) -> Option<String> {
+    if user.is_empty() {
+        return None;
+    }
+    let (known, mut all) = (Attribution::all(old), Attribution::all(metadata));
+    let is_new = |it: &Attribution| !known.contains(it);
+    let mut is_changed = false;
+    for order in all.iter_mut().filter(|it| is_new(it) && it.by != user) {
+        user.clone_into(&mut order.by);
+        is_changed = true;
+    }
+    for ((was, begins, ends), (is, ..)) in before.into_iter().zip(after) {
+        let name = if is.is_some() { begins } else { ends };
+        if was == is || all.iter().any(|it| it.order == name && is_new(it)) {
+            continue;
+        }
+        let order = Attribution {
+            order: name.to_owned(),
+            by: user.to_owned(),
+            at: Some(now),
+            reason: String::new(),
+        };
+        all.push(order.bounded());
+        is_changed = true;
+    }
+    is_changed.then(|| text(all))
+}
+
+#[cfg(test)]
+mod tests;

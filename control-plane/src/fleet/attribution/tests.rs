@@ -1,0 +1,192 @@
+use serde_json::Value;
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn given(order: &str, by: &str, second: i64) -> Attribution {
+    Attribution {
+        order: order.to_owned(),
+        by: by.to_owned(),
+        at: Some(at(second)),
+        reason: String::new(),
+    }
+}
+
+fn metadata(annotation: Option<&str>) -> ObjectMeta {
+    serde_json::from_value(json!({"annotations": annotation.map(|it| json!({ORDERED_BY: it}))}))
+        .unwrap()
+}
+
+fn with(orders: &[Attribution]) -> ObjectMeta {
+    metadata(Some(&json!(orders).to_string()))
+}
+
+fn cluster(taints: &Value, metadata: &ObjectMeta) -> Cluster {
+    serde_json::from_value(json!({
+        "metadata": metadata, "spec": {"syncMode": "Pull", "taints": taints},
+    }))
+    .unwrap()
+}
+
+#[test]
+fn what_cannot_be_read_is_left_out_and_texts_and_numbers_are_bounded() {
+    for text in ["", "{", "{}", "null", "[1, \"x\", null]"] {
+        assert_eq!(Attribution::all(&metadata(Some(text))), [], "{text}");
+    }
+    assert_eq!(Attribution::all(&metadata(None)), []);
+    let mixed = r#"[{"order":"drain","by":7},{"order":"cordon","by":"alice","at":"1970-01-01T00:00:05Z","more":1}]"#;
+    assert_eq!(
+        Attribution::all(&metadata(Some(mixed))),
+        [given("cordon", "alice", 5)]
+    );
+    let long = Attribution {
+        reason: "ü".repeat(1_000),
+        ..given("drain", "alice", 1)
+    };
+    let mut held = ObjectMeta::default();
+    for _ in 0..20 {
+        held = metadata(Some(&Attribution::added(&held, long.clone())));
+    }
+    let all = Attribution::all(&held);
+    assert_eq!(all.len(), KEPT);
+    assert_eq!(all[0].reason, "ü".repeat(LONGEST));
+}
+
+#[test]
+fn the_author_of_an_order_is_the_one_who_gave_the_order_that_stands() {
+    let taint = |key: &str, second: i64| json!({"key": key, "effect": "NoExecute", "timeAdded": at(second)});
+    let (drain, undrain) = (given("drain", "alice", 10), given("undrain", "bob", 20));
+    let cordon = given("cordon", "carol", 5);
+    for (taints, orders, expected) in [
+        (json!([]), vec![drain.clone()], None),
+        (
+            json!([taint(DRAIN, 10)]),
+            vec![drain.clone()],
+            Some("alice"),
+        ),
+        (json!([taint(DRAIN, 10)]), vec![], None),
+        (
+            json!([taint(DRAIN, 10)]),
+            vec![drain.clone(), undrain.clone()],
+            None,
+        ),
+        // Somebody drained the cluster in another way since.
+        (json!([taint(DRAIN, 30)]), vec![drain.clone()], None),
+        (
+            json!([taint(CORDON, 5), taint(DRAIN, 10)]),
+            vec![cordon.clone(), drain],
+            Some("alice"),
+        ),
+        (
+            json!([taint(CORDON, 5)]),
+            vec![cordon, undrain],
+            Some("carol"),
+        ),
+    ] {
+        let cluster = cluster(&taints, &with(&orders));
+        let found = Attribution::of_command(&cluster);
+        let by = found.as_ref().map(Attribution::author);
+        assert_eq!(by, expected, "{taints} {orders:?}");
+    }
+}
+
+#[test]
+fn admission_attributes_each_new_order_to_the_user_who_writes() {
+    let drained = json!([{"key": DRAIN, "effect": "NoExecute"}]);
+    let none = json!([]);
+    let known = given("drain", "alice", 10);
+    let lie = given("drain", "root", 30);
+    for (what, before, after, expected) in [
+        (
+            "an order of another program",
+            (&none, vec![]),
+            (&drained, vec![]),
+            Some(vec![given("drain", "bob", 50)]),
+        ),
+        (
+            "an order of the command in somebody else's name",
+            (&none, vec![]),
+            (&drained, vec![lie.clone()]),
+            Some(vec![given("drain", "bob", 30)]),
+        ),
+        (
+            "an order of the command",
+            (&none, vec![]),
+            (&drained, vec![given("drain", "bob", 30)]),
+            None,
+        ),
+        (
+            "a write that orders nothing",
+            (&drained, vec![known.clone()]),
+            (&drained, vec![known.clone()]),
+            None,
+        ),
+        (
+            "the end of an order",
+            (&drained, vec![known.clone()]),
+            (&none, vec![known.clone()]),
+            Some(vec![known.clone(), given("undrain", "bob", 50)]),
+        ),
+        (
+            "a known order in another name",
+            (&drained, vec![known.clone()]),
+            (&drained, vec![lie]),
+            Some(vec![given("drain", "bob", 30)]),
+        ),
+    ] {
+        let (old, new) = (with(&before.1), with(&after.1));
+        let standing = |metadata: &ObjectMeta, taints: &Value| {
+            of_cluster(metadata, &cluster(taints, metadata).spec.taints)
+        };
+        let standing = (standing(&old, before.0), standing(&new, after.0));
+        let written = attribute(&new, &old, standing, "bob", at(50));
+        let written = written.map(|text| Attribution::all(&metadata(Some(&text))));
+        assert_eq!(written, expected, "{what}");
+    }
+}
+
+#[test]
+fn a_pause_that_is_a_step_of_another_order_has_no_author_of_its_own() {
+    let paused = |by: &str| -> ObjectMeta {
+        let text = json!({"by": by, "reason": "r"}).to_string();
+        serde_json::from_value(json!({"annotations": {"failover.muster.io/paused": text}})).unwrap()
+    };
+    let none = ObjectMeta::default();
+    for (by, expected) in [("alice", Some("pause")), (COMMAND, None)] {
+        let paused = paused(by);
+        let standing = (of_cluster(&none, &[]), of_cluster(&paused, &[]));
+        let written = attribute(&paused, &none, standing, "bob", at(1));
+        let written = written.map(|text| Attribution::all(&metadata(Some(&text))));
+        let order = written.map(|all| all[0].order.clone());
+        assert_eq!(order.as_deref(), expected, "{by}");
+    }
+}
+
+#[test]
+fn a_program_that_wrote_a_field_is_told_where_nobody_else_is_known() {
+    let writer = |manager: &str, second: i64, fields: Value| json!({"manager": manager, "operation": "Update", "time": at(second), "fieldsV1": fields});
+    let taints = json!({"f:spec": {"f:taints": {}}});
+    let program = |managed: Value| {
+        let metadata: ObjectMeta =
+            serde_json::from_value(json!({"managedFields": managed})).unwrap();
+        let found = Attribution::by_program(&metadata, "drain", &["spec", "taints"])?;
+        Some(found.to_string())
+    };
+    assert_eq!(
+        program(json!([
+            writer("kubectl-edit", 5, taints.clone()),
+            writer("argocd", 9, json!({"f:metadata": {}})),
+        ])),
+        Some("by somebody with kubectl-edit at 1970-01-01T00:00:05Z".to_owned())
+    );
+    for managed in [
+        json!([]),
+        json!([writer("argocd", 9, json!({"f:spec": {"f:taint": {}}}))]),
+        json!([writer("muster-control-plane", 9, taints)]),
+    ] {
+        assert_eq!(program(managed.clone()), None, "{managed}");
+    }
+}
