@@ -136,8 +136,8 @@ pub mod annotation {
     pub const HEARTBEAT: &str = "failover.muster.io/heartbeat";
     /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.
     pub const PAUSED: &str = "failover.muster.io/paused";
-    /// On a Cluster, a policy or a `WorkloadRebalancer`: who gave the last orders about it, when and
-    /// why, as JSON.
+    /// On a Cluster, a policy or a `WorkloadRebalancer`: who gave the last orders about it, when
+    /// and why, as JSON.
     pub const ORDERED_BY: &str = "failover.muster.io/ordered-by";
     /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
     /// --rate`), beside the rate of the fleet.

@@ -211,8 +211,8 @@ pub fn of_policy(spec: &PropagationSpec) -> [Standing; 1] {
 }
 
 /// Returns the annotation of an object with its new orders attributed to the user who writes it;
-/// `None` if the annotation says so already, or if the API server does not tell the user. `old` is the object as it was, `before` and `after`
-/// are the orders that stood and that stand.
+/// `None` if the annotation says so already, or if the API server does not tell the user. `old` is
+/// the object as it was, `before` and `after` are the orders that stood and that stand.
 pub fn attribute<const N: usize>(
     metadata: &ObjectMeta,
     old: &ObjectMeta,

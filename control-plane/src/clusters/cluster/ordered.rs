@@ -1,4 +1,5 @@
-//! Conditions `MovementPaused` and `LastOrder` of a Cluster: what people ordered, with an event each.
+//! Conditions `MovementPaused` and `LastOrder` of a Cluster: what people ordered, with an event
+//! each.
 
 use jiff::Timestamp;
 use kube::ResourceExt;

@@ -34,7 +34,7 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
             Some(59),
             "30s     0.5 a second ",
         ),
-        ("that of the fleet", "", 0, Some(6), "30s     -\n"),
+        ("that of the fleet", "", 0, Some(6), "30s     -          -"),
         (
             "that of the fleet is slower",
             "50",
