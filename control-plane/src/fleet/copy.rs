@@ -165,10 +165,11 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
 }
 
 /// Returns the number of ready replicas in a status; some kinds report only those that have been
-/// ready for a while.
+/// ready for a while, and old versions of Jobs only those that run.
 pub fn ready_replicas(status: &Value) -> Option<i64> {
     let number = |name: &str| status.get(name)?.as_i64();
-    number("readyReplicas").or_else(|| number("availableReplicas"))
+    let fields = ["readyReplicas", "availableReplicas", "ready", "active"];
+    fields.into_iter().find_map(number)
 }
 
 #[cfg(test)]

@@ -4,9 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use kube::{Api, Client, ResourceExt as _};
+use muster_shared::api::work::Work;
+use muster_shared::client::Head;
 use muster_shared::watch::Informer;
 use parking_lot::Mutex;
 
+use super::api_error::ApiError;
 use super::works::{CachedWork, uid_gone};
 
 /// The uids of such Works. Cheap to clone.
@@ -48,9 +52,35 @@ impl DeletedWorks {
         work.metadata.deletion_timestamp.is_none() && self.is_to_go(work)
     }
 
+    /// Returns whether a Work that is not to be removed stays. If this process asked for its
+    /// deletion, the Work is read from the API: the cache may not show the deletion yet, or the
+    /// request has come to nothing.
+    ///
+    /// # Errors
+    /// When the API does not say.
+    pub async fn stays(&self, client: &Client, work: &CachedWork) -> Result<bool, ApiError> {
+        if !self.is_to_go(work) {
+            return Ok(true);
+        }
+        if work.metadata.deletion_timestamp.is_some() {
+            return Ok(false);
+        }
+        let namespace = work.namespace().unwrap_or_default();
+        let api = Api::namespaced(client.clone(), &namespace);
+        let held = Head::<Work>::get_opt(&api, &work.name_any()).await;
+        let held = held.map_err(ApiError::of("read work", &work.name_any()))?;
+        let stays = held.is_some_and(|held| {
+            held.metadata.uid == work.metadata.uid && held.metadata.deletion_timestamp.is_none()
+        });
+        if stays {
+            self.forget(work);
+        }
+        Ok(stays)
+    }
+
     /// Forgets a Work. Call it when the API has a Work that this process asked to be deleted, and
     /// that is not to be removed any more.
-    pub fn forget(&self, work: &CachedWork) {
+    fn forget(&self, work: &CachedWork) {
         if let Some(uid) = &work.metadata.uid {
             self.0.lock().remove(uid);
         }

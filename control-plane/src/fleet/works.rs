@@ -37,7 +37,8 @@ pub struct CachedWork {
     pub annotations: CompactMap,
     /// The fingerprint of the objects that the member is to have.
     pub manifests: u64,
-    /// Replicas that the first of them asks for, where it has `spec.replicas`.
+    /// Replicas that the first of them asks for, where it has `spec.replicas` or, as a Job,
+    /// `spec.parallelism`.
     pub replicas: Option<i64>,
     /// Role of the first of them in the member.
     pub role: Role,
@@ -96,7 +97,9 @@ impl<'de> Deserialize<'de> for CachedWork {
             annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
-            replicas: whole.spec["workload"]["manifests"][0]["spec"]["replicas"].as_i64(),
+            replicas: ["replicas", "parallelism"]
+                .iter()
+                .find_map(|field| whole.spec["workload"]["manifests"][0]["spec"][field].as_i64()),
             role: Role::of_manifest(&whole.spec["workload"]["manifests"][0]),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),

@@ -10,6 +10,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ResourceExt as _};
 use muster_shared::names::annotation::DRAIN_RATE;
+use muster_shared::names::execution_namespace;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
@@ -20,6 +21,7 @@ use super::preview::{Preview, preview};
 use super::progress::End;
 use crate::author::Why;
 use crate::follow::Waiting;
+use crate::old_copies::old_copies;
 use crate::output::{Reply, STRANDED};
 use crate::request::find_cluster;
 use crate::running::Running;
@@ -158,7 +160,29 @@ pub(super) async fn carry_out(
         Format::Json => format!("{}\n", serde_json::to_string_pretty(&last)?),
         Format::Text => last.report(names, how),
     };
+    for left in left(client, names).await {
+        eprintln!("Warning: {left}");
+    }
     Ok(Reply::with(text, code))
+}
+
+/// Returns the clusters in which old copies of workloads may still run, as far as that may be read.
+async fn left(client: &Client, names: &[String]) -> Vec<String> {
+    let Ok(bindings) = list::bindings(client).await else {
+        return Vec::new();
+    };
+    let mut left = Vec::new();
+    for name in names {
+        let works = Api::namespaced(client.clone(), &execution_namespace(name));
+        let works = list::works(works).await.unwrap_or_default();
+        let copies = old_copies(&works, &bindings).len();
+        if copies > 0 {
+            left.push(format!(
+                "{copies} old copies in {name} are not confirmed gone and may still run; kubectl muster explain says of each what it waits for"
+            ));
+        }
+    }
+    left
 }
 
 async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {

@@ -16,7 +16,7 @@ use muster_shared::queue::Next;
 use super::error::Error;
 use super::namespaces;
 use super::removal::{self, Reason};
-use super::write::{doomed, remove, stays};
+use super::write::{doomed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
@@ -94,7 +94,7 @@ pub async fn sweep(
         missing.forget(key);
         // One whose deletion failed stays, too, for whoever is to delete it next.
         for work in &works {
-            stays(fleet, client, work).await?;
+            fleet.deleted_works.stays(client, work).await?;
         }
         return Ok(Next::After(CONFIRMED));
     }

@@ -30,7 +30,7 @@ use super::plan::{Facts, Plan, Wanted};
 use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
 use super::render::{Scope, expects};
-use super::write::{doomed, is_leaving, lead, listed, remove, stays};
+use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
@@ -243,11 +243,12 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         cluster.is_some_and(|it| scope.expected.contains(it) || kept.contains(it))
     };
     for work in works.iter().filter(|it| is_wanted(it)) {
-        _ = stays(fleet, &client, work).await;
+        _ = fleet.deleted_works.stays(&client, work).await;
     }
     let facts = Facts {
         is_to_go: &|work| fleet.deleted_works.is_to_go(work),
         is_heard: &|cluster| is_heard(fleet, cluster),
+        is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
         // The clock that tasks are dated by.
         now: fleet.clock.now(),
@@ -257,13 +258,17 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let is_removed =
         |work: &Arc<CachedWork>| plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
     for work in works.iter().filter(|it| !is_wanted(it) && !is_removed(it)) {
-        _ = stays(fleet, &client, work).await;
+        _ = fleet.deleted_works.stays(&client, work).await;
     }
-    let due = if plan.waits {
-        Next::After(memory.replacing.next(key).time)
-    } else {
+    let due = if plan.waits.is_empty() {
         memory.replacing.forget(key);
         Next::Done
+    } else {
+        let next = memory.replacing.next(key);
+        if next.is_worth_telling {
+            tell_of_old_copies(fleet, binding.as_ref(), &plan);
+        }
+        Next::After(next.time)
     };
     // A Work whose deletion is refused holds no others back, unless two copies must not run at a
     // time.
@@ -271,7 +276,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         Err(Error::Deposed) => return Err(Error::Deposed),
         removed => removed,
     };
-    let is_left = removed.is_ok() && !plan.waits;
+    let is_left = removed.is_ok() && plan.waits.is_empty();
     if removed.is_ok() {
         memory.unremoved.forget(key);
     }
@@ -339,6 +344,27 @@ fn tell_of_removal(
             .publish_about(binding.reference(), EventType::Warning, reason, note);
     }
 }
+
+/// Publishes an event that copies stay in clusters that were chosen no more, and what they wait for.
+fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
+    let named = |clusters: &[String]| muster_shared::check::listed(clusters, MOST_NAMED);
+    let lacks = if plan.lacks.is_empty() {
+        "another cluster is to take its place, or the pause of movement is to end".to_owned()
+    } else {
+        format!("{} is to have applied its own", named(&plan.lacks))
+    };
+    let note = format!(
+        "the copy in {} stays and may run, although no policy wants it there any more: {lacks}",
+        named(&plan.waits)
+    );
+    let (kind, reason) = (EventType::Warning, "OldCopyStays");
+    fleet
+        .events
+        .publish_about(binding.reference(), kind, reason, note);
+}
+
+/// Clusters that an event names at most.
+const MOST_NAMED: usize = 5;
 
 /// Kind of failure of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use muster_shared::clock;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
+use super::replacing::apply;
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{Stand, binding, cluster, pass, refusal, work};
@@ -147,6 +148,9 @@ async fn a_copy_stays_until_the_next_one_is_made_although_its_dispatching_was_su
             binding["metadata"]["generation"] = json!(2);
             stand.api.put("resourcebindings", binding);
             pass(1).await;
+            assert_eq!(written(&stand, "web"), []);
+            apply(&stand, "m2");
+            pass(60).await;
         }
         let goes = is_applied || resumed;
         let expected = goes.then_some((Method::DELETE, Value::Null));
@@ -367,6 +371,11 @@ async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
             *method == Method::POST && path.ends_with("/karmada-es-m2/works")
         });
         assert!(is_made, "{suspended}: {:?}", stand.api.writes());
+        assert_eq!(written(&stand, "web"), [], "{suspended}");
+        if suspended == json!(["m3"]) {
+            apply(&stand, "m2");
+            pass(60).await;
+        }
         let expected = if suspended == json!(["m2"]) {
             vec![]
         } else {
@@ -506,7 +515,6 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     let mut binding = moved("web", "apps/v1", "Deployment");
     let (mut old, mut new) = (work_of(&binding, "m1"), work_of(&binding, "m2"));
     old["metadata"]["uid"] = json!("old");
-    new["status"]["conditions"] = json!([]);
     let mut leaving = cluster("m1");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
     let namespace = json!({"metadata": {"name": "karmada-es-m1", "finalizers": ["kubernetes"]}});
@@ -516,7 +524,7 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
         ("namespaces", namespace),
         ("resourcebindings", binding.clone()),
         ("works", old),
-        ("works", new),
+        ("works", new.clone()),
     ]);
     crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
     start(&stand.fleet, &mut stand.tasks);
@@ -530,6 +538,8 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     // Before the deletion is tried again, the copy becomes the last one that may run.
     binding["spec"]["suspension"] = json!({"dispatching": true});
     binding["metadata"]["generation"] = json!(2);
+    new["status"]["conditions"][0]["status"] = json!("False");
+    stand.api.put("works", new);
     stand.api.put("resourcebindings", binding);
     stand.api.answer_truly();
     pass(60).await;

@@ -33,6 +33,8 @@ mod leaving;
 #[cfg(test)]
 mod replacing;
 #[cfg(test)]
+mod successors;
+#[cfg(test)]
 mod undivided;
 
 pub use controller::start;

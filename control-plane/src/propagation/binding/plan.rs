@@ -1,10 +1,10 @@
 //! Decides what is done about the Works of a binding, before anything is written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::names;
 
 use super::controller::cluster_of;
@@ -37,6 +37,8 @@ pub(super) struct Facts<'a> {
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
     /// Whether a cluster is heard of, so that it carries out what it is told.
     pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether movement out of a cluster is paused.
+    pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
     pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
     pub(super) now: Timestamp,
@@ -54,8 +56,10 @@ pub(super) struct Removal<'a> {
 pub(super) struct Plan<'a> {
     /// Works that are deleted.
     pub(super) remove: Vec<Removal<'a>>,
-    /// Whether Works that nobody wants stay until there are copies that take their place.
-    pub(super) waits: bool,
+    /// Clusters in which a Work that nobody wants stays until there are copies that take its place.
+    pub(super) waits: Vec<String>,
+    /// Targets that have no copy yet which could do that.
+    pub(super) lacks: Vec<String>,
     /// The copy that holds new ones back.
     pub(super) hold: Option<Hold<'a>>,
     /// Works that are created and updated.
@@ -65,9 +69,10 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Returns what is done about the Works of a binding.
     ///
-    /// A copy goes only for copies that are there, in all targets. Where two copies must not run,
-    /// nothing is made before this one is gone, and one that can be made is enough (safety
-    /// contract 1).
+    /// A copy goes only for copies that are there: at least one target has applied its own, and so
+    /// has every other one that is heard of. Where two copies must not run, nothing is made before
+    /// this one is gone, and one that can be made is enough (safety contract 1). While movement out
+    /// of a cluster is paused, no copy goes there for others.
     pub(super) fn of(
         wanted: &Wanted<'a>,
         make: Result<Prepared, Error>,
@@ -80,15 +85,19 @@ impl<'a> Plan<'a> {
             kept,
             ..
         } = *wanted;
-        let is_there = replaced(wanted, facts, &|_| false);
-        let can_be = replaced(wanted, facts, &|cluster| is_rendered(&make, cluster));
+        let successors = successors(wanted, &make, facts);
         let is_fenced = fencing::asked(spec).is_some();
         let may_go = |cluster: &str| {
-            if is_fenced || scope.purged_first.contains(cluster) {
-                can_be.is_empty() || can_be.contains(&true)
+            let Some(successors) = &successors else {
+                return false;
+            };
+            let any = |wanted: &[Successor]| successors.iter().any(|(_, it)| wanted.contains(it));
+            let has_place = if is_fenced || scope.purged_first.contains(cluster) {
+                any(&[Successor::There, Successor::Coming])
             } else {
-                !is_there.contains(&false)
-            }
+                any(&[Successor::There]) && !any(&[Successor::Coming, Successor::Missing])
+            };
+            successors.is_empty() || has_place && !(facts.is_paused)(cluster)
         };
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
         let unwanted = works.iter().filter_map(|work| {
@@ -108,44 +117,82 @@ impl<'a> Plan<'a> {
                 && (facts.is_heard)(cluster)
                 && has_work(cluster)
         };
+        let lacking = successors.iter().flatten();
+        let lacking = lacking.filter(|(_, it)| *it != Successor::There);
         Self {
             remove: remove.collect(),
-            waits: !waiting.is_empty(),
+            waits: waiting.iter().map(|(_, it)| (*it).to_owned()).collect(),
+            lacks: lacking.map(|(it, _)| (*it).to_owned()).collect(),
             hold: hold::hold(&spec.graceful_eviction_tasks, &is_there, facts.now),
             make,
         }
     }
 }
 
-/// Returns for each target whether its copy is there, or can be made, so that nothing is lost where
-/// the Works elsewhere are removed: it has a Work that stays and is carried out, or `is_made` says
-/// that it gets one. A Work that is not dispatched makes no copy, nor does one in a cluster that
-/// leaves or is not heard of, unless its object was applied there. A target without a share has no
-/// copy: it counts for nothing beside others, and alone it says that the replicas are not divided
-/// yet.
-fn replaced(wanted: &Wanted<'_>, facts: &Facts<'_>, is_made: &dyn Fn(&str) -> bool) -> Vec<bool> {
-    let spec = wanted.spec;
-    let is_replaced = |target: &TargetCluster| {
-        let mut works = wanted.works.iter();
-        let work = works.find(|work| cluster_of(work) == Some(&*target.name));
-        let is_sent = !spec.dispatching_suspended_in(&target.name);
-        let is_replaced = match work {
-            None => is_sent && is_made(&target.name),
-            Some(work) => {
-                let is_applied = || Order::said(&work.status()) == Order::Applied;
-                let is_carried_out = is_sent && (facts.is_heard)(&target.name);
-                !(facts.is_to_go)(work) && (is_carried_out || is_applied())
-            }
-        };
-        is_replaced && !(facts.is_leaving)(&target.name)
-    };
-    if spec.is_undivided() {
-        return vec![false];
+/// Copy of a target, as far as it takes the place of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Successor {
+    /// Its agent has applied it.
+    There,
+    /// It is sent to a cluster that is heard of, or can be.
+    Coming,
+    /// It cannot be made, or its cluster refuses it.
+    Missing,
+    /// Its cluster leaves or is not heard of, and nobody saw the copy there.
+    Unheard,
+}
+
+/// Returns the copies that take the place of those that nobody wants any more: of each target with
+/// a share, since one without has no copy. There are none where the workload asks for no replicas,
+/// and where nobody needs an object without a placement any more. `None` if nothing takes the place
+/// of a copy: no cluster fits the placement, or the replicas are not divided yet.
+fn successors<'a>(
+    wanted: &Wanted<'a>,
+    make: &Result<Prepared, Error>,
+    facts: &Facts<'_>,
+) -> Option<Vec<(&'a str, Successor)>> {
+    let (spec, targets) = (wanted.spec, &wanted.scope.targets);
+    let asks_for_none = spec.is_workload() && spec.replicas == 0 && spec.components.is_empty();
+    if asks_for_none || targets.is_empty() && spec.placement.is_none() {
+        return Some(Vec::new());
     }
+    if spec.is_undivided() || targets.is_empty() {
+        return None;
+    }
+    let resource = &spec.resource;
+    let namespace = resource.namespace.as_deref().unwrap_or_default();
+    let name = names::work(&resource.kind, &resource.name, namespace);
+    let mut own: Vec<_> = wanted
+        .works
+        .iter()
+        .filter(|it| !(facts.is_to_go)(it))
+        .collect();
+    // Of several in one cluster, that of the object counts.
+    own.sort_by_key(|work| work.metadata.name.as_deref() == Some(&*name));
+    let own = own.into_iter().filter_map(|it| Some((cluster_of(it)?, it)));
+    let own: BTreeMap<_, _> = own.collect();
     let is_counted = spec.replicas > 0 && spec.components.is_empty();
-    let targets = wanted.scope.targets.iter();
-    let shares = targets.filter(|it| !is_counted || it.replicas > 0);
-    shares.map(is_replaced).collect()
+    let successor = |cluster: &str| {
+        let work = own.get(cluster);
+        // One without replicas waits for those of its share.
+        let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
+        let order = work.map_or(Order::Absent, |it| Order::said(&it.status()));
+        let is_sent = !spec.dispatching_suspended_in(cluster)
+            && match work {
+                Some(work) => work.suspend_dispatching != Some(true),
+                None => is_rendered(make, cluster),
+            };
+        match order {
+            _ if (facts.is_leaving)(cluster) => Successor::Unheard,
+            Order::Applied if !is_empty => Successor::There,
+            _ if !(facts.is_heard)(cluster) => Successor::Unheard,
+            Order::Absent | Order::Sent if is_sent && !is_empty => Successor::Coming,
+            _ => Successor::Missing,
+        }
+    };
+    let shares = targets.iter().filter(|it| !is_counted || it.replicas > 0);
+    let shares = shares.map(|it| it.name.as_str());
+    Some(shares.map(|it| (it, successor(it))).collect())
 }
 
 fn is_rendered(make: &Result<Prepared, Error>, cluster: &str) -> bool {
@@ -204,6 +251,7 @@ mod tests {
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),
             is_heard: &|cluster| cluster != "silent",
+            is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",
             now: Timestamp::UNIX_EPOCH,
         };
@@ -212,7 +260,7 @@ mod tests {
             let fate = if it.stays { "released" } else { "removed" };
             format!("{} {fate}", cluster_of(it.work).unwrap())
         });
-        let waits = plan.waits.then(|| "others wait".to_owned());
+        let waits = (!plan.waits.is_empty()).then(|| "others wait".to_owned());
         let hold = plan.hold.map(|it| format!("{} holds", it.cluster));
         let all: Vec<String> = removed.chain(waits).chain(hold).collect();
         all.join(", ")
@@ -241,6 +289,8 @@ mod tests {
     #[test]
     fn a_copy_goes_only_for_copies_that_can_be_made() {
         let fenced = json!({"failover": {"cluster": {"fencing": {"afterSeconds": 60}}}});
+        let none = json!({"replicas": 0});
+        let unplaced = json!({"clusters": [], "placement": null});
         for (spec, made, works, expected) in [
             (to(&["m1"]), true, &["m1"][..], ""),
             (to(&["m2"]), true, &["m1"], "others wait"),
@@ -270,7 +320,13 @@ mod tests {
                 "m1 removed",
             ),
             (with(to(&["m2"]), &task("Gracefully")), true, &["m1"], ""),
-            (to(&[]), false, &["m1"], "m1 removed"),
+            (to(&[]), false, &["m1"], "others wait"),
+            (with(to(&[]), &none), false, &["m1"], "m1 removed"),
+            (with(to(&["m2"]), &none), false, &["m1"], "m1 removed"),
+            (unplaced, false, &["m1"], "m1 removed"),
+            (to(&["m2"]), true, &["paused", "m2"], "others wait"),
+            (with(to(&[]), &none), true, &["paused"], "paused removed"),
+            (to(&["m2", "silent"]), true, &["m1", "m2"], "m1 removed"),
         ] {
             let planned = planned(&spec, made, works, &[]);
             assert_eq!(planned, expected, "{spec} {made} {works:?}");

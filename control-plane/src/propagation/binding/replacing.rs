@@ -9,12 +9,26 @@ use super::start;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
 /// Returns a binding with two replicas in each of some clusters.
-fn to(clusters: &[&str], generation: i64) -> Value {
+pub(super) fn to(clusters: &[&str], generation: i64) -> Value {
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     let targets = clusters.iter().map(|it| json!({"name": it, "replicas": 2}));
     binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
     binding["metadata"]["generation"] = json!(generation);
     binding
+}
+
+/// Plays the agent of a cluster, which applies its Works.
+pub(super) fn apply(stand: &Stand, cluster: &str) {
+    let lies_in = names::execution_namespace(cluster);
+    for mut work in stand.api.all("works") {
+        if work["metadata"]["namespace"] == json!(lies_in) {
+            work["status"] = json!({"conditions": [{
+                "type": "Applied", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]});
+            stand.api.put("works", work);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,6 +130,7 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
             let places = works.map(|it| it["metadata"]["namespace"].clone());
             places.collect::<Vec<_>>()
         };
+        apply(&stand, "m2");
         let (m1, m2) = (json!("karmada-es-m1"), json!("karmada-es-m2"));
         assert_eq!(staying(), [m1.clone(), m2.clone()]);
         if fails {

@@ -309,3 +309,55 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
         assert_eq!(says, [&json!(true), &json!(true)], "{what}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_divided_job_that_is_scaled_from_zero_is_asked_for_once_until_its_replicas_are_divided() {
+    let template = |replicas: i64| {
+        claimed(json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"parallelism": replicas, "template": {"spec": {"containers": []}}},
+        }))
+    };
+    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let names = ["m1", "m2", "m3"];
+    let binding = |replicas: i64| {
+        let mut binding = moved("web-job", "batch/v1", "Job");
+        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(replicas)});
+        binding["metadata"]["generation"] = json!(1 + replicas);
+        binding["spec"]["replicas"] = json!(replicas);
+        binding["spec"]["placement"] = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        }});
+        let targets = names.map(|it| json!({"name": it, "replicas": 0}));
+        binding["spec"]["clusters"] = json!(targets);
+        claimed(binding)
+    };
+    let clusters = names.map(|it| ("clusters", cluster(it)));
+    let mut stand = Stand::new(
+        clusters
+            .into_iter()
+            .chain([("resourcebindings", binding(0)), ("jobs", template(0))]),
+    );
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    let asked = || {
+        let works = stand.api.all("works").into_iter();
+        let asked = works.map(|it| {
+            let parallelism = &it["spec"]["workload"]["manifests"][0]["spec"]["parallelism"];
+            parallelism.as_i64().unwrap()
+        });
+        asked.collect::<Vec<_>>()
+    };
+    assert_eq!(asked(), [0, 0, 0]);
+    stand.api.put("jobs", template(7));
+    pass(1).await;
+    assert_eq!(asked(), [0, 0, 0], "the binding is about to say how many");
+    // It follows, and its replicas are divided a moment later: the scheduler is busy.
+    stand.api.put("resourcebindings", binding(7));
+    pass(5).await;
+    let all: i64 = asked().iter().sum();
+    assert!(all <= 7, "{all} pods are started of a Job that has 7");
+}

@@ -1,8 +1,8 @@
 //! Writes and removes the Works of a binding.
 
 use futures::future::join_all;
+use kube::Client;
 use kube::api::{Api, Patch, PostParams};
-use kube::{Client, ResourceExt};
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
 use muster_shared::k8s::ObjectMeta;
@@ -78,7 +78,7 @@ pub async fn ensure(
         // It is ours, or was left behind: nobody else answers for it any more.
         Owner::Own | Owner::Other(_) => {}
     }
-    if !stays(fleet, client, &work).await? {
+    if !fleet.deleted_works.stays(client, &work).await? {
         return Ok(Ensured::Leaving);
     }
     let uid = work.metadata.uid.as_deref().unwrap_or_default();
@@ -112,29 +112,6 @@ pub async fn ensure(
         Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
         Err(error) => Err(ApiError::of("update", &subject())(error).into()),
     }
-}
-
-/// Returns whether a Work that is not to be removed stays. If this process asked for its deletion,
-/// the Work is read from the API: the cache may not show the deletion yet, or the request has come
-/// to nothing.
-pub async fn stays(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<bool, Error> {
-    if !fleet.deleted_works.is_to_go(work) {
-        return Ok(true);
-    }
-    if work.metadata.deletion_timestamp.is_some() {
-        return Ok(false);
-    }
-    let namespace = work.namespace().unwrap_or_default();
-    let api = Api::namespaced(client.clone(), &namespace);
-    let held = Head::<Work>::get_opt(&api, &work.name_any()).await;
-    let held = held.map_err(ApiError::of("read work", &work.name_any()))?;
-    let stays = held.is_some_and(|held| {
-        held.metadata.uid == work.metadata.uid && held.metadata.deletion_timestamp.is_none()
-    });
-    if stays {
-        fleet.deleted_works.forget(work);
-    }
-    Ok(stays)
 }
 
 /// Returns whether the cluster of an execution namespace is leaving the fleet: its Works are

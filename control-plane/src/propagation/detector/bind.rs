@@ -76,12 +76,17 @@ impl Detector {
     /// Returns the clusters in which there are copies by a former binding of this name, which the
     /// new one takes over. `counts` says whether the template has replicas.
     async fn held_by(&self, key: &BindingKey, counts: bool) -> Result<Vec<TargetCluster>, Error> {
-        let works = self.fleet.work_index.of(key);
-        let stay = works
-            .iter()
-            .filter(|it| !self.fleet.deleted_works.is_to_go(it));
         let mut targets = Vec::new();
-        for work in stay {
+        for work in &self.fleet.work_index.of(key) {
+            // One whose deletion came to nothing is a copy again.
+            if !self
+                .fleet
+                .deleted_works
+                .stays(&self.fleet.client, work)
+                .await?
+            {
+                continue;
+            }
             let lies_in = work.metadata.namespace.as_deref().unwrap_or_default();
             let Some(cluster) = names::cluster_of_execution_namespace(lies_in) else {
                 continue;

@@ -364,8 +364,11 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
     let template = stand.api.object("deployments", "shop", "web").unwrap();
     // The cache is behind: the API has taken the deletion.
     for work in stand.api.all("works") {
-        let path = format!("/works/{}", work["metadata"]["name"].as_str().unwrap());
+        let name = work["metadata"]["name"].as_str().unwrap().to_owned();
+        let path = format!("/works/{name}");
         stand.api.answer(http::Method::DELETE, &path, 200, work);
+        let gone = crate::fleet::testing::refusal(404, "NotFound", &name);
+        stand.api.answer(http::Method::GET, &path, 404, gone);
     }
     let mut again = template.clone();
     again["metadata"]["uid"] = json!("t2");
@@ -558,5 +561,51 @@ async fn the_works_of_a_lost_binding_go_or_somebody_is_told_although_nobody_find
         let is_gone = !deleted(&stand).is_empty();
         let told = stand.api.told().await;
         assert!(is_gone || !told.is_empty(), "{what}: silence for a day");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_is_made_again_names_the_cluster_of_a_copy_whose_deletion_failed() {
+    for fails in [false, true] {
+        // The last cluster has the copies, and takes nothing new.
+        let stand = placed_in(&["m2", "m1"]).await;
+        let mut cordoned = cluster("m1");
+        cordoned["metadata"]["generation"] = json!(2);
+        cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
+        stand.api.put("clusters", cordoned);
+        pass(10).await;
+        let name = muster_shared::names::work("Deployment", "web", "shop");
+        if fails {
+            // A person deletes the binding, the Works of which the API does not delete, and loses
+            // patience: the finalizer is taken off.
+            let path = format!("/karmada-es-m1/works/{name}");
+            stand.api.cut(http::Method::DELETE, &path);
+            let mut bound = stand
+                .api
+                .object("resourcebindings", "shop", "web-deployment")
+                .unwrap();
+            bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            stand.api.put("resourcebindings", bound);
+            pass(5).await;
+            stand.api.answer_truly();
+            stand.api.serve_deployments();
+            // It answers slowly still.
+            let slow = std::time::Duration::from_secs(2);
+            let path = format!("/works/{name}");
+            stand.api.delay(http::Method::GET, &path, slow);
+        }
+        stand
+            .api
+            .delete("resourcebindings", "shop", "web-deployment");
+        pass(5 * 60).await;
+        let made = stand.binding("web-deployment").expect("made again");
+        let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
+        let work = stand.api.object("works", "karmada-es-m1", &name);
+        let is_there = work.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
+        assert_eq!(
+            (clusters, is_there),
+            (vec!["m1"], true),
+            "fails: {fails}: the copy in m1 runs, and was never deleted"
+        );
     }
 }

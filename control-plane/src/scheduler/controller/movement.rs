@@ -31,7 +31,7 @@ use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::Outcome;
-use crate::scheduler::core::replacement::{Cause, can_keep};
+use crate::scheduler::core::replacement::{Cause, as_it_runs, can_keep};
 use crate::scheduler::core::report::{Report, Verdict};
 
 /// Reason of the condition of a binding whose move waits for the end of a pause.
@@ -215,12 +215,13 @@ pub(super) fn losers_of<'a>(
         return Vec::new();
     }
     let (before, after) = (&subject.spec.clusters, &placed.clusters);
-    let losers = losers(before, after);
+    let running = as_it_runs(subject.spec, subject.status);
+    let losers = losers(&running, after);
     if losers.is_empty() {
-        withdrawn(before, after, outcome, snapshot)
-    } else {
-        losers
+        return withdrawn(before, after, outcome, snapshot);
     }
+    let names = before.iter().map(|it| it.name.as_str());
+    names.filter(|it| losers.contains(it)).collect()
 }
 
 /// Returns whether the binding says that its move was held back: this process may have started

@@ -151,12 +151,27 @@ pub fn tasks(
 
 /// Returns whether pods of a workload run although its replicas are not divided yet.
 fn runs_undivided(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
-    let mut reports = status.aggregated_status.iter();
-    spec.is_undivided()
-        && reports.any(|it| {
-            let status = it.status.as_ref();
-            status.is_some_and(|it| ready_replicas(&it.0).is_some_and(|ready| ready > 0))
-        })
+    spec.is_undivided() && as_it_runs(spec, status).iter().any(|it| it.replicas > 0)
+}
+
+/// Returns the clusters of a workload with the replicas that it has there: where nobody has divided
+/// them yet, those that are reported to be ready.
+pub fn as_it_runs(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+) -> Vec<TargetCluster> {
+    let mut clusters = spec.clusters.clone();
+    if spec.is_undivided() {
+        for report in &status.aggregated_status {
+            let ready = report.status.as_ref().and_then(|it| ready_replicas(&it.0));
+            let mut targets = clusters.iter_mut();
+            let target = targets.find(|it| it.name == report.cluster_name);
+            if let (Some(target), Some(ready)) = (target, ready) {
+                target.replicas = ready.try_into().unwrap_or(i32::MAX);
+            }
+        }
+    }
+    clusters
 }
 
 /// Returns the targets that a new placement drops.

@@ -405,3 +405,106 @@ async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_work
         assert_eq!(tasks.len(), kept, "{ready} replicas run: {tasks:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
+    // All replicas run in `m1`, which takes nothing new; each kind counts its pods in its own way.
+    for (api_version, kind, status) in [
+        ("apps/v1", "Deployment", json!({"readyReplicas": 2})),
+        ("batch/v1", "Job", json!({"active": 2, "ready": 2})),
+    ] {
+        let mut it = workload(0);
+        it["spec"]["resource"]["apiVersion"] = json!(api_version);
+        it["spec"]["resource"]["kind"] = json!(kind);
+        it["spec"]["placement"] = json!({
+            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            },
+        });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
+        it["status"]["aggregatedStatus"] =
+            json!([{"clusterName": "m1", "health": "Healthy", "status": status}]);
+        let jobs = json!([{
+            "groupVersion": api_version,
+            "resources": [{"name": "x", "kind": kind}],
+        }]);
+        let roomy = |name, is_closed| {
+            let mut it = roomy(name, is_closed);
+            it["status"]["apiEnablements"] = jobs.clone();
+            it
+        };
+        let mut template = json!({
+            "apiVersion": api_version, "kind": kind,
+            "metadata": {"namespace": "shop", "name": "w0"},
+            "spec": {"template": {"spec": {"containers": []}}},
+        });
+        let field = if kind == "Job" {
+            "parallelism"
+        } else {
+            "replicas"
+        };
+        template["spec"][field] = json!(2);
+        let plural = if kind == "Job" { "jobs" } else { "deployments" };
+        let mut stand = Stand::with(
+            Settings::default(),
+            [
+                ("clusters", roomy("m1", true)),
+                ("clusters", roomy("m2", false)),
+                ("resourcebindings", it),
+                (plural, template),
+            ],
+        );
+        stand.api.serve_deployments();
+        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        let fleet = Arc::clone(&stand.fleet);
+        let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
+        crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(Instant::now());
+        pass(120).await;
+        let spec = &stand.binding(&name(0)).unwrap().spec;
+        assert!(spec.target("m2").is_some(), "{kind}: {:?}", spec.clusters);
+        let tasks = spec.graceful_eviction_tasks.len();
+        assert_eq!(tasks, 1, "{kind}: pods run in m1, and nothing keeps them");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_is_paused() {
+    // The workload was not counted before: all its replicas run in `m1`.
+    for (ready, is_paused, moves) in [(4, false, true), (0, true, true), (4, true, false)] {
+        let mut it = workload(0);
+        it["spec"]["replicas"] = json!(4);
+        it["spec"]["placement"] = json!({
+            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            },
+        });
+        let applied = it["spec"]["placement"].to_string();
+        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
+        it["status"]["aggregatedStatus"] = json!([
+            {"clusterName": "m1", "health": "Healthy", "status": {"readyReplicas": ready}},
+        ]);
+        let m1 = roomy("m1", false);
+        let m1 = if is_paused { paused(m1) } else { m1 };
+        let stand = follow(vec![
+            ("clusters", m1),
+            ("clusters", roomy("m2", false)),
+            ("resourcebindings", it),
+        ])
+        .await;
+        pass(120).await;
+        let spec = &stand.binding(&name(0)).unwrap().spec;
+        assert_eq!(
+            spec.target("m2").is_some(),
+            moves,
+            "{ready} run in m1, paused: {is_paused}: {:?}",
+            spec.clusters
+        );
+    }
+}

@@ -1,0 +1,442 @@
+//! Tests of which copies take the place of one that nobody wants any more, and which do not.
+
+use http::Method;
+use muster_shared::names;
+use serde_json::{Value, json};
+
+use super::leaving::{deployment, moved, started, work_of, written};
+use super::replacing::{apply, to};
+use super::start;
+use crate::fleet::testing::{Stand, cluster, pass, refusal};
+
+#[tokio::test(start_paused = true)]
+async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_has_its_own() {
+    use std::sync::Arc;
+    for leaves in [false, true] {
+        // An edit moved the workload to m2, where the API refuses to make its Work.
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["placement"] =
+            json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"env": "prod"}}}});
+        let applied = binding["spec"]["placement"].to_string();
+        binding["metadata"]["annotations"] =
+            json!({"policy.karmada.io/applied-placement": applied});
+        let old = work_of(&binding, "m1");
+        let mut target = cluster("m2");
+        target["metadata"]["generation"] = json!(1);
+        target["metadata"]["labels"] = json!({"env": "prod"});
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", target.clone()),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.api.serve_deployments();
+        let refused = refusal(403, "Forbidden", "web");
+        let path = "/karmada-es-m2/works";
+        stand.api.answer(Method::POST, path, 403, refused);
+        let pace = crate::fleet::budget::budget(&stand.fleet, &mut stand.tasks);
+        let fleet = Arc::clone(&stand.fleet);
+        crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
+        start(&fleet, &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(tokio::time::Instant::now());
+        pass(60).await;
+        assert_eq!(written(&stand, "web-deployment"), [], "it waits for m2");
+        target["metadata"]["generation"] = json!(2);
+        if leaves {
+            // m2 is taken out of the fleet.
+            target["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            target["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+        } else {
+            // The label goes by which the policy selects m2.
+            target["metadata"]["labels"] = Value::Null;
+        }
+        stand.api.put("clusters", target);
+        pass(10 * 60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        let (clusters, tasks) = (&bound.spec.clusters, &bound.spec.graceful_eviction_tasks);
+        assert_eq!(
+            written(&stand, "web-deployment"),
+            [],
+            "leaves: {leaves}: it is the last living copy; targets {clusters:?}, tasks {tasks:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
+    for heard in ["True", "Unknown"] {
+        // The workload was placed in m2, which fell silent before its Work was made.
+        let mut target = cluster("m2");
+        target["status"]["conditions"][0]["status"] = json!(heard);
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
+            "producer": "TaintManager",
+        }]);
+        let old = work_of(&binding, "m1");
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", target),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.follow().await;
+        pass(60).await;
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            is_removed,
+            heard == "True",
+            "m2 Ready={heard}: nothing can be made there, and the copy in m1 is the last one"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_whose_agent_could_not_apply_the_object_takes_the_place_of_no_living_copy() {
+    for is_refused in [false, true] {
+        let mut binding = to(&["m1", "m2"], 1);
+        let name = names::work("Deployment", "web", "shop");
+        let works = ["m1", "m2"].map(|cluster| {
+            let mut work = work_of(&binding, cluster);
+            work["metadata"]["name"] = json!(name);
+            if cluster == "m2" && is_refused {
+                // A quota, an admission webhook or a missing definition of the member refuses.
+                work["status"]["conditions"][0]["status"] = json!("False");
+                work["status"]["manifestStatuses"] = Value::Null;
+            }
+            ("works", work)
+        });
+        binding["metadata"]["generation"] = json!(1);
+        let mut stand = started(works.into_iter().chain([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+        ]));
+        stand.follow().await;
+        pass(10).await;
+        // A policy is edited to name m2 alone.
+        stand.api.forget();
+        stand.api.put("resourcebindings", to(&["m2"], 2));
+        pass(10 * 60).await;
+        let deleted = stand.api.writes().into_iter();
+        let deleted = deleted.filter(|(method, path, _)| {
+            *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
+        });
+        let expected = usize::from(!is_refused);
+        assert_eq!(
+            deleted.count(),
+            expected,
+            "refused: {is_refused}; the agent of m2 has said that nothing runs there"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_one() {
+    for (what, stays) in [
+        ("asks for it", false),
+        ("is suspended", true),
+        ("asks for no replicas", true),
+    ] {
+        let name = names::work("Deployment", "web", "shop");
+        let binding = to(&["m2"], 1);
+        let old = work_of(&binding, "m1");
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(name);
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        if what == "is suspended" {
+            // It was made while the policy suspended dispatching, which has ended since.
+            new["spec"]["suspendDispatching"] = json!(true);
+            new["status"] = Value::Null;
+        }
+        if what == "asks for no replicas" {
+            // It had no share until the workload was moved there.
+            new["spec"]["workload"]["manifests"][0]["spec"]["replicas"] = json!(0);
+            new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
+        }
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        // A webhook or a quota refuses every change of the Work.
+        let refused = refusal(403, "Forbidden", &name);
+        let path = format!("/karmada-es-m2/works/{name}");
+        stand.api.answer(Method::PATCH, &path, 403, refused);
+        stand.follow().await;
+        pass(10 * 60).await;
+        let is_left = written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            is_left, stays,
+            "the Work in m2 {what}, and the API refuses to change that: m1 has the living copy"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() {
+    for is_paused in [false, true] {
+        let ready = |status: &str| {
+            let mut it = cluster("m2");
+            it["status"]["conditions"][0]["status"] = json!(status);
+            it
+        };
+        // The target fell silent after the workload was placed there.
+        let binding = to(&["m2"], 1);
+        let old = work_of(&binding, "m1");
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", ready("Unknown")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.follow().await;
+        pass(60).await;
+        assert_eq!(written(&stand, "web-deployment"), [], "it waits");
+        if is_paused {
+            let mut paused = cluster("m1");
+            paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
+            stand.api.put("clusters", paused);
+            pass(10).await;
+            let now = stand.fleet.clock.now();
+            assert!(stand.fleet.pauses.of("m1", now).is_some());
+        }
+        stand.api.put("clusters", ready("True"));
+        pass(10).await;
+        apply(&stand, "m2");
+        pass(10 * 60).await;
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            is_removed, !is_paused,
+            "no old copy is removed while movement out of its cluster is paused"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_when_it_is_heard() {
+    const MANY: usize = 40;
+    let named = |number: usize| format!("w{number}");
+    let workloads = (0..MANY).flat_map(|number| {
+        let mut binding = moved(&named(number), "apps/v1", "Deployment");
+        binding["spec"]["resource"]["name"] = json!(named(number));
+        let mut template = deployment(2);
+        template["metadata"]["name"] = json!(named(number));
+        let old = work_of(&binding, "m1");
+        [
+            ("works", old),
+            ("resourcebindings", binding),
+            ("deployments", template),
+        ]
+    });
+    let ready = |status: &str| {
+        let mut it = cluster("m2");
+        it["status"]["conditions"][0]["status"] = json!(status);
+        it
+    };
+    // An edit moved them to m2, which fell silent before its agent has seen any of their Works.
+    let clusters = [("clusters", cluster("m1")), ("clusters", ready("Unknown"))];
+    let mut stand = started(clusters.into_iter().chain(workloads));
+    stand.follow().await;
+    pass(10 * 60).await;
+    let gone = || {
+        let gone = |number: &usize| !written(&stand, &named(*number)).is_empty();
+        (0..MANY).filter(gone).count()
+    };
+    assert_eq!(gone(), 0, "they are the living copies");
+    // It is heard again; its agent has not applied anything yet.
+    stand.api.put("clusters", ready("True"));
+    pass(60).await;
+    let gone = gone();
+    assert!(
+        gone < MANY / 2,
+        "{gone} of {MANY} living copies were removed within a minute, and m2 has applied none"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_is_silent() {
+    for (what, task) in [
+        ("its time is over", json!({"gracePeriodSeconds": 60})),
+        ("a person releases it", json!({"suppressDeletion": false})),
+    ] {
+        let mut silent = cluster("m3");
+        silent["status"]["conditions"][0]["status"] = json!("Unknown");
+        let mut binding = to(&["m2", "m3"], 1);
+        binding["spec"]["replicas"] = json!(4);
+        let mut tasks = json!([{
+            "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated",
+            "producer": "TaintManager", "creationTimestamp": "2024-01-01T00:00:00Z",
+        }]);
+        muster_shared::merge::apply(&mut tasks[0], &task);
+        binding["spec"]["gracefulEvictionTasks"] = tasks;
+        let report = json!({
+            "clusterName": "m2", "applied": true, "health": "Healthy",
+            "status": {"replicas": 2, "readyReplicas": 2},
+        });
+        binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
+        let old = work_of(&binding, "m1");
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("clusters", silent),
+            ("deployments", deployment(4)),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        let pace = crate::fleet::budget::pace::Pace::of(&stand.fleet.settings);
+        let fleet = std::sync::Arc::clone(&stand.fleet);
+        crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(tokio::time::Instant::now());
+        pass(60 * 60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        let tasks = &bound.spec.graceful_eviction_tasks;
+        assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
+        let told = stand.api.told().await;
+        let told = told
+            .iter()
+            .any(|it| it.1 == "EvictWorkloadFromClusterSucceed");
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert!(
+            is_removed,
+            "{what}: said to have left m1: {told}; its copy there stays an hour later"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_is_silent() {
+    for heard in ["True", "Unknown"] {
+        let mut neighbour = cluster("m3");
+        neighbour["status"]["conditions"][0]["status"] = json!(heard);
+        let binding = |clusters: &[&str], generation: i64| {
+            let mut binding = moved("web-secret", "v1", "Secret");
+            let targets = clusters.iter().map(|it| json!({"name": it}));
+            binding["spec"]["clusters"] = json!(targets.collect::<Vec<_>>());
+            binding["metadata"]["generation"] = json!(generation);
+            binding
+        };
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {"namespace": "shop", "name": "web"},
+        });
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("clusters", neighbour),
+            ("secrets", secret),
+            ("resourcebindings", binding(&["m1", "m2", "m3"], 1)),
+        ]);
+        stand.api.serve("/api/v1", "v1", "secrets", "Secret");
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let applied = ["m1", "m2", "m3"].into_iter();
+        for cluster in applied.filter(|it| *it != "m3" || heard == "True") {
+            apply(&stand, cluster);
+        }
+        let name = names::work("Secret", "web", "shop");
+        // A person takes m1 out of the policy; m2 and m3 stay as they were.
+        stand.api.put("resourcebindings", binding(&["m2", "m3"], 2));
+        pass(60 * 60).await;
+        let left = stand.api.object("works", "karmada-es-m1", &name);
+        let told = stand.api.told().await;
+        assert!(
+            left.is_none_or(|it| !it["metadata"]["deletionTimestamp"].is_null()),
+            "m3 Ready={heard}: the Secret is in m1 an hour after a person took it away; told: {told:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_for_another() {
+    for heard in ["True", "Unknown"] {
+        let mut target = cluster("m2");
+        target["status"]["conditions"][0]["status"] = json!(heard);
+        let binding = |replicas: i64| {
+            let mut binding = to(&["m2"], 10 - replicas);
+            binding["spec"]["replicas"] = json!(replicas);
+            binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": replicas}]);
+            binding
+        };
+        let name = names::work("Deployment", "web", "shop");
+        let mut old = work_of(&binding(2), "m1");
+        old["metadata"]["name"] = json!(name);
+        old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", target),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding(2)),
+            ("works", old),
+        ]);
+        stand.follow().await;
+        pass(60).await;
+        // A person scales it to zero, and the binding says so.
+        stand.api.put("deployments", deployment(0));
+        stand.api.put("resourcebindings", binding(0));
+        pass(60 * 60).await;
+        let left = stand.api.object("works", "karmada-es-m1", &name);
+        let asked = left.map_or(0, |it| {
+            let manifest = &it["spec"]["workload"]["manifests"][0];
+            manifest["spec"]["replicas"].as_i64().unwrap()
+        });
+        assert_eq!(
+            asked, 0,
+            "m2 Ready={heard}: pods run in m1 an hour after the template was scaled to zero"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hours() {
+    for what in ["m2 is silent", "its former copy in m2 does not go"] {
+        let mut target = cluster("m2");
+        let mut former = None;
+        let binding = to(&["m2"], 1);
+        if what == "m2 is silent" {
+            target["status"]["conditions"][0]["status"] = json!("Unknown");
+        } else {
+            let mut work = work_of(&binding, "m2");
+            work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+            work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            work["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+            former = Some(("works", work));
+        }
+        let old = work_of(&binding, "m1");
+        let mut stand = started(
+            [
+                ("clusters", cluster("m1")),
+                ("clusters", target),
+                ("deployments", deployment(2)),
+                ("resourcebindings", binding),
+                ("works", old),
+            ]
+            .into_iter()
+            .chain(former),
+        );
+        stand.follow().await;
+        pass(2 * 60 * 60).await;
+        assert_eq!(written(&stand, "web-deployment"), [], "{what}: it stays");
+        let bound = stand.binding("web-deployment").unwrap();
+        let conditions = &bound.status().conditions;
+        let told = stand.api.told().await;
+        assert!(
+            !told.is_empty() || !conditions.is_empty(),
+            "{what}: a copy stays where no policy has it, and nobody is told why"
+        );
+    }
+}
