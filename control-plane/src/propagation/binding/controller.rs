@@ -345,7 +345,7 @@ fn tell_of_removal(
     }
 }
 
-/// Publishes an event that copies stay in clusters that were chosen no more, and what they wait for.
+/// Publishes an event that copies stay in clusters which were deselected, and what they wait for.
 fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
     let named = |clusters: &[String]| muster_shared::check::listed(clusters, MOST_NAMED);
     let lacks = if plan.lacks.is_empty() {
