@@ -144,6 +144,7 @@ const KUBECTL: Floors = &[
     &["evicting"],
     &["pace"],
     &["list"],
+    &["author"],
     &["request"],
     &["subject"],
     &["running"],

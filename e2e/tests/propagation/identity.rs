@@ -109,6 +109,7 @@ async fn a_work_where_its_binding_wants_none_is_removed_when_it_appears() {
     let one = json!({ "placement": { "clusterAffinity": { "clusterNames": ["m1"] } } });
     bench.place("web", one).await;
     bench.sent("m1", "Deployment", "web", |_| true).await;
+    bench.report("m1", "web", 4).await;
     // One in another member, one of a binding that never was, one that only lies in the way.
     create::<Work>(&bench.works("m2"), work_of("web-deployment", "late")).await;
     create::<Work>(&bench.works("m1"), work_of("never-deployment", "orphan")).await;

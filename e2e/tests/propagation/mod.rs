@@ -150,6 +150,7 @@ async fn a_cluster_that_is_being_left_gracefully_keeps_its_work_as_it_is() {
             manifest["spec"]["replicas"] == 2
         })
         .await;
+    bench.report("m2", "web", 4).await;
     let left = json!({ "spec": { "gracefulEvictionTasks": null } });
     merge::<ResourceBinding>(&bench.here(), "web-deployment", left).await;
     bench.withdrawn("m1", "Deployment", "web").await;

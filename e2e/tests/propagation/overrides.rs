@@ -187,8 +187,6 @@ async fn moves_once_repaired(bench: &Bench, witness: impl Future<Output = ()>) {
     assert_eq!(held.metadata.deletion_timestamp, None);
     let rules = json!({ "spec": { "overrideRules": [in_region("eu", &registry("eu.io"))] } });
     merge::<OverridePolicy>(&bench.here(), "broken", rules).await;
-    bench.withdrawn("m1", "Deployment", "web").await;
-    runs(bench, "m2", "eu.io/nginx").await;
 }
 
 #[tokio::test]
@@ -204,6 +202,9 @@ async fn a_changed_placement_leaves_no_cluster_before_the_next_can_have_its_copy
     runs(&bench, "m1", "nginx").await;
     merge::<PropagationPolicy>(&bench.here(), "web", json!({ "spec": at("m2") })).await;
     moves_once_repaired(&bench, bench.witness()).await;
+    runs(&bench, "m2", "eu.io/nginx").await;
+    bench.report("m2", "web", 4).await;
+    bench.withdrawn("m1", "Deployment", "web").await;
 }
 
 #[tokio::test]
@@ -233,6 +234,8 @@ async fn a_direct_purge_leaves_no_cluster_before_the_next_can_have_its_copy() {
         schedule(&bench, "witness", json!({ "clusters": on("m2") })).await;
     };
     Box::pin(moves_once_repaired(&bench, witness)).await;
+    bench.withdrawn("m1", "Deployment", "web").await;
+    runs(&bench, "m2", "eu.io/nginx").await;
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::names;
 
 use super::controller::cluster_of;
@@ -70,9 +71,9 @@ impl<'a> Plan<'a> {
     /// Returns what is done about the Works of a binding.
     ///
     /// A copy goes only for copies that are there: at least one target has applied its own, and so
-    /// has every other one that is heard of. Where two copies must not run, nothing is made before
-    /// this one is gone, and one that can be made is enough (safety contract 1). While movement out
-    /// of a cluster is paused, no copy goes there for others.
+    /// has every other one that is heard of. Where two copies must not run, or the policy asks for
+    /// old ones to go at once, one that can be made is enough (safety contract 1). While movement
+    /// out of a cluster is paused, no copy goes there for others.
     pub(super) fn of(
         wanted: &Wanted<'a>,
         make: Result<Prepared, Error>,
@@ -86,13 +87,13 @@ impl<'a> Plan<'a> {
             ..
         } = *wanted;
         let successors = successors(wanted, &make, facts);
-        let is_fenced = fencing::asked(spec).is_some();
+        let goes_first = fencing::asked(spec).is_some() || asks_directly(spec);
         let may_go = |cluster: &str| {
             let Some(successors) = &successors else {
                 return false;
             };
             let any = |wanted: &[Successor]| successors.iter().any(|(_, it)| wanted.contains(it));
-            let has_place = if is_fenced || scope.purged_first.contains(cluster) {
+            let has_place = if goes_first || scope.purged_first.contains(cluster) {
                 any(&[Successor::There, Successor::Coming])
             } else {
                 any(&[Successor::There]) && !any(&[Successor::Coming, Successor::Missing])
@@ -127,6 +128,13 @@ impl<'a> Plan<'a> {
             make,
         }
     }
+}
+
+/// Returns whether the policy asks for the copy in a cluster that is left to go at once.
+fn asks_directly(spec: &ResourceBindingSpec) -> bool {
+    let of_cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let mode = of_cluster.and_then(|it| it.purge_mode.as_ref());
+    mode.map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
 }
 
 /// Copy of a target, as far as it takes the place of others.
@@ -289,6 +297,7 @@ mod tests {
     #[test]
     fn a_copy_goes_only_for_copies_that_can_be_made() {
         let fenced = json!({"failover": {"cluster": {"fencing": {"afterSeconds": 60}}}});
+        let directly = json!({"failover": {"cluster": {"purgeMode": "Directly"}}});
         let none = json!({"replicas": 0});
         let unplaced = json!({"clusters": [], "placement": null});
         for (spec, made, works, expected) in [
@@ -300,6 +309,14 @@ mod tests {
             (to(&["silent"]), false, &["m1", "silent"], "m1 removed"),
             (to(&["leaving"]), true, &["m1", "leaving"], "others wait"),
             (with(to(&["m2"]), &fenced), true, &["m1"], "m1 removed"),
+            (with(to(&["m2"]), &directly), true, &["m1"], "m1 removed"),
+            (with(to(&["m2"]), &directly), false, &["m1"], "others wait"),
+            (
+                with(to(&["silent"]), &directly),
+                true,
+                &["m1"],
+                "others wait",
+            ),
             (
                 with(to(&["leaving"]), &fenced),
                 true,

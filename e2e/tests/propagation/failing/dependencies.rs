@@ -62,6 +62,7 @@ async fn an_application_that_moves_takes_its_dependencies_along_and_the_old_copy
 
     bench.report(there, "web", 4).await;
     bench.withdrawn(here, "Deployment", "web").await;
+    bench.applied(there, "ConfigMap", "web-conf").await;
     bench.withdrawn(here, "ConfigMap", "web-conf").await;
     is_kept(&bench, there, "ConfigMap", "web-conf").await;
 }
