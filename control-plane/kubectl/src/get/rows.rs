@@ -40,6 +40,8 @@ pub(super) struct ClusterRow {
     old_copies: Option<usize>,
     sync_mode: String,
     region: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
     kubernetes: Option<String>,
     /// Version of Muster's agent.
     agent: Option<String>,
@@ -68,6 +70,7 @@ impl ClusterRow {
             old_copies: in_cluster(counts.old.as_ref(), &name),
             sync_mode: format!("{:?}", cluster.spec.sync_mode),
             region: cluster.spec.region.clone(),
+            labels: cluster.labels().clone(),
             kubernetes: version.filter(|it: &String| !it.is_empty()),
             agent: lease.and_then(AgentReport::of).map(|it| it.version),
         }

@@ -4,6 +4,7 @@
 
 mod decide;
 mod print;
+mod summary;
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -40,6 +41,9 @@ pub(super) struct Options {
     /// Looks again every two seconds until it is stopped.
     #[arg(long, short)]
     watch: bool,
+    /// Entries of each list in JSON and YAML at most; `counts` has the numbers of all.
+    #[arg(long, value_name = "NUMBER")]
+    most: Option<usize>,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
     /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
     #[arg(last = true, value_name = "FLAGS")]
@@ -51,9 +55,10 @@ pub(super) struct Options {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     loop {
         let report = decide(&Box::pin(read(&client, &options.flags)).await?);
+        let code = report.code();
         let reply = Reply {
-            text: text(&report, options)?,
-            code: report.code(),
+            text: text(report, options)?,
+            code,
         };
         if !options.watch {
             return Ok(reply);
@@ -71,18 +76,22 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     }
 }
 
-fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
-    let text = || {
-        if std::io::stdout().is_terminal() {
-            print::screen(report, calendar())
+fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
+    if options.output == Format::Table {
+        let now = calendar();
+        return Ok(if std::io::stdout().is_terminal() {
+            print::screen(&report, now)
         } else {
-            print::table(report, calendar())
-        }
-    };
+            print::table(&report, now)
+        });
+    }
+    report.limit(options.most.unwrap_or(usize::MAX));
     Ok(match options.output {
-        Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
-        Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),
-        format => format.print(text, report)?,
+        Format::Json if options.watch => format!("{}\n", serde_json::to_string(&report)?),
+        Format::Yaml if options.watch => {
+            format!("---\n{}", Format::Yaml.print(String::new, &report)?)
+        }
+        format => format.print(String::new, &report)?,
     })
 }
 
@@ -126,6 +135,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },
+        settings,
         taint_policies: policies.ok(),
     })
 }

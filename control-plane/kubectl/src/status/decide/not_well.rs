@@ -11,6 +11,7 @@ use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
+use super::Fates;
 use crate::view::Member;
 
 /// A cluster that needs attention.
@@ -27,6 +28,12 @@ pub(in super::super) struct NotWell {
     /// Seconds until the first toleration of a workload there has run out, and it may leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_leaves_seconds: Option<u64>,
+    /// Seconds until the first taint by which workloads leave, if it has none yet and stays as it
+    /// is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_taint_seconds: Option<u64>,
+    /// Fates of the workloads that were there.
+    pub workloads: Fates,
 }
 
 /// A cluster that a person has drained or cordoned.
@@ -100,5 +107,7 @@ pub(super) fn not_well(
         last_heard: member.last_heard,
         taints: member.taints,
         first_leaves_seconds: None,
+        next_taint_seconds: None,
+        workloads: Fates::default(),
     })
 }
