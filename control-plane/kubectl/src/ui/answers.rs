@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,9 @@ const FRESH: Duration = Duration::from_secs(2);
 /// An answer is given again for so many times the time that reading it took, so that a large fleet
 /// is not read all the time.
 const SHARE: u32 = 4;
+/// Entries of a list of the state of the fleet: a page shows no more, and 100,000 workloads may
+/// wait.
+pub(super) const MOST: usize = 200;
 /// Answers that are kept; the oldest makes room.
 const KEPT: usize = 16;
 
@@ -26,26 +30,56 @@ pub(super) enum Ask {
     Status,
     Clusters,
     Workloads,
+    /// Those of a cluster.
+    WorkloadsOf(String),
     History,
+    Top,
+    Explain {
+        namespace: Option<String>,
+        kind: String,
+        name: String,
+    },
     /// With the flags that name the clusters.
     Simulate(Vec<String>),
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
 }
 
 impl Ask {
     /// Returns the command line that asks the same.
     pub(super) fn words(&self, flags: &[String]) -> Vec<String> {
-        let (own, takes_flags): (&[&str], bool) = match self {
-            Self::Status => (&["status"], true),
-            Self::Clusters => (&["get", "clusters"], false),
-            Self::Workloads => (&["get", "workloads", "-A"], false),
-            Self::History => (&["history"], false),
-            Self::Simulate(_) => (&["simulate"], true),
+        let most = format!("--most={MOST}");
+        let (own, takes_flags) = match self {
+            Self::Status => (vec!["status".to_owned(), most], true),
+            Self::Clusters => (words("get clusters"), false),
+            Self::Workloads => (words("get workloads -A"), false),
+            Self::WorkloadsOf(cluster) => {
+                let mut own = words("get workloads -A");
+                own.push(format!("--cluster={cluster}"));
+                (own, false)
+            }
+            Self::History => (words("history"), false),
+            Self::Top => (words("top"), false),
+            Self::Explain {
+                namespace,
+                kind,
+                name,
+            } => {
+                let mut own = words("explain");
+                let namespace = namespace.iter().map(|it| format!("--namespace={it}"));
+                own.extend(namespace.chain([format!("{kind}/{name}")]));
+                (own, false)
+            }
+            Self::Simulate(disaster) => {
+                let mut own = words("simulate");
+                own.extend(disaster.iter().cloned());
+                (own, true)
+            }
         };
-        let mut words = vec!["kubectl-muster".to_owned()];
-        words.extend(own.iter().map(|it| (*it).to_owned()));
-        if let Self::Simulate(disaster) = self {
-            words.extend(disaster.iter().cloned());
-        }
+        let mut words = words("kubectl-muster");
+        words.extend(own);
         words.extend(["-o".to_owned(), "json".to_owned()]);
         if takes_flags && !flags.is_empty() {
             words.push("--".to_owned());
@@ -75,6 +109,8 @@ pub(super) struct Answer {
     pub said: Result<Said, String>,
     /// When it was begun to be read.
     pub read: Instant,
+    /// Number that no other answer has.
+    pub number: u64,
     /// Until when it is given again.
     fresh: Instant,
 }
@@ -85,8 +121,12 @@ pub(super) struct Answers {
     flags: Vec<String>,
     /// What the fleet is like.
     kept: Mutex<Kept>,
+    /// What is asked about one cluster or workload.
+    details: Mutex<Kept>,
     /// Forecasts. They may take long, and hold nobody up who looks at the fleet.
     forecasts: Mutex<Kept>,
+    /// Number of the next answer.
+    next: AtomicU64,
 }
 
 /// Held while one is read, so that one of them is read at a time.
@@ -98,6 +138,8 @@ impl Answers {
             client,
             flags,
             kept: Mutex::default(),
+            details: Mutex::default(),
+            next: AtomicU64::default(),
             forecasts: Mutex::default(),
         }
     }
@@ -106,6 +148,7 @@ impl Answers {
     pub(super) async fn get(&self, ask: &Ask) -> Arc<Answer> {
         let kept = match ask {
             Ask::Simulate(_) => &self.forecasts,
+            Ask::WorkloadsOf(_) | Ask::Explain { .. } => &self.details,
             _ => &self.kept,
         };
         let mut kept = kept.lock().await;
@@ -118,6 +161,7 @@ impl Answers {
         let answer = Arc::new(Answer {
             said: said.map(Said::from).map_err(|error| format!("{error:#}")),
             read,
+            number: self.next.fetch_add(1, Ordering::Relaxed),
             fresh: now + FRESH.max((now - read) * SHARE),
         });
         kept.insert(ask.clone(), Arc::clone(&answer));
@@ -133,7 +177,9 @@ impl Answers {
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
-        read_fleet(&self.client, line.question).await
+        let namespace = line.connection.namespace;
+        let namespace = namespace.as_deref().unwrap_or("default");
+        read_fleet(&self.client, namespace, line.question).await
     }
 }
 
@@ -232,6 +278,13 @@ mod tests {
             Ask::Clusters,
             Ask::Workloads,
             Ask::History,
+            Ask::WorkloadsOf("m1".to_owned()),
+            Ask::Top,
+            Ask::Explain {
+                namespace: Some("shop".to_owned()),
+                kind: "Deployment".to_owned(),
+                name: "web".to_owned(),
+            },
             Ask::Simulate(vec!["--lost=m1,m2".to_owned(), "--drain=m3".to_owned()]),
         ] {
             CommandLine::try_parse_from(ask.words(&flags)).unwrap();

@@ -1,6 +1,7 @@
 //! What the sentence says of clusters that are not well, and of the workloads that were there.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::listed;
@@ -121,11 +122,9 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let old = old.filter(|old| found.iter().any(|it| it.name == old.cluster));
     match old.map(|it| it.copies).sum() {
         0 => {}
+        1 => text.push_str("; 1 old copy may still run there"),
         old => {
-            text = format!(
-                "{text}; {} may still run there",
-                count(old, "old copy").replace("copys", "copies")
-            )
+            let _ = write!(text, "; {old} old copies may still run there");
         }
     }
     let is_down = fates.elsewhere < fates.all() && state != State::Other;

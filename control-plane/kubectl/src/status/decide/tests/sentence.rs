@@ -72,7 +72,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
     .unwrap();
     let mut with_drained = five(&[]);
     with_drained[0] = drained;
-    for (snapshot, expected) in [
+    for (snapshot, expected) in vec![
         (
             with(&[], healthy(14, "m1")),
             "WELL: 5 of 5 clusters ready, 14 workloads placed",
