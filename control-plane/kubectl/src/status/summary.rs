@@ -92,7 +92,10 @@ fn blind(unread: &[String]) -> String {
         .filter_map(|it| Some(it.split_once(": ")?.0))
         .collect();
     match reasons[..] {
-        [only] if unread.len() > 2 => format!("the fleet API cannot be read: {only}"),
+        [only] if unread.len() > 2 => match only.split_once("(Connect): ") {
+            Some((_, why)) => format!("the fleet API does not answer: {why}"),
+            None => format!("the fleet API cannot be read: {only}"),
+        },
         [only] => format!("cannot {}: {only}", steps.join(", ")),
         _ => format!(
             "too little of the fleet could be read: {}",
@@ -154,27 +157,31 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     for (severity, words) in clusters::matters(report, now) {
         tell(severity, words);
     }
-    // What is told of a cluster that is not well is not told again.
-    let rest = |all: &[Waiting]| {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        let told = |it: &&Waiting| {
-            let mut not_well = report.not_well.iter();
-            let cluster = cluster_of(&it.message);
-            !not_well.any(|not_well| cluster == Some(&not_well.name))
-        };
-        for waiting in all.iter().filter(told) {
-            *counts.entry(waiting.reason.clone()).or_default() += 1;
+    let by_reason = |all: &[Waiting], counts: &dyn Fn(&str) -> bool| {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for it in all {
+            if counts(cluster_of(&it.message).unwrap_or_default()) {
+                *reasons.entry(it.reason.clone()).or_default() += 1;
+            }
         }
-        (!counts.is_empty()).then(|| clusters::by_reason(&counts, "workload").join(", "))
+        (!reasons.is_empty()).then(|| clusters::by_reason(&reasons, "workload").join(", "))
     };
-    if let Some(words) = rest(&report.stranded) {
+    // What is told of a cluster that is not well is not told again, nor what a drain waits for.
+    let is_well = |cluster: &str| !report.not_well.iter().any(|it| it.name == cluster);
+    let is_drained = |cluster: &str| {
+        report
+            .ordered
+            .iter()
+            .any(|it| it.name == cluster && it.is_drained())
+    };
+    if let Some(words) = by_reason(&report.stranded, &is_well) {
         tell(Alarm, words);
     }
     if !report.unplaced.is_empty() {
         let workloads = count(report.unplaced.len(), "workload");
         tell(Alarm, format!("{workloads} without a place"));
     }
-    if let Some(words) = rest(&report.waiting) {
+    if let Some(words) = by_reason(&report.waiting, &|it| is_well(it) && !is_drained(it)) {
         tell(Attention, words);
     }
     if report.unknown > 0 && report.not_well.is_empty() {
@@ -207,16 +214,20 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     }
     for it in &report.ordered {
         let moving = report.moving.iter().filter(|moving| moving.from == it.name);
-        let leaving = match moving.count() {
-            0 => String::new(),
-            leaving => format!(", {} leaving", count(leaving, "workload")),
-        };
+        let mut rest = String::new();
+        if moving.clone().next().is_some() {
+            rest = format!(", {} leaving", count(moving.count(), "workload"));
+        }
+        let is_here = |cluster: &str| cluster == it.name && it.is_drained() && is_well(cluster);
+        if let Some(words) = by_reason(&report.waiting, &is_here) {
+            rest = format!("{rest}, {words}");
+        }
         let order = match it.order {
             "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
             order => order.to_lowercase().replace(',', " and "),
         };
         let since = span(it.since, now);
-        tell(Notice, format!("{} {order} for {since}{leaving}", it.name));
+        tell(Notice, format!("{} {order} for {since}{rest}", it.name));
     }
     all
 }

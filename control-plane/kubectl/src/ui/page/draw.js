@@ -14,16 +14,18 @@ export function drawMap({ clusters, by, orders, status, failovers, now }) {
   const all = groups(clusters, by, orders);
   const plan = layout(all, { width: widthOf(place) - 2, open });
   const moves = flows(status, failovers);
+  const lines = arrows(moves, plan);
   const tiles = plan.boxes.flatMap((box) => [[box], ...box.tiles.map((it) => [box, it])]);
   const addresses = tiles.flatMap(([box, tile]) => (tile ? [address("cluster", tile.cluster.name)] : plan.named ? [] : [address("group", box.group.name)]));
   if (!addresses.includes(current)) current = addresses[0];
   patch(place, [["svg", { width: "100%", height: plan.height + 2, role: "group", "aria-label": "Map of the fleet: arrow keys go from tile to tile" }, [
+    // Arrows are behind the tiles, so that each word can be read.
+    ["g", { "aria-hidden": "true" }, lines.map((it) => ["path", { d: it.path, class: `arrow ${it.kind}`, "stroke-width": it.wide }])],
     ...plan.boxes.flatMap((box) => drawBox(box, now)),
-    ["g", { "aria-hidden": "true" }, arrows(moves, plan).flatMap((it) => [
-      ["path", { d: it.path, class: `arrow ${it.kind}`, "stroke-width": it.wide }],
-      ["polygon", { points: it.head, class: `head ${it.kind}` }],
+    ["g", { "aria-hidden": "true" }, lines.flatMap((it) => [
+      ["polygon", { points: it.head, class: "head" }],
       ["circle", { cx: it.x, cy: it.y, r: 6 + 3 * it.label.length, class: "bubble" }],
-      ["text", { x: it.x, y: it.y + 4, class: "middle small" }, it.label],
+      ["text", { x: it.x, y: it.y + 4, class: "middle small strong" }, it.label],
     ])],
   ]]]);
   patch(byId("flows"), moves.slice(0, 10).map((it) => ["li", {}, `→ ${it.from} to ${it.to}: ${[it.moving && `${it.moving} moving`, it.moved && `${it.moved} placed since the failover began`].filter(Boolean).join(", ")}`]));
@@ -93,9 +95,10 @@ byId("map-place").addEventListener("keydown", (event) => {
 
 export function drawStrips(failovers, status, now) {
   const place = byId("strips");
-  const all = strips(failovers, status, now);
+  const all = strips(failovers || [], status, now);
   patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place), now)]));
-  byId("strips-none").hidden = all.length > 0;
+  const more = failovers ? failovers.length - all.length : 0;
+  say(byId("strips-more"), !failovers ? "? not known" : more ? `${more} more are in the history below.` : all.length ? "" : "no failover is recorded");
 }
 export function stripOf(it, width, now) {
   const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar

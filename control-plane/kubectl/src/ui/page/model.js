@@ -29,7 +29,7 @@ export function headline(status) {
   // A workload may be in several lists, and the sum would count it twice.
   const number = count ? Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.withoutDependencies) : 0;
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
-  const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "look";
+  const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
   return { severity, sentence: `${sign} ${sentence}`, title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
 }
 
@@ -83,14 +83,16 @@ export function counted(counts) {
 // The map: a box for each group, a tile for each cluster of a group that is open.
 
 const NAMED = 60; // clusters up to which each tile has its name, and all groups are open
+const FEW = 20; // clusters up to which tiles are larger
 const TILES = 600; // tiles of a group
 const GROUPS = 80; // boxes
-const [PAD, GAP, BETWEEN, HEAD] = [8, 6, 28, 22];
+const [PAD, GAP, BETWEEN, HEAD] = [8, 8, 32, 22];
 export function layout(all, { width, open }) {
   const total = all.reduce((sum, it) => sum + it.clusters.length, 0);
   const named = total <= NAMED;
   const most = Math.max(1, ...all.flatMap((it) => it.clusters).map((it) => it.workloads || 0));
   const size = (it) => Math.sqrt((it.workloads || 0) / most);
+  const [wide, high] = total <= FEW ? [190, 76] : [150, 60];
   const boxes = [];
   let [x, y, line] = [0, 0, 0];
   for (const group of all.slice(0, GROUPS)) {
@@ -98,7 +100,7 @@ export function layout(all, { width, open }) {
     const shown = isOpen ? group.clusters.slice(0, TILES) : [];
     const tiles = shown.map((cluster) => {
       const side = 24 + 20 * size(cluster);
-      return named ? { cluster, w: Math.min(150 + 90 * size(cluster), width - 2 * PAD), h: 60 + 30 * size(cluster) } : { cluster, w: side, h: side };
+      return named ? { cluster, w: Math.min(wide + 90 * size(cluster), width - 2 * PAD), h: high + 30 * size(cluster) } : { cluster, w: side, h: side };
     });
     const needed = tiles.reduce((sum, it) => sum + it.w + GAP, -GAP);
     const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : Math.min(width, 190);
@@ -116,7 +118,7 @@ export function layout(all, { width, open }) {
     line = Math.max(line, h);
     x += w + BETWEEN;
   }
-  return { boxes, named, height: y + line, more: Math.max(0, all.length - GROUPS) };
+  return { boxes, named, height: y + line + BETWEEN, more: Math.max(0, all.length - GROUPS) };
 }
 
 // Returns what goes from one cluster to another: what moves now, and what failovers that last have
@@ -131,48 +133,52 @@ export function flows(status, failovers) {
   };
   for (const it of status?.flows || []) add(it.from, it.to, "moving", it.workloads);
   for (const it of failovers) {
-    if (it.status?.state === "Ended") continue;
+    if (it.status?.state === "Ended" || isOver(it)) continue;
     for (const to of it.status?.targets || []) add(it.spec.cluster, to.cluster, "moved", to.workloads);
   }
   return [...found.values()].sort((a, b) => b.moving - a.moving || b.moved - a.moved);
+}
+// What moved before the cause returned is over.
+function isOver({ status }) {
+  const returned = status?.returns?.at(-1)?.returned;
+  return returned !== undefined && Date.parse(status.times?.lastMove) < Date.parse(returned);
 }
 // Returns the arrows: between tiles, or the boxes of clusters that have none.
 export function arrows(all, { boxes }) {
   const places = new Map();
   for (const box of boxes) {
-    for (const it of box.group.clusters) places.set(it.name, box);
-    for (const tile of box.tiles) places.set(tile.cluster.name, tile);
+    for (const it of box.group.clusters) places.set(it.name, [box, box]);
+    for (const tile of box.tiles) places.set(tile.cluster.name, [tile, box]);
   }
   const found = new Map();
   for (const it of all) {
-    const [from, to] = [places.get(it.from), places.get(it.to)];
+    const [[from, a], [to, b]] = [places.get(it.from) || [], places.get(it.to) || []];
     if (!from || !to || from === to) continue;
+    const below = Math.max(a.y + a.h, b.y + b.h);
     const others = found.get(from) || found.set(from, new Map()).get(from);
-    const arrow = others.get(to) || others.set(to, { from, to, moving: 0, moved: 0 }).get(to);
+    const arrow = others.get(to) || others.set(to, { from, to, below, moving: 0, moved: 0 }).get(to);
     arrow.moving += it.moving;
     arrow.moved += it.moved;
   }
   return [...found.values()].flatMap((it) => [...it.values()]).slice(0, 40).map(arrow);
 }
-function arrow({ from, to, moving, moved }) {
-  const middle = (it) => [it.x + it.w / 2, it.y + it.h / 2];
-  const [[x1, y1], [x2, y2]] = [middle(from), middle(to)];
-  // The way to the edge of a box in a direction.
-  const edge = (it, dx, dy) => Math.min(it.w / 2 / Math.abs(dx || 1e-9), it.h / 2 / Math.abs(dy || 1e-9));
-  const [dx, dy] = [x2 - x1, y2 - y1];
-  const [a, b] = [edge(from, dx, dy), 1 - edge(to, dx, dy)];
-  const at = (t) => [x1 + t * dx, y1 + t * dy];
-  const [[sx, sy], [ex, ey]] = [at(Math.min(a, 0.45)), at(Math.max(b, 0.55))];
-  const long = Math.hypot(dx, dy) || 1;
-  const [nx, ny] = [-dy / long, dx / long];
-  const bend = Math.min(30, long / 5);
-  const [cx, cy] = [(sx + ex) / 2 + nx * bend, (sy + ey) / 2 + ny * bend];
-  const [ux, uy] = [ex - cx, ey - cy].map((it) => it / (Math.hypot(ex - cx, ey - cy) || 1));
-  const tip = (back, side) => `${r(ex - back * ux - side * uy)},${r(ey - back * uy + side * ux)}`;
+// Draws an arrow around what lies between: below the boxes of a row, or from row to row.
+function arrow({ from, to, moving, moved, below }, at) {
+  const middle = (it) => it.x + it.w / 2;
+  const bottom = (it) => it.y + it.h;
+  const isBeside = from.y < bottom(to) && to.y < bottom(from);
+  const down = isBeside || to.y > from.y;
+  const [sx, sy] = [middle(from), down ? bottom(from) : from.y];
+  const [ex, ey] = [middle(to) - 8 + (at % 3) * 8, isBeside || !down ? bottom(to) : to.y];
+  // The direction in which it leaves, and from which it arrives.
+  const [leave, arrive] = [down ? 1 : -1, isBeside || !down ? 1 : -1];
+  const far = isBeside ? (4 / 3) * (Math.max(0, below - Math.max(sy, ey)) + 10) : Math.max(24, Math.abs(ey - sy) / 2);
+  const tip = (side) => `${r(ex + side)},${r(ey + arrive * 11)}`;
+  const [ay, by] = [sy + leave * far, ey + arrive * (far + 8)];
   return {
-    path: `M${r(sx)},${r(sy)} Q${r(cx)},${r(cy)} ${r(ex)},${r(ey)}`,
-    head: `${tip(0, 0)} ${tip(11, 5)} ${tip(11, -5)}`,
-    x: r((sx + ex) / 4 + cx / 2), y: r((sy + ey) / 4 + cy / 2),
+    path: `M${r(sx)},${r(sy)} C${r(sx)},${r(ay)} ${r(ex)},${r(by)} ${r(ex)},${r(ey + arrive * 8)}`,
+    head: `${r(ex)},${r(ey)} ${tip(5)} ${tip(-5)}`,
+    x: r((sx + ex) / 2), y: r((sy + ey + 3 * (ay + by)) / 8),
     label: String(moving || moved), kind: moving ? "moving" : "moved",
     wide: Math.min(6, 1.5 + Math.log2(1 + (moving || moved)) / 2),
   };
@@ -216,7 +222,7 @@ export function strip(it, status, now) {
     began: it.spec.startTime,
     lanes: [
       lane("cause", `${CAUSES[cause.type] || "cause"} ${causes.length > 1 ? `${causes.length} times` : `for ${long(0, causes[0]?.[1])}`}`, "bad", causes),
-      lane("tainted", times.tainted ? `tainted after ${span(at(times.tainted))}` : "not tainted", "warn", [[at(times.tainted), over]]),
+      lane("tainted", times.tainted ? `tainted after ${span(at(times.tainted))}` : "not tainted", "warn", [[at(times.tainted), causes[0]?.[1]]]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved`, "good", [[first, at(times.lastMove) ?? first]]),
       lane("healthy", first === undefined ? "none healthy elsewhere yet" : `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),
       lane("old copies", first === undefined ? "old copies are in place" : isGone ? `old copies gone after ${span(cleaned)}` : old === undefined ? "old copies: not known" : `${plural(old, "old cop").replace(/cops?$/, old === 1 ? "copy" : "copies")} not confirmed gone`, "quiet", [[first, cleaned]]),

@@ -2,7 +2,7 @@
 
 import { KINDS, STATES, address, ago, groupings, headline, inTime, moment, span, stateOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
-import { Rows, byId, fillList, make, say, tables } from "./rows.js";
+import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
 
 const PAUSE = 3000; // milliseconds between the end of one look and the next
@@ -95,9 +95,7 @@ function showStatus(status, code, read) {
     ...lists.map((it) => [titles[it] || it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : count(it)]),
     ["Old copies", status.oldCopies === null ? UNKNOWN : left.length ? `! not confirmed gone: ${left.join(", ")}; they may still run` : "0"],
   ];
-  const list = byId("facts");
-  if (list.children.length !== 2 * facts.length) list.replaceChildren(...facts.flatMap(() => [make("dt"), make("dd")]));
-  facts.flat().forEach((text, at) => say(list.children[at], text));
+  patch(byId("facts"), facts.map(([name, text]) => ["div", {}, [["dt", {}, name], ["dd", {}, text]]]));
   const notes = [
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
     ...status.paused.map((it) => `! Paused: ${it}`),
@@ -195,15 +193,16 @@ byId("whatif-form").addEventListener("submit", (event) => {
 
 // Drawing.
 
-const last = { clusters: undefined, status: undefined, failovers: [], top: undefined };
+const last = {}; // what was read last: clusters, status, failovers, top
 function draw() {
   const { clusters, status, failovers, top } = last;
+  if (!clusters && faults.length) say(byId("map-more"), "? not known: the clusters could not be read");
   if (clusters) {
     const by = byId("by");
     const keys = groupings(clusters);
     if (keys.join() !== [...by.options].map((it) => it.value).join()) by.replaceChildren(...keys.map((it) => new Option(it, it, false, it === by.value)));
-    drawMap({ clusters, by: by.value, orders, status, failovers, now: now() });
-    stories.tell({ clusters, orders, status, failovers, now: now(), health });
+    drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now() });
+    stories.tell({ clusters, orders, status, failovers: failovers || [], now: now(), health });
   }
   drawStrips(failovers, status, now());
   if (top) drawRoom(top, foretold?.said, foretold?.title);

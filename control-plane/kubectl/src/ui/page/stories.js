@@ -135,7 +135,7 @@ function ofWorkload() {
       ...list("Would help", it.wouldHelp),
       ...list("Failback", it.returns),
       it.heldBack && `! Not scheduled here: ${it.heldBack}`,
-      it.need ? `To be scheduled: ${it.need}` : "",
+      it.settled ? "It is where it should be: a new schedule would change nothing" : it.need && `To be scheduled: ${it.need}`,
       ...told.map((it) => `${it.type}=${it.status} since ${moment(it.lastTransitionTime)}: ${it.reason} ${it.message}`),
     ]),
     ...(it.attempts.length ? it.attempts.flatMap(attempt) : [["p", {}, "It has no placement: no policy has been applied to it yet."]]),

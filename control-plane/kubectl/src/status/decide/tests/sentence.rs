@@ -165,6 +165,16 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ALARM: 1 workload has nowhere to go",
         ),
         (
+            snapshot(
+                with_drained.clone(),
+                waits(
+                    "WaitingForRate",
+                    "m1 has failover.muster.io/drain:NoExecute: it leaves",
+                ),
+            ),
+            "NOTICE: m1 drained for 2 min, 1 workload waits for the eviction rate",
+        ),
+        (
             snapshot(with_drained, vec![binding("web", &[], Some("m1"))]),
             "NOTICE: m1 drained for 2 min, 1 workload leaving",
         ),
