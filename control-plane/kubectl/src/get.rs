@@ -1,6 +1,6 @@
 //! `kubectl muster get clusters`, `get workloads`: what the fleet has, one line each.
 
-mod rows;
+pub(super) mod rows;
 
 use std::sync::Arc;
 

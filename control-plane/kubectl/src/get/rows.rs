@@ -26,7 +26,7 @@ use crate::view::Member;
 /// A cluster.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ClusterRow {
+pub(crate) struct ClusterRow {
     #[serde(flatten)]
     member: Member,
     /// Whether movement out of it is paused, by itself or with the fleet.
@@ -85,7 +85,7 @@ impl Named for ClusterRow {
 
 /// Numbers by cluster; `None` if they could not be read.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Workloads that are placed there.
     placed: Option<BTreeMap<String, usize>>,
     /// Copies of other workloads that are not confirmed gone.

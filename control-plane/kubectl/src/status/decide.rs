@@ -20,7 +20,7 @@ use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
 use muster_shared::names::condition;
 use serde::Serialize;
 
-use self::counts::{Counts, Flow, flows};
+use self::counts::{Flow, flows};
 use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
@@ -38,6 +38,7 @@ use self::not_well::{Ordered, not_well, ordered};
 use super::UNREAD;
 use super::summary::{Severity, Summary};
 use crate::evicting::evicting;
+use crate::get::rows::ClusterRow;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
 use crate::running::Source;
@@ -115,7 +116,7 @@ pub(super) struct Report {
     pub paused: Vec<String>,
     pub pace: Pace,
     /// Numbers of entries of the lists below, also of those that `--most` leaves out.
-    pub counts: Counts,
+    pub counts: BTreeMap<&'static str, usize>,
     /// Clusters; `null` if they could not be read.
     pub clusters: Option<usize>,
     pub not_well: Vec<NotWell>,
@@ -140,6 +141,9 @@ pub(super) struct Report {
     pub without_dependencies: Vec<Waiting>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
+    /// The clusters, if they were asked for and could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_list: Option<Vec<ClusterRow>>,
     /// What could not be read.
     pub unread: Vec<String>,
     /// Whether the clusters or the workloads are among that.
@@ -274,7 +278,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unknown: 0,
         unheard: Vec::new(),
         old_copies: None,
-        counts: Counts::default(),
+        counts: BTreeMap::new(),
         moving: Vec::new(),
         flows: Vec::new(),
         waiting: Vec::new(),
@@ -282,6 +286,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unplaced: Vec::new(),
         without_dependencies: Vec::new(),
         expires: expires(snapshot),
+        cluster_list: None,
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
         unread,
@@ -309,7 +314,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
     report.flows = flows(&report.moving);
-    report.counts = Counts::of(&report);
+    report.counts = report.counts();
     report.summary = Summary::of(&report, snapshot.now);
     report
 }

@@ -44,6 +44,9 @@ pub(super) struct Options {
     /// Entries of each list in JSON and YAML at most; `counts` has the numbers of all.
     #[arg(long, value_name = "NUMBER")]
     most: Option<usize>,
+    /// Adds to JSON and YAML the clusters, all of them, as `get clusters` prints them.
+    #[arg(long)]
+    clusters: bool,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
     /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
     #[arg(last = true, value_name = "FLAGS")]
@@ -54,7 +57,11 @@ pub(super) struct Options {
 /// be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     loop {
-        let report = decide(&Box::pin(read(&client, &options.flags)).await?);
+        let snapshot = Box::pin(read(&client, &options.flags)).await?;
+        let mut report = decide(&snapshot);
+        if options.clusters {
+            report.cluster_list = snapshot.cluster_rows();
+        }
         let code = report.code();
         let reply = Reply {
             text: text(report, options)?,

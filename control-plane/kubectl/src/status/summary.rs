@@ -2,7 +2,7 @@
 
 mod clusters;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -132,31 +132,21 @@ fn well(report: &Report) -> String {
 /// Returns all that is not as it should be.
 fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     use Severity::{Alarm, Attention, Notice};
-    let mut all: Vec<(Severity, String)> = Vec::new();
-    let mut tell = |severity, words: String| all.push((severity, words));
     let leader = &report.leader;
-    if leader.is_unread {
-        tell(
-            Attention,
-            "it is not known whether a control plane leads".into(),
-        );
-    } else if report.nobody_leads() {
+    let mut all: Vec<(Severity, String)> = Vec::new();
+    if report.nobody_leads() {
         let since = span(leader.renewed, now);
-        tell(
+        let words = "nothing moves, and nobody judges which clusters are silent";
+        all.push((
             Alarm,
-            format!(
-                "no control plane leads for {since}: nothing moves, and nobody judges which clusters are silent"
-            ),
-        );
-    } else if !leader.acts {
-        tell(
-            Attention,
-            "no control plane leads: nothing moves, unless one acts without an election (--leader-elect=false)".into(),
-        );
+            format!("no control plane leads for {since}: {words}"),
+        ));
     }
-    for (severity, words) in clusters::matters(report, now) {
-        tell(severity, words);
-    }
+    all.extend(clusters::matters(report, now));
+    let names = report.not_well.iter().map(|it| it.name.as_str());
+    let not_well: HashSet<&str> = names.collect();
+    let drained = report.ordered.iter().filter(|it| it.is_drained());
+    let drained: HashSet<&str> = drained.map(|it| it.name.as_str()).collect();
     let by_reason = |all: &[Waiting], counts: &dyn Fn(&str) -> bool| {
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         for it in all {
@@ -167,68 +157,71 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         (!reasons.is_empty()).then(|| clusters::by_reason(&reasons, "workload").join(", "))
     };
     // What is told of a cluster that is not well is not told again, nor what a drain waits for.
-    let is_well = |cluster: &str| !report.not_well.iter().any(|it| it.name == cluster);
-    let is_drained = |cluster: &str| {
-        report
-            .ordered
-            .iter()
-            .any(|it| it.name == cluster && it.is_drained())
-    };
-    if let Some(words) = by_reason(&report.stranded, &is_well) {
-        tell(Alarm, words);
-    }
-    if !report.unplaced.is_empty() {
-        let workloads = count(report.unplaced.len(), "workload");
-        tell(Alarm, format!("{workloads} without a place"));
-    }
-    if let Some(words) = by_reason(&report.waiting, &|it| is_well(it) && !is_drained(it)) {
-        tell(Attention, words);
-    }
-    if report.unknown > 0 && report.not_well.is_empty() {
-        let workloads = count(report.unknown, "workload");
-        tell(Attention, format!("the state of {workloads} is not known"));
-    }
-    if !report.without_dependencies.is_empty() {
-        let workloads = count(report.without_dependencies.len(), "workload");
-        tell(
+    let stranded = by_reason(&report.stranded, &|it| !not_well.contains(it));
+    all.extend(stranded.map(|words| (Alarm, words)));
+    let waiting = by_reason(&report.waiting, &|it| {
+        !not_well.contains(it) && !drained.contains(it)
+    });
+    all.extend(waiting.map(|words| (Attention, words)));
+    let unknown = report.unknown * usize::from(not_well.is_empty());
+    for (number, severity, words) in [
+        (report.unplaced.len(), Alarm, "without a place"),
+        (unknown, Attention, "with a state that is not known"),
+        (
+            report.without_dependencies.len(),
             Attention,
-            format!("{workloads} placed without what they refer to"),
-        );
+            "with missing dependencies",
+        ),
+    ] {
+        if number > 0 {
+            all.push((severity, format!("{} {words}", count(number, "workload"))));
+        }
     }
-    for pause in &report.paused {
-        tell(Attention, pause.clone());
+    let leads_unknown = !leader.acts && !leader.is_unread && !report.nobody_leads();
+    for (is_so, words) in [
+        (
+            leader.is_unread,
+            "it is not known whether a control plane leads",
+        ),
+        (
+            leads_unknown,
+            "no control plane leads: nothing moves, unless one acts without an election (--leader-elect=false)",
+        ),
+        (
+            report.may_be_paused,
+            "it could not be read whether movement is paused",
+        ),
+    ] {
+        all.extend(is_so.then(|| (Attention, words.to_owned())));
     }
-    if report.may_be_paused {
-        tell(
-            Attention,
-            "it could not be read whether movement is paused".into(),
-        );
-    }
-    for it in &report.expires {
+    all.extend(report.paused.iter().map(|it| (Attention, it.clone())));
+    all.extend(report.expires.iter().map(|it| {
         let left = it.end.duration_since(now);
         if left.is_negative() {
-            tell(Alarm, format!("{} has ended", it.what));
+            (Alarm, format!("{} has ended", it.what))
         } else {
-            tell(Attention, format!("{} ends in {}", it.what, time(left)));
+            (Attention, format!("{} ends in {}", it.what, time(left)))
         }
-    }
-    for it in &report.ordered {
-        let moving = report.moving.iter().filter(|moving| moving.from == it.name);
-        let mut rest = String::new();
-        if moving.clone().next().is_some() {
-            rest = format!(", {} leaving", count(moving.count(), "workload"));
-        }
-        let is_here = |cluster: &str| cluster == it.name && it.is_drained() && is_well(cluster);
-        if let Some(words) = by_reason(&report.waiting, &is_here) {
-            rest = format!("{rest}, {words}");
-        }
+    }));
+    all.extend(report.ordered.iter().map(|it| {
         let order = match it.order {
             "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
             order => order.to_lowercase().replace(',', " and "),
         };
-        let since = span(it.since, now);
-        tell(Notice, format!("{} {order} for {since}{rest}", it.name));
-    }
+        let mut text = format!("{} {order} for {}", it.name, span(it.since, now));
+        let moving = report.moving.iter().filter(|moving| moving.from == it.name);
+        match moving.count() {
+            0 => {}
+            leaving => text = format!("{text}, {} leaving", count(leaving, "workload")),
+        }
+        let is_here =
+            |cluster: &str| cluster == it.name && it.is_drained() && !not_well.contains(cluster);
+        let waiting = by_reason(&report.waiting, &is_here);
+        (
+            Notice,
+            waiting.map_or_else(|| text.clone(), |words| format!("{text}, {words}")),
+        )
+    }));
     all
 }
 

@@ -52,7 +52,10 @@ impl Ask {
     pub(super) fn words(&self, flags: &[String]) -> Vec<String> {
         let most = format!("--most={MOST}");
         let (own, takes_flags) = match self {
-            Self::Status => (vec!["status".to_owned(), most], true),
+            Self::Status => (
+                vec!["status".to_owned(), "--clusters".to_owned(), most],
+                true,
+            ),
             Self::Clusters => (words("get clusters"), false),
             Self::Workloads => (words("get workloads -A"), false),
             Self::WorkloadsOf(cluster) => {
@@ -111,6 +114,8 @@ pub(super) struct Answer {
     pub read: Instant,
     /// Number that no other answer has.
     pub number: u64,
+    /// Time from its reading until the next one is there.
+    pub lasts: Duration,
     /// Until when it is given again.
     fresh: Instant,
 }
@@ -158,11 +163,14 @@ impl Answers {
         }
         let said = Box::pin(self.read(ask)).await;
         let now = Instant::now();
+        let fresh = now + FRESH.max((now - read) * SHARE);
         let answer = Arc::new(Answer {
             said: said.map(Said::from).map_err(|error| format!("{error:#}")),
             read,
             number: self.next.fetch_add(1, Ordering::Relaxed),
-            fresh: now + FRESH.max((now - read) * SHARE),
+            fresh,
+            // Whoever asks as soon as it is not given again waits as long as this one took.
+            lasts: (fresh - read) + (now - read),
         });
         kept.insert(ask.clone(), Arc::clone(&answer));
         while kept.len() > KEPT {

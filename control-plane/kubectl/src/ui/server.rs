@@ -229,6 +229,7 @@ fn told(answer: &Answer, request: &Parts) -> Response<Bytes> {
     let headers = response.headers_mut();
     headers.insert(AGE, HeaderValue::from(age));
     headers.insert(EXIT_CODE, HeaderValue::from(u16::from(code)));
+    headers.insert(LASTS, HeaderValue::from(answer.lasts.as_secs()));
     if let Ok(tag) = HeaderValue::try_from(tag) {
         headers.insert(ETAG, tag);
     }
@@ -237,6 +238,9 @@ fn told(answer: &Answer, request: &Parts) -> Response<Bytes> {
 
 /// Header with the exit code of the command that says the same.
 const EXIT_CODE: HeaderName = HeaderName::from_static("muster-exit-code");
+/// Header with the seconds from the reading of an answer until the next one is there. In a large
+/// fleet it is longer.
+const LASTS: HeaderName = HeaderName::from_static("muster-lasts");
 const JSON: &str = "application/json";
 
 fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Bytes> {

@@ -9,50 +9,31 @@ use super::{Moving, Report};
 /// Flows that are told; of more, those of the most workloads.
 const FLOWS: usize = 100;
 
-/// Numbers of what the lists of a report hold.
-#[derive(Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in super::super) struct Counts {
-    pub not_well: usize,
-    pub ordered: usize,
-    pub moving: usize,
-    pub waiting: usize,
-    pub stranded: usize,
-    pub unheard: usize,
-    pub unplaced: usize,
-    pub without_dependencies: usize,
-}
-
-impl Counts {
-    pub fn of(report: &Report) -> Self {
-        Self {
-            not_well: report.not_well.len(),
-            ordered: report.ordered.len(),
-            moving: report.moving.len(),
-            waiting: report.waiting.len(),
-            stranded: report.stranded.len(),
-            unheard: report.unheard.len(),
-            unplaced: report.unplaced.len(),
-            without_dependencies: report.without_dependencies.len(),
-        }
-    }
-}
-
 impl Report {
+    /// Returns the numbers of entries of the lists, by the names that these have in JSON.
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, usize> {
+        BTreeMap::from([
+            ("notWell", self.not_well.len()),
+            ("ordered", self.ordered.len()),
+            ("moving", self.moving.len()),
+            ("waiting", self.waiting.len()),
+            ("stranded", self.stranded.len()),
+            ("unheard", self.unheard.len()),
+            ("unplaced", self.unplaced.len()),
+            ("withoutDependencies", self.without_dependencies.len()),
+        ])
+    }
+
     /// Keeps so many entries of each list.
     pub fn limit(&mut self, most: usize) {
         self.not_well.truncate(most);
         self.ordered.truncate(most);
         self.moving.truncate(most);
-        for list in [
-            &mut self.waiting,
-            &mut self.stranded,
-            &mut self.unheard,
-            &mut self.unplaced,
-            &mut self.without_dependencies,
-        ] {
-            list.truncate(most);
-        }
+        self.waiting.truncate(most);
+        self.stranded.truncate(most);
+        self.unheard.truncate(most);
+        self.unplaced.truncate(most);
+        self.without_dependencies.truncate(most);
     }
 }
 

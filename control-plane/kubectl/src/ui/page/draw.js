@@ -35,7 +35,7 @@ function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const name = group.name || "none";
   const many = `${group.clusters.length} cluster${group.clusters.length === 1 ? "" : "s"}, ${group.workloads ?? "?"} workloads`;
   const worst = STATES[group.clusters[0].state];
-  const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(named || w > 300 ? `${name}: ${many}` : `${isOpen ? "▾" : "▸"} ${name}`, w - 16)];
+  const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(`${named ? "" : isOpen ? "▾ " : "▸ "}${name}${isOpen ? `: ${many}` : ""}`, w - 16)];
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 4, class: "box" }];
   const href = address("group", group.name);
   const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "" : `${signs(group)} `}${isOpen ? "open" : "closed"}: ${many}: ${counted(group.counts)}` }, [frame, title, ...(isOpen ? [] : closed(group, worst, x, y, w))]]];

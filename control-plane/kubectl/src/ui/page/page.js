@@ -8,7 +8,7 @@ import * as stories from "./stories.js";
 const PAUSE = 3000; // milliseconds between the end of one look and the next
 const ROOM = 10; // looks after which room is read again: it changes slowly
 const PATIENCE = 60000; // after which a look that has no answer is given up
-const OLD = 15; // seconds after which what is shown counts as old
+const OLD = 15; // seconds by which an answer may be late before what is shown counts as old
 const SHOWN = 200; // lines of a list
 
 let skew = 0; // milliseconds by which the program's clock is ahead of the browser's
@@ -234,40 +234,36 @@ async function ask(path) {
   const date = Date.parse(response.headers.get("Date"));
   if (Math.abs(date - Date.now()) > 2000) skew = date - Date.now();
   const age = 1000 * Number(response.headers.get("Age"));
-  return { said, code: Number(response.headers.get("Muster-Exit-Code")), read: asked - age };
+  return { said, code: Number(response.headers.get("Muster-Exit-Code")), read: asked - age, lasts: Number(response.headers.get("Muster-Lasts")) };
 }
-const LOOKED = ["status", "clusters", "history", "top"];
+const LOOKED = ["status", "history", "top"];
 
 let seen; // by performance.now(): how old what is shown is at most
 let faults = [];
 let isLost = false; // whether the last look at the state of the fleet failed
+let patience = OLD; // seconds after which what is shown counts as old
 let looks = 0;
 async function look() {
   const found = [];
-  let oldest = Infinity;
-  const part = async (path, show) => {
-    try {
-      const { said, code, read } = await ask(path);
-      show(said, code, now() - (performance.now() - read));
-      oldest = Math.min(oldest, read);
-      return true;
-    } catch (fault) {
-      found.push(fault.message);
-      return false;
-    }
-  };
-  const status = await part("status", (said, code, read) => {
-    last.status = { ...said, read, isBlind: code === 2 };
-    showStatus(said, code, read);
-    if (code === 2) found.push(said.summary.sentence);
-  });
-  const rank = (it) => Object.keys(STATES).indexOf(stateOf(it, orders.get(it.name)));
-  const rows = await part("clusters", (said) => {
-    last.clusters = said;
-    table.set([...said].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
-  });
-  isLost = !status || last.status.isBlind;
-  if (status && rows) seen = oldest;
+  let failed = true;
+  try {
+    const { said, code, read, lasts } = await ask("status");
+    const isBlind = code === 2;
+    failed = isBlind && !said.clusterList;
+    last.status = { ...said, read: now() - (performance.now() - read), isBlind };
+    showStatus(last.status, code, last.status.read);
+    if (isBlind) found.push(said.summary.sentence);
+    if (!failed) seen = read;
+    // In a large fleet an answer is given again for longer.
+    patience = OLD + lasts;
+    const rank = (it) => Object.keys(STATES).indexOf(stateOf(it, orders.get(it.name)));
+    if (said.clusterList) last.clusters = said.clusterList;
+    if (said.clusterList) table.set([...said.clusterList].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
+    else say(table.count, UNKNOWN);
+  } catch (fault) {
+    found.push(fault.message);
+  }
+  isLost = failed;
   const error = byId("history-error");
   try {
     const { said } = await ask("history");
@@ -278,8 +274,7 @@ async function look() {
     say(error, `✖ ${fault.message}`);
     error.hidden = false;
   }
-  // The one sentence says it all; what only repeats that is left out.
-  faults = last.status?.isBlind && status ? found.slice(0, 1) : [...new Set(found)];
+  faults = found;
   tick();
   if (looks++ % ROOM) return;
   try {
@@ -293,7 +288,7 @@ async function look() {
 function tick() {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
   say(byId("read"), age === undefined ? "not read yet" : `last updated ${span(age)} ago`);
-  const old = age !== undefined && age > OLD;
+  const old = age !== undefined && age > patience;
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
   if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);

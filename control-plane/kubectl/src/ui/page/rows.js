@@ -2,7 +2,7 @@
 //
 // All text of the fleet is set as text, never as markup.
 
-const SHOWN = 200; // rows of a table
+const SHOWN = matchMedia("(max-width: 45rem)").matches ? 40 : 200; // rows of a table
 const SVG = document.querySelector("svg").namespaceURI;
 
 export const byId = (id) => document.getElementById(id);

@@ -191,7 +191,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             with(&[], vec![binding("web", &[LACKS], None)]),
-            "ATTENTION: 1 workload placed without what they refer to",
+            "ATTENTION: 1 workload with missing dependencies",
         ),
         (
             Snapshot {
