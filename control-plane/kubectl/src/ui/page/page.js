@@ -6,6 +6,7 @@ import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
 
 const PAUSE = 3000; // milliseconds between the end of one look and the next
+const UNSEEN = 10000; // the same while nobody sees more than the title of the tab
 const ROOM = 10; // looks after which room is read again: it changes slowly
 const PATIENCE = 60000; // after which a look that has no answer is given up
 const OLD = 15; // seconds by which an answer may be late before what is shown counts as old
@@ -162,7 +163,8 @@ async function foretell() {
   try {
     const { said } = await ask(`simulate?${new URLSearchParams({ [how.value]: names })}`);
     say(byId("forecast-title"), title);
-    foretold = { said, title };
+    foretold = { said, title: `${title} (forecast of ${moment(new Date(now()).toISOString())})` };
+    byId("room-clear").hidden = false;
     draw();
     const count = (state) => said[state].length;
     fillList("forecast-facts", [
@@ -179,6 +181,11 @@ async function foretell() {
     say(byId("forecast-title"), `✖ ${title}: ${error.message}`);
   }
 }
+byId("room-clear").addEventListener("click", () => {
+  foretold = undefined;
+  byId("room-clear").hidden = true;
+  draw();
+});
 document.addEventListener("click", ({ target }) => target.dataset?.lost && whatIf(target.dataset.lost));
 byId("explain-form").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -288,7 +295,8 @@ async function look() {
 function tick() {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
   say(byId("read"), age === undefined ? "not read yet" : `last updated ${span(age)} ago`);
-  const old = age !== undefined && age > patience;
+  // A browser calls a page that nobody sees once a minute.
+  const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
   if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
@@ -307,8 +315,8 @@ function tick() {
 }
 async function watch() {
   for (;;) {
-    if (!document.hidden || seen === undefined) await look().catch((error) => (faults = [String(error)]));
-    await new Promise((resume) => setTimeout(resume, PAUSE));
+    await look().catch((error) => (faults = [String(error)]));
+    await new Promise((resume) => setTimeout(resume, document.hidden ? UNSEEN : PAUSE));
   }
 }
 setInterval(tick, 1000);

@@ -8,6 +8,8 @@ const SHOWN = 100; // workloads of a cluster
 let fleet; // what was read last
 let shown; // the parts of the address
 let asked = {}; // what was read for the story, or why it could not be
+let isNew = false; // whether the reader has not been led to the story yet
+const AGAIN = 15000; // milliseconds after which what was read for the story is read again
 
 export function start(ask, changed) {
   const open = async () => {
@@ -22,14 +24,21 @@ export function start(ask, changed) {
     if (!parts && shown && location.hash && location.hash !== "#") return;
     shown = parts;
     asked = {};
-    tellStory(true);
+    isNew = true;
+    say(byId("story-copied"), "");
+    tellStory();
+    await read();
+  };
+  const read = async () => {
+    const parts = shown;
     const path = parts && pathOf(parts);
     if (!path) return;
     const found = await ask(path).then(({ said }) => ({ said }), (error) => ({ error: error.message }));
     if (shown !== parts) return;
     asked = found;
-    tellStory(false);
+    tellStory();
   };
+  setInterval(() => document.hidden || !(asked.said || asked.error) || read(), AGAIN);
   addEventListener("hashchange", open);
   byId("story-close").addEventListener("click", () => {
     location.hash = "";
@@ -55,18 +64,18 @@ async function copy() {
 
 export function tell(all) {
   fleet = all;
-  tellStory(false);
+  tellStory();
 }
-function tellStory(moves) {
+function tellStory() {
   const section = byId("story");
   section.hidden = !shown || !fleet;
   if (section.hidden) return;
   const [kind, ...names] = shown;
   say(byId("story-title"), kind === "workload" ? `${names[1]} ${names[0] === "-" ? "" : `${names[0]}/`}${names[2]}` : `${kind[0].toUpperCase()}${kind.slice(1)} ${names[0]}`);
   say(byId("story-command"), command());
-  if (moves) say(byId("story-copied"), "");
   patch(byId("story-body"), { cluster: ofCluster, workload: ofWorkload, failover: ofFailover }[kind](...names));
-  if (moves) {
+  if (isNew) {
+    isNew = false;
     section.focus({ preventScroll: true });
     section.scrollIntoView({ block: "nearest" });
   }
