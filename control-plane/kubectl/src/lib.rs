@@ -2,6 +2,7 @@
 //! removes members, and gives a person's orders about clusters.
 
 mod check;
+mod cluster_row;
 mod completion;
 mod dependencies;
 mod evicting;

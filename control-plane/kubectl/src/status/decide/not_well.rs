@@ -13,7 +13,7 @@ use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
 use super::{Fates, Snapshot};
-use crate::get::rows::{ClusterRow, Counts};
+use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
 use crate::view::Member;
 
