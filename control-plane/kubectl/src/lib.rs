@@ -157,7 +157,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let failure = match &asked {
         Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
-            ExitCode::from(status::UNREAD)
+            ExitCode::from(output::UNREAD)
         }
         _ => ExitCode::FAILURE,
     };

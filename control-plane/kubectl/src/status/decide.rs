@@ -35,12 +35,12 @@ use muster_shared::api::any_binding::AnyBinding;
 pub(super) use self::fates::Fates;
 pub(super) use self::not_well::NotWell;
 use self::not_well::{Ordered, not_well, ordered};
-use super::UNREAD;
 use super::summary::{Severity, Summary};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
+use crate::output::UNREAD;
 use crate::running::Source;
 use crate::table;
 

@@ -25,8 +25,6 @@ use super::output::{Format, Reply};
 use super::running::{Running, Source};
 use super::view::{self, View};
 
-/// Exit code when too little could be read.
-pub(super) const UNREAD: u8 = 2;
 /// Pause between two looks of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.

@@ -92,10 +92,14 @@ fn blind(unread: &[String]) -> String {
         .filter_map(|it| Some(it.split_once(": ")?.0))
         .collect();
     match reasons[..] {
-        [only] if unread.len() > 2 => match only.split_once("(Connect): ") {
-            Some((_, why)) => format!("the fleet API does not answer: {why}"),
-            None => format!("the fleet API cannot be read: {only}"),
-        },
+        [only] if unread.len() > 2 => {
+            let why = only.strip_prefix("ServiceError: client error (");
+            let why = why.and_then(|it| it.split_once("): "));
+            match why {
+                Some((_, why)) => format!("the fleet API does not answer: {why}"),
+                None => format!("the fleet API cannot be read: {only}"),
+            }
+        }
         [only] => format!("cannot {}: {only}", steps.join(", ")),
         _ => format!(
             "too little of the fleet could be read: {}",

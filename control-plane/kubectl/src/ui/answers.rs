@@ -11,6 +11,7 @@ use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::output::UNREAD;
 use crate::{CommandLine, Reply, read_fleet};
 
 /// Time for which an answer is given again.
@@ -163,7 +164,10 @@ impl Answers {
         }
         let said = Box::pin(self.read(ask)).await;
         let now = Instant::now();
-        let fresh = now + FRESH.max((now - read) * SHARE);
+        // What could not be read is asked again soon, whether it took long or not.
+        let is_read = said.as_ref().is_ok_and(|it| it.code != UNREAD);
+        let pause = if is_read { (now - read) * SHARE } else { FRESH };
+        let fresh = now + FRESH.max(pause);
         let answer = Arc::new(Answer {
             said: said.map(Said::from).map_err(|error| format!("{error:#}")),
             read,

@@ -1,6 +1,6 @@
 // The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
 
-import { STATES, address, ago, along, arrows, counted, flows, groups, inTime, layout, moment, room, span, strips } from "./model.js";
+import { STATES, address, ago, along, arrows, counted, flows, groups, inTime, layout, moment, plural, room, span, strips } from "./model.js";
 import { byId, patch, say } from "./rows.js";
 
 const open = new Set(); // groups that are open
@@ -9,7 +9,9 @@ const widthOf = (element) => Math.max(240, Math.floor(element.clientWidth));
 
 // The map of the fleet.
 
-export function drawMap({ clusters, by, orders, status, failovers, now }) {
+let isOld; // whether what is drawn is not known to be so now
+export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
+  isOld = old;
   const place = byId("map-place");
   const all = groups(clusters, by, orders);
   const plan = layout(all, { width: widthOf(place) - 2, open });
@@ -33,7 +35,7 @@ export function drawMap({ clusters, by, orders, status, failovers, now }) {
 }
 function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const name = group.name || "none";
-  const many = `${group.clusters.length} cluster${group.clusters.length === 1 ? "" : "s"}, ${group.workloads ?? "?"} workloads`;
+  const many = `${plural(group.clusters.length, "cluster")}, ${plural(group.workloads ?? "?", "workload")}`;
   const worst = STATES[group.clusters[0].state];
   const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(`${named ? "" : isOpen ? "▾ " : "▸ "}${name}${isOpen ? `: ${many}` : ""}`, w - 16)];
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 4, class: "box" }];
@@ -53,19 +55,20 @@ function closed(group, worst, x, y, w) {
   });
   return [...parts, ["text", { x: x + 8, y: y + 55, class: `small text-${worst.kind}` }, cut(signs(group), w - 16)]];
 }
-const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign }]) => `${sign}${counts[it]}`).join(" ");
+const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign, words }]) => (isOld ? `?${counts[it]} were ${words}` : `${sign}${counts[it]}`)).join(" ");
 function drawTile({ cluster, x, y, w, h }, named, now) {
-  const { sign, words, kind } = STATES[cluster.state];
+  const { kind } = STATES[cluster.state];
+  const [sign, words] = isOld ? ["?", `was ${STATES[cluster.state].words}`] : [STATES[cluster.state].sign, STATES[cluster.state].words];
   const href = address("cluster", cluster.name);
   const heard = cluster.state === "new" ? "never heard" : `heard ${ago(cluster.lastHeard, now)}`;
-  const many = `${cluster.workloads ?? "?"} workloads`;
+  const many = plural(cluster.workloads ?? "?", "workload");
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 3, class: `tile ${kind} is-${cluster.state}` }];
   // A tile with text is called what it says; one with a sign alone needs a name.
   const label = `${cluster.name}: ${words}, ${heard}, ${many}${cluster.oldCopies && cluster.state !== "ready" ? `, ${cluster.oldCopies} old copies may still run there` : ""}`;
   const inner = named
     ? [frame,
         ["text", { x: x + 8, y: y + 18, class: `name text-${kind}` }, `${cut(`${sign} ${cluster.name}`, w - 12, 8)} `],
-        ["text", { x: x + 8, y: y + 35, class: "small" }, `${cut(cluster.state === "ready" ? heard : `${words}, ${heard}`, w - 12)} `],
+        ["text", { x: x + 8, y: y + 35, class: "small" }, `${cut(cluster.state === "ready" && !isOld ? heard : `${words}, ${heard}`, w - 12)} `],
         ["text", { x: x + 8, y: y + 51, class: "small" }, cut(`${many}${cluster.oldCopies ? ` +${cluster.oldCopies} old` : ""}`, w - 12)]]
     : [frame, ["text", { x: x + w / 2, y: y + h / 2 + 5, class: `middle text-${kind}` }, sign]];
   return ["a", { href, tabindex: href === current ? 0 : -1, "aria-label": named ? undefined : label }, [...(named ? [] : [["title", {}, label]]), ...inner]];

@@ -14,7 +14,7 @@ export function span(seconds) {
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
 export const inTime = (at, now) => (at > now ? `in ${span((at - now) / 1000)}` : "now");
-const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
+export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 // The whole fleet.
 
@@ -172,7 +172,7 @@ function arrow({ from, to, moving, moved, below }, at) {
   const [ex, ey] = [middle(to) - 8 + (at % 3) * 8, isBeside || !down ? bottom(to) : to.y];
   // The direction in which it leaves, and from which it arrives.
   const [leave, arrive] = [down ? 1 : -1, isBeside || !down ? 1 : -1];
-  const far = isBeside ? (4 / 3) * (Math.max(0, below - Math.max(sy, ey)) + 10) : Math.max(24, Math.abs(ey - sy) / 2);
+  const far = isBeside ? (4 / 3) * (Math.max(0, below - Math.max(sy, ey)) + 8 + (at % 3) * 7) : Math.max(24, Math.abs(ey - sy) / 2);
   const tip = (side) => `${r(ex + side)},${r(ey + arrive * 11)}`;
   const [ay, by] = [sy + leave * far, ey + arrive * (far + 8)];
   return {
@@ -187,7 +187,7 @@ const r = (number) => Math.round(number * 10) / 10;
 
 // Strips of time: one a failover.
 
-const STRIPS = 5; // failovers that have ended are shown while there are fewer strips than this
+const STRIPS = 3; // failovers that have ended are shown while there are fewer strips than this
 const CAUSES = { ClusterUnreachable: "silent", ClusterNotReady: "not ready", Drain: "drained", TaintPolicy: "tainted by a policy", Taint: "tainted", ApplicationFailure: "applications unhealthy" };
 export function strips(failovers, status, now) {
   const lasting = failovers.filter((it) => it.status?.state !== "Ended").slice(0, 2 * STRIPS);
@@ -220,7 +220,10 @@ export function strip(it, status, now) {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
     title: `${it.spec.cluster}: ${CAUSES[cause.type] || cause.type || "cause not told yet"}`,
     began: it.spec.startTime,
-    lanes: [
+    // Of a failover that ended before anything moved there is nothing more to tell.
+    lanes: state === "Ended" && first === undefined ? [
+      lane("cause", `${CAUSES[cause.type] || "cause"} for ${long(0, causes[0]?.[1])}, nothing moved`, "bad", causes),
+    ] : [
       lane("cause", `${CAUSES[cause.type] || "cause"} ${causes.length > 1 ? `${causes.length} times` : `for ${long(0, causes[0]?.[1])}`}`, "bad", causes),
       lane("tainted", times.tainted ? `tainted after ${span(at(times.tainted))}` : "not tainted", "warn", [[at(times.tainted), causes[0]?.[1]]]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved`, "good", [[first, at(times.lastMove) ?? first]]),

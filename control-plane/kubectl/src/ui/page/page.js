@@ -29,8 +29,9 @@ function health(it) {
   const state = stateOf(it, orders.get(it.name));
   const { sign, words } = STATES[state];
   const own = { attention: `Ready, ${it.concern || (it.paused ? "paused" : "tainted")}`, ordered: "Ready", ready: "Ready", notReady: "Not ready" }[state] || `Unknown, ${words}`;
-  return `${sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
+  return `${isOld() ? "? Last:" : sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
 }
+const isOld = () => document.body.classList.contains("old");
 let leaves = new Map(); // by cluster: when the first of its workloads leaves, in milliseconds
 const table = new Rows("clusters", (it) => it.name, [
   { title: "Cluster", head: true, text: (it) => it.name, href: (it) => address("cluster", it.name) },
@@ -208,7 +209,7 @@ function draw() {
     const by = byId("by");
     const keys = groupings(clusters);
     if (keys.join() !== [...by.options].map((it) => it.value).join()) by.replaceChildren(...keys.map((it) => new Option(it, it, false, it === by.value)));
-    drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now() });
+    drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now(), old: isOld() });
     stories.tell({ clusters, orders, status, failovers: failovers || [], now: now(), health });
   }
   drawStrips(failovers, status, now());
@@ -260,9 +261,8 @@ async function look() {
     last.status = { ...said, read: now() - (performance.now() - read), isBlind };
     showStatus(last.status, code, last.status.read);
     if (isBlind) found.push(said.summary.sentence);
-    if (!failed) seen = read;
     // In a large fleet an answer is given again for longer.
-    patience = OLD + lasts;
+    if (!failed) [seen, patience] = [read, OLD + lasts];
     const rank = (it) => Object.keys(STATES).indexOf(stateOf(it, orders.get(it.name)));
     if (said.clusterList) last.clusters = said.clusterList;
     if (said.clusterList) table.set([...said.clusterList].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
@@ -309,7 +309,7 @@ function tick() {
   }
   byId("banner").hidden = !words.length;
   say(byId("banner"), words.join("\n"));
-  document.body.classList.toggle("old", words.length > 0);
+  document.body.classList.toggle("old", age === undefined ? words.length > 0 : isLost || old);
   for (const table of tables) table.tick();
   draw();
 }

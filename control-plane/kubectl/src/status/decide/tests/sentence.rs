@@ -233,6 +233,18 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "NOT KNOWN: the fleet API cannot be read: it does not answer",
         ),
         (
+            {
+                let refused = || "x: ServiceError: client error (Connect): refused".to_owned();
+                Snapshot {
+                    leader: Err(refused()),
+                    clusters: Err(refused()),
+                    bindings: Err(refused()),
+                    ..with(&[], Vec::new())
+                }
+            },
+            "NOT KNOWN: the fleet API does not answer: refused",
+        ),
+        (
             Snapshot {
                 pause: Err("get configmap: forbidden".to_owned()),
                 ..with(&[], Vec::new())
