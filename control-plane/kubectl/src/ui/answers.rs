@@ -239,6 +239,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_read_is_asked_again_soon_however_long_it_took() {
+        let (refusing, asked) = fleet();
+        let service = service_fn(move |request: Request<kube::client::Body>| {
+            let refusing = refusing.clone();
+            async move {
+                tokio::time::advance(Duration::from_secs(30)).await;
+                refusing.send(request).await
+            }
+        });
+        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        for expected in [1, 2] {
+            answers.get(&Ask::History).await.said.as_ref().unwrap_err();
+            let count = asked.load(std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(count, expected);
+            tokio::time::advance(FRESH + Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_reader_that_goes_away_blocks_no_other_one() {
         let service = service_fn(|_: Request<kube::client::Body>| {
             pending::<Result<Response<kube::client::Body>, std::io::Error>>()

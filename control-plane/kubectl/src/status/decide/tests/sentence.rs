@@ -41,6 +41,30 @@ fn pending(name: &str, reason: &str, message: &str) -> Arc<AnyBinding> {
     placed(name, "m1", "Unknown", Some((reason, message)))
 }
 
+/// Returns a policy that taints a cluster 320 seconds after it is not ready any more.
+fn policy() -> ClusterTaintPolicy {
+    serde_json::from_value(json!({
+        "metadata": { "name": "failed", "generation": 1 },
+        "spec": {
+            "matchConditions": [{ "conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"] }],
+            "taintsToAdd": [{ "key": "failed", "effect": "NoExecute", "addOnMatchSeconds": 320 }],
+        },
+    }))
+    .unwrap()
+}
+
+/// Returns the five clusters, the first of which the control plane has seen fail 300 seconds ago.
+fn watched() -> Vec<Cluster> {
+    let mut clusters = five(&["Unknown"]);
+    let seen = json!({ "windows": { "failed": {
+        "generation": 1, "matched": true, "since": "2026-01-01T00:05:00Z",
+        "transition": "2026-01-01T00:05:00Z",
+    } } });
+    let record = ("taints.muster.io/record".to_owned(), seen.to_string());
+    clusters[0].annotations_mut().extend([record]);
+    clusters
+}
+
 const NOWHERE: &str = "has to leave m1 and stays: no room; m1 has x:NoExecute";
 const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-01T00:10:26Z";
 
@@ -119,6 +143,14 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         (
             with(&["Unknown"], waits("WaitingForToleration", TOLERATED)),
             "ALARM: m1 silent for 5 min: 1 workload waits for the end of a toleration, the first may leave in 26 s",
+        ),
+        (
+            Snapshot {
+                clusters: Ok(watched()),
+                taint_policies: Some(vec![policy()]),
+                ..with(&["Unknown"], healthy(2, "m1"))
+            },
+            "ALARM: m1 silent for 5 min: 2 workloads stay there until the taint in 20 s",
         ),
         (
             Snapshot {
