@@ -186,7 +186,9 @@ fn parts(report: &Report, found: &[&NotWell], fates: &Fates) -> Vec<String> {
         &format!("stays there{until}"),
         &format!("stay there{until}"),
     );
-    if let Some(first) = due(|it| it.first_leaves_seconds) {
+    let first = due(|it| it.first_leaves_seconds);
+    // What runs out while movement is stopped lets nothing leave.
+    if let Some(first) = first.filter(|_| report.pace.band != "stopped") {
         parts.push(format!("the first may leave in {}", soon(first)));
     }
     parts

@@ -103,7 +103,7 @@ export function layout(all, { width, open }) {
       return named ? { cluster, w: Math.min(wide + 90 * size(cluster), width - 2 * PAD), h: high + 30 * size(cluster) } : { cluster, w: side, h: side };
     });
     const needed = tiles.reduce((sum, it) => sum + it.w + GAP, -GAP);
-    const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : Math.min(width, 190);
+    const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : width < 2 * 190 + BETWEEN ? (width - BETWEEN) / 2 : 190;
     let [tx, ty, row] = [PAD, HEAD + PAD, 0];
     for (const tile of tiles) {
       if (tx > PAD && tx + tile.w > w - PAD + 0.5) [tx, ty, row] = [PAD, ty + row + GAP, 0];
@@ -252,9 +252,9 @@ export function next(it, status) {
   if (!status.leader.acts && !status.leader.isUnread) return { words: "nothing, because no control plane leads" };
   if (status.failover === false && !it.status?.cause?.command) return { words: "nothing, because failover is off" };
   if (found?.nextTaintSeconds !== undefined) return { words: "it is tainted", at: at(found.nextTaintSeconds) };
-  if (found?.firstLeavesSeconds !== undefined) return { words: "the first workload may leave", at: at(found.firstLeavesSeconds) };
   const waiting = status.waiting.filter((it) => it.message.startsWith(`${cluster} has `));
   if (waiting.length && status.pace.band === "stopped") return { words: "nothing until fewer clusters have failed" };
+  if (found?.firstLeavesSeconds !== undefined) return { words: "the first workload may leave", at: at(found.firstLeavesSeconds) };
   if (waiting.some((it) => it.reason === "Paused")) return { words: "nothing until the pause ends" };
   const latest = Math.max(...waiting.map((it) => it.atMostSeconds ?? -1));
   if (latest >= 0) return { words: "the last has left at the latest", at: at(latest) };

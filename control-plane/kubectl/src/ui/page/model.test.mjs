@@ -112,6 +112,7 @@ test("what comes next is told, and what is not known is told to be so", () => {
     [failover(), status({ notWell: notWell({ nextTaintSeconds: 20 }) }), "it is tainted", 20],
     [failover(), status({ notWell: notWell({ firstLeavesSeconds: 26 }) }), "the first workload may leave", 26],
     [failover(), status({ waiting: [waits("StoppedByThreshold")], pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
+    [failover(), status({ waiting: [waits("WaitingForToleration", 3)], notWell: notWell({ firstLeavesSeconds: 3 }), pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
     [failover(), status({ waiting: [waits("Paused")] }), "nothing until the pause ends"],
     [failover(), status({ waiting: [waits("WaitingForRate", 3)] }), "the last has left at the latest", 3],
     [failover({ workloads: { affected: 2, moved: 2, healthy: 1 } }), status(), "1 become healthy elsewhere, at a time that is not known"],

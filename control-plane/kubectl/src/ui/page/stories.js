@@ -130,6 +130,10 @@ function ofWorkload() {
   if (!it) return [waits()];
   const on = it.clusters.map((it) => `${it.name}${it.replicas ? ` (${it.replicas})` : ""}`).join(", ");
   const told = it.conditions || [];
+  const leaves = told.some((it) => it.type === "EvictionPending" && it.status === "True");
+  const verdict = leaves ? "It has to leave a cluster; EvictionPending below says what for and when"
+    : it.unavailable && (it.settled || !it.need) ? "Nothing moves it off the clusters that are not available"
+      : it.settled ? "It is where it should be: a new schedule would change nothing" : it.need && `To be scheduled: ${it.need}`;
   const list = (words, all) => (all || []).map((text) => `${words}: ${text}`);
   return [
     ["p", { class: `state ${it.unavailable || !on ? "bad" : "good"}` }, on ? `${it.unavailable ? "?" : "✔"} On ${on}` : "✖ Placed nowhere"],
@@ -144,7 +148,7 @@ function ofWorkload() {
       ...list("Would help", it.wouldHelp),
       ...list("Failback", it.returns),
       it.heldBack && `! Not scheduled here: ${it.heldBack}`,
-      it.settled ? "It is where it should be: a new schedule would change nothing" : it.need && `To be scheduled: ${it.need}`,
+      verdict,
       ...told.map((it) => `${it.type}=${it.status} since ${moment(it.lastTransitionTime)}: ${it.reason} ${it.message}`),
     ]),
     ...(it.attempts.length ? it.attempts.flatMap(attempt) : [["p", {}, "It has no placement: no policy has been applied to it yet."]]),

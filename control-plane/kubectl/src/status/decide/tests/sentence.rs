@@ -171,6 +171,13 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits until fewer clusters have failed; movement is stopped",
         ),
         (
+            with(
+                &["Unknown", "Unknown", "Unknown"],
+                waits("WaitingForToleration", TOLERATED),
+            ),
+            "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits for the end of a toleration; movement is stopped",
+        ),
+        (
             with(&["Unknown"; 5], healthy(14, "m1")),
             "ALARM: 5 of 5 clusters silent at once for 5 min: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on",
         ),
