@@ -151,6 +151,7 @@ const KUBECTL: Floors = &[
     &["leader"],
     &["view"],
     &["old_copies"],
+    &["cluster_row"],
     &["dependencies"],
     &["standstill"],
     &["follow"],

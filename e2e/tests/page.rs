@@ -63,7 +63,9 @@ async fn get(url: &str) -> anyhow::Result<(u16, Option<u8>, Value)> {
 
 /// Returns a document without what changes from moment to moment.
 fn still(mut document: Value) -> Value {
-    const MOVING: [&str; 4] = [
+    const MOVING: [&str; 6] = [
+        "sentence",
+        "nextTaintSeconds",
         "renewed",
         "lastHeard",
         "atMostSeconds",
@@ -112,9 +114,18 @@ async fn the_page_answers_as_the_commands_do() {
     with_a_silent_cluster("page-answers", async |fleet| {
         with_page(&fleet.kubeconfig, async |url| {
             for (path, words) in [
-                ("status", &["status"][..]),
+                ("status", &["status", "--clusters", "--most=200"][..]),
                 ("clusters", &["get", "clusters"]),
+                ("top", &["top"]),
                 ("workloads", &["get", "workloads", "-A"]),
+                (
+                    "workloads?cluster=member2",
+                    &["get", "workloads", "-A", "--cluster=member2"],
+                ),
+                (
+                    "explain?namespace=default&kind=Deployment&name=web",
+                    &["explain", "Deployment/web", "--namespace=default"],
+                ),
                 ("history", &["history"]),
                 (
                     "simulate?lost=member1,member3",
@@ -221,13 +232,66 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
                 anyhow::ensure!(row.contains(part), "{part:?} is not in {row}");
             }
             for part in [
-                "! Something needs attention",
+                "✖ member2 silent for ",
+                "<title>✖ 1 cluster",
+                "href=\"alarm.svg\"",
+                "class=\"tile bad is-silent\"",
+                "class=\"tile good is-ready\"",
                 "last updated ",
                 "4, 1 need attention",
                 "<dt>State unknown</dt><dd>",
                 "<dt>Old copies</dt><dd>0</dd>",
             ] {
                 anyhow::ensure!(dom.contains(part), "{part:?} is not in {dom}");
+            }
+            Ok(())
+        })
+        .await
+    })
+    .await;
+}
+
+/// Returns the part of a document that tells the story its address names.
+fn story(dom: &str) -> anyhow::Result<&str> {
+    let (_, story) = dom.split_once("id=\"story\"").context("a story")?;
+    let (story, _) = story.split_once("</section>").context("its end")?;
+    Ok(story)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_opens_the_story_of_a_cluster_and_of_a_workload() {
+    let Some(browser) = browser() else { return };
+    with_a_silent_cluster("page-story", async |fleet| {
+        with_page(&fleet.kubeconfig, async |url| {
+            for (address, parts) in [
+                (
+                    "cluster/member2",
+                    &[
+                        "Cluster member2",
+                        "? Unknown, silent",
+                        "href=\"#workload/default/Deployment/web\"",
+                        "kubectl muster ui cluster/member2",
+                    ][..],
+                ),
+                (
+                    "workload/default/Deployment/web",
+                    &[
+                        "Deployment default/web",
+                        "? On member2",
+                        "member2 cannot hold it now",
+                    ],
+                ),
+                (
+                    "workload/default/Deployment/none",
+                    &["✖ there is no binding"],
+                ),
+                ("cluster/none", &["There is no cluster none in the fleet"]),
+            ] {
+                let dom = looked(&browser, &["--dump-dom"], &format!("{url}#{address}")).await?;
+                let story = story(&dom)?;
+                for part in parts {
+                    anyhow::ensure!(story.contains(part), "{part:?} is not in {story}");
+                }
             }
             Ok(())
         })
@@ -254,12 +318,16 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
         "THE FLEET CANNOT BE READ",
         "<body class=\"old\">",
         "✖ Nothing could be read",
+        "the fleet API does not answer: ",
+        "<title>? not known – Muster</title>",
+        "href=\"unknown.svg\"",
     ] {
         assert!(dom.contains(part), "{part:?} is not in {dom}");
     }
     let wrong = [
         "All is well",
         "nothing moves or waits",
+        "no failover is recorded",
         "0 clusters",
         ">0<",
         "✖ none",
@@ -278,7 +346,7 @@ async fn join(clusters: &Api<Cluster>, number: usize, is_silent: bool) -> anyhow
         ("True", "ClusterReady")
     };
     let cluster = json!({
-        "metadata": {"name": name}, "spec": {"syncMode": "Pull", "region": "eu"},
+        "metadata": {"name": name}, "spec": {"syncMode": "Pull", "region": format!("region{}", number % 12)},
     });
     let cluster = serde_json::from_value(cluster)?;
     clusters.create(&PostParams::default(), &cluster).await?;
@@ -323,7 +391,7 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     create(&bed.works("member0002"), work).await;
     let dom = dom(&browser, &bed.administrator().unwrap()).await;
     for part in [
-        "! Ready, drained ",
+        "▼ Ready, drained ",
         "days ago, at most 0.2 a second",
         "! not confirmed gone: 1 in member0002 (silent); they may still run",
         "1 not confirmed gone",
@@ -352,18 +420,20 @@ async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
     let (_, rows) = dom.split_once("id=\"clusters-table\"").unwrap();
     let (rows, _) = rows.split_once("</table>").unwrap();
     assert_eq!(
-        rows.matches("<tr>").count(),
+        rows.matches("<tr ").count(),
         1 + 200,
         "a line of titles and 200 rows"
     );
     let silent = format!("member{silent:04}");
-    let first = rows.split("<tr>").nth(2).unwrap();
+    let first = rows.split("<tr ").nth(2).unwrap();
     for part in [&*silent, "? Unknown, silent"] {
         assert!(first.contains(part), "{part:?} is not in {first}");
     }
     for part in [
         "3500; 3300 more: filter to see them",
         "3500, 1 need attention",
+        "Each box is a group",
+        "▸ region7 ?1 ✔291 closed: 292 clusters",
     ] {
         assert!(dom.contains(part), "{part:?} is not in {dom}");
     }

@@ -4,7 +4,7 @@
 //! What moves is taken off the room that its new clusters report, so that later workloads find it
 //! occupied. Counts of nodes by grade are left as they are reported.
 
-mod disaster;
+pub(super) mod disaster;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};

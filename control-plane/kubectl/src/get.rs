@@ -15,7 +15,8 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 
-use self::rows::{ClusterRow, Left, WorkloadRow};
+use self::rows::{Left, WorkloadRow};
+use super::cluster_row::{ClusterRow, Counts};
 use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
@@ -79,7 +80,7 @@ pub(super) async fn carry_out(
             // Whoever may not read leases and workloads sees the clusters.
             let leases = view.leases.unwrap_or_default();
             let leader = Leader::of(&view.leader, now);
-            let counts = rows::Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
+            let counts = Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
             let mut clusters = view.clusters.map_err(said)?;
             clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
             let rows: Vec<ClusterRow> = clusters

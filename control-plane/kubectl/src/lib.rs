@@ -3,6 +3,7 @@
 
 mod author;
 mod check;
+mod cluster_row;
 mod completion;
 mod dependencies;
 mod evicting;
@@ -157,7 +158,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let failure = match &asked {
         Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
-            ExitCode::from(status::UNREAD)
+            ExitCode::from(output::UNREAD)
         }
         _ => ExitCode::FAILURE,
     };
@@ -307,14 +308,17 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
 }
 
 /// Returns what a command says that reads the fleet and needs nothing else.
-async fn read_fleet(client: &Client, question: Question) -> anyhow::Result<Reply> {
+async fn read_fleet(client: &Client, namespace: &str, question: Question) -> anyhow::Result<Reply> {
     let text = match question {
         Question::Status(options) => return status::carry_out(client.clone(), &options).await,
         Question::Simulate(options) => return simulate::carry_out(client.clone(), &options).await,
         Question::Version(options) => version::carry_out(client, &options).await,
         Question::History(options) => history::carry_out(client.clone(), &options).await,
         Question::Top(options) => top::carry_out(client, &options).await,
-        Question::Get(options) => Box::pin(get::carry_out(client, "", &options)).await,
+        Question::Get(options) => Box::pin(get::carry_out(client, namespace, &options)).await,
+        Question::Explain(options) => {
+            Box::pin(explain::carry_out(client.clone(), namespace, &options)).await
+        }
         other => anyhow::bail!("{other:?} asks for more than the fleet"),
     };
     text.map(Reply::from)
@@ -330,7 +334,7 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
                 let check = check::carry_out(config, None, &options).await;
                 check.map(|(text, _)| text)
             }
-            Ok(question) => Box::pin(read_fleet(client, question))
+            Ok(question) => Box::pin(read_fleet(client, "", question))
                 .await
                 .map(|it| it.text),
             Err(error) => Err(error.into()),
@@ -380,7 +384,7 @@ mod tests {
             if matches!(line.question, Question::Check(_)) {
                 continue;
             }
-            let said = Box::pin(read_fleet(&client, line.question)).await;
+            let said = Box::pin(read_fleet(&client, "", line.question)).await;
             let said = said.map_or_else(|error| error.to_string(), |it| it.text);
             assert!(!said.contains("asks for more"), "{words:?}: {said}");
         }

@@ -5,6 +5,8 @@ use std::fmt::Display;
 use clap::ValueEnum;
 use serde::Serialize;
 
+/// Exit code of `status` when too little could be read.
+pub(super) const UNREAD: u8 = 2;
 /// Exit code when a workload that was to leave stays because it has nowhere to go.
 pub(super) const STRANDED: u8 = 3;
 /// Exit code when what was waited for did not come in time.

@@ -9,6 +9,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::client;
 use muster_shared::k8s::Client;
+use muster_shared::names;
 
 use super::list::bindings_of;
 use super::request::instead;
@@ -90,21 +91,28 @@ pub(super) async fn find(
         Subject::Binding(name) => get(client, &keys(name)[0]).await,
         Subject::ClusterBinding(name) => get(client, &keys(name)[1]).await,
         Subject::Template { kind, name } => {
-            let (mut names, mut kinds) = (Vec::new(), BTreeSet::new());
+            let (mut others, mut kinds) = (Vec::new(), BTreeSet::new());
+            // Most are named after their template: a fleet may have 100,000 to look through else.
+            for key in keys(&names::binding(kind, name)) {
+                let binding = key.api(client).get_opt(&key.name).await.ok().flatten();
+                if let Some(binding) = binding.filter(|it| is_meant(it, kind, name)) {
+                    return Ok(binding);
+                }
+            }
             for key in keys(name) {
                 let bindings = near_to(client, &key).await?;
-                names.extend(named(&bindings, kind));
+                others.extend(named(&bindings, kind));
                 kinds.extend(self::kinds(&bindings));
                 if let Some(binding) = bindings.into_iter().find(|it| is_meant(it, kind, name)) {
                     return Ok(binding);
                 }
             }
-            let hint = if names.is_empty() {
+            let hint = if others.is_empty() {
                 let kinds: Vec<String> = kinds.into_iter().collect();
                 let near = near(kind, &kinds).unwrap_or_default();
                 format!(": no {kind} has one in namespace {namespace}{near}")
             } else {
-                instead(name, &names)
+                instead(name, &others)
             };
             bail!(
                 "there is no binding of {kind} {name} in namespace {namespace}{hint}\n\

@@ -64,7 +64,7 @@ fn a_watch_ends_quietly_when_its_reader_has_left() {
     let mut errors = child.stderr.take().unwrap();
     let mut first = String::new();
     reader.read_line(&mut first).unwrap();
-    assert!(first.starts_with("COULD NOT READ: "), "{first}");
+    assert!(first.starts_with("NOT KNOWN: "), "{first}");
     drop(reader);
     let id = child.id();
     let (tell, ended) = mpsc::channel();

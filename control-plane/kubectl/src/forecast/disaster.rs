@@ -63,17 +63,38 @@ pub fn lose(
     if conditions::status(&status.conditions, READY) != Some(conditions::UNKNOWN) {
         conditions::set(&mut status.conditions, silent);
     }
-    let mut moment = noticed;
+    taint(&mut lost, policies, settings, noticed);
+    struck(cluster, lost, now)
+}
+
+/// Returns the taints that a cluster gets if it stays as it is.
+pub fn due(
+    cluster: &Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<Coming> {
+    let mut after = cluster.clone();
+    taint(&mut after, policies, settings, now);
+    struck(cluster, after, now).coming
+}
+
+/// Puts all taints on a cluster that it gets from a moment on if it stays as it is.
+fn taint(
+    cluster: &mut Cluster,
+    policies: &[&ClusterTaintPolicy],
+    settings: &Settings,
+    mut moment: Timestamp,
+) {
     for _ in 0..LOOKS {
-        let by_condition = mark(&mut lost, settings, moment);
-        let by_policy = follow(&mut lost, policies, settings, moment);
+        let by_condition = mark(cluster, settings, moment);
+        let by_policy = follow(cluster, policies, settings, moment);
         let next = [by_condition, by_policy].into_iter().flatten().min();
         match next.filter(|next| *next > moment) {
             Some(next) => moment = next,
             None => break,
         }
     }
-    struck(cluster, lost, now)
 }
 
 /// Returns a cluster that is drained from `now` on.

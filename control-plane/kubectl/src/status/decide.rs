@@ -1,8 +1,10 @@
 //! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
 //! what, what is stranded. Pure.
 
+mod counts;
 mod estimate;
 mod expires;
+mod fates;
 mod not_well;
 mod unknown;
 
@@ -18,6 +20,7 @@ use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
 use muster_shared::names::condition;
 use serde::Serialize;
 
+use self::counts::{Flow, flows};
 use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
@@ -26,13 +29,18 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::propagation::binding::references;
+use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 
-use self::not_well::{NotWell, Ordered, not_well, ordered};
-use super::UNREAD;
+pub(super) use self::fates::Fates;
+pub(super) use self::not_well::NotWell;
+use self::not_well::{Ordered, not_well, ordered};
+use super::summary::{Severity, Summary};
+use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
+use crate::output::UNREAD;
 use crate::running::Source;
 use crate::table;
 
@@ -83,6 +91,8 @@ pub(super) struct Snapshot {
     pub pause: Result<Option<ConfigMap>, String>,
     /// Bootstrap tokens.
     pub tokens: Result<Vec<Entry>, String>,
+    /// The settings that the rates are of, by which taints come.
+    pub settings: Settings,
     /// Policies that taint clusters; `None` if they could not be read.
     pub taint_policies: Option<Vec<ClusterTaintPolicy>>,
 }
@@ -91,6 +101,8 @@ pub(super) struct Snapshot {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
+    /// The state in one sentence.
+    pub summary: Summary,
     pub leader: Leader,
     /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
     /// then.
@@ -103,6 +115,8 @@ pub(super) struct Report {
     /// The pauses in force.
     pub paused: Vec<String>,
     pub pace: Pace,
+    /// Numbers of entries of the lists below, also of those that `--most` leaves out.
+    pub counts: BTreeMap<&'static str, usize>,
     /// Clusters; `null` if they could not be read.
     pub clusters: Option<usize>,
     pub not_well: Vec<NotWell>,
@@ -118,6 +132,8 @@ pub(super) struct Report {
     /// could not be read.
     pub old_copies: Option<Vec<InCluster>>,
     pub moving: Vec<Moving>,
+    /// Numbers of what moves, by the cluster that it leaves and those that it is placed on.
+    pub flows: Vec<Flow>,
     pub waiting: Vec<Waiting>,
     pub stranded: Vec<Waiting>,
     pub unplaced: Vec<Waiting>,
@@ -125,6 +141,9 @@ pub(super) struct Report {
     pub without_dependencies: Vec<Waiting>,
     /// Credentials and tokens that have ended, or end in days and were not renewed.
     pub expires: Vec<Expiry>,
+    /// The clusters, if they were asked for and could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_list: Option<Vec<ClusterRow>>,
     /// What could not be read.
     pub unread: Vec<String>,
     /// Whether the clusters or the workloads are among that.
@@ -237,6 +256,10 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     });
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
+        summary: Summary {
+            severity: Severity::Unknown,
+            sentence: String::new(),
+        },
         leader,
         failover: snapshot.failover,
         policy_evicts: snapshot.taint_policies.as_ref().map(|policies| {
@@ -255,12 +278,15 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         unknown: 0,
         unheard: Vec::new(),
         old_copies: None,
+        counts: BTreeMap::new(),
         moving: Vec::new(),
+        flows: Vec::new(),
         waiting: Vec::new(),
         stranded: Vec::new(),
         unplaced: Vec::new(),
         without_dependencies: Vec::new(),
         expires: expires(snapshot),
+        cluster_list: None,
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
         unread,
@@ -268,15 +294,28 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     };
     let silent = report.not_well.iter().filter(|it| it.reason == SILENT);
     let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
+    // Without bindings every Work would be one that nothing asks for.
+    let read = snapshot.works.iter().zip(&snapshot.bindings).next();
+    let old = read.map(|(works, bindings)| old_copies(works, bindings));
+    let names: Vec<String> = report.not_well.iter().map(|it| it.name.clone()).collect();
+    let fates = names.iter().map(|it| (it.as_str(), Fates::default()));
+    let mut fates: fates::ByCluster<'_> = fates.collect();
     for binding in bindings {
         take(&mut report, binding, &silent);
+        fates::take(&mut fates, binding, old.as_ref());
     }
-    // Without bindings every Work would be one that nothing asks for.
-    if let (Ok(works), Ok(bindings)) = (&snapshot.works, &snapshot.bindings) {
-        let old = old_copies(works, bindings);
-        report.old_copies = Some(old_copies::by_cluster(&old, clusters, &silent));
+    for (cluster, fates) in report
+        .not_well
+        .iter_mut()
+        .zip(names.iter().map(|it| fates.remove(it.as_str())))
+    {
+        cluster.workloads = fates.unwrap_or_default();
     }
+    report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
+    report.flows = flows(&report.moving);
+    report.counts = report.counts();
+    report.summary = Summary::of(&report, snapshot.now);
     report
 }
 
@@ -328,6 +367,14 @@ impl Waiting {
             since: Some(condition.last_transition_time.0),
             at_most_seconds: None,
         }
+    }
+}
+
+/// Returns the cluster that the condition of an eviction tells of.
+pub(super) fn cluster_of(message: &str) -> Option<&str> {
+    match message.strip_prefix("has to leave ") {
+        Some(rest) => rest.split(' ').next(),
+        None => message.split_once(" has ").map(|it| it.0),
     }
 }
 

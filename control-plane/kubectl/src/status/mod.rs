@@ -4,6 +4,7 @@
 
 mod decide;
 mod print;
+mod summary;
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -24,8 +25,6 @@ use super::output::{Format, Reply};
 use super::running::{Running, Source};
 use super::view::{self, View};
 
-/// Exit code when too little could be read.
-pub(super) const UNREAD: u8 = 2;
 /// Pause between two looks of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
@@ -40,6 +39,12 @@ pub(super) struct Options {
     /// Looks again every two seconds until it is stopped.
     #[arg(long, short)]
     watch: bool,
+    /// Entries of each list in JSON and YAML at most; `counts` has the numbers of all.
+    #[arg(long, value_name = "NUMBER")]
+    most: Option<usize>,
+    /// Adds to JSON and YAML the clusters, all of them, as `get clusters` prints them.
+    #[arg(long)]
+    clusters: bool,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
     /// lease, such as `--feature-gates=Failover=true --resource-eviction-rate=5`.
     #[arg(last = true, value_name = "FLAGS")]
@@ -50,10 +55,15 @@ pub(super) struct Options {
 /// be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     loop {
-        let report = decide(&Box::pin(read(&client, &options.flags)).await?);
+        let snapshot = Box::pin(read(&client, &options.flags)).await?;
+        let mut report = decide(&snapshot);
+        if options.clusters {
+            report.cluster_list = snapshot.cluster_rows();
+        }
+        let code = report.code();
         let reply = Reply {
-            text: text(&report, options)?,
-            code: report.code(),
+            text: text(report, options)?,
+            code,
         };
         if !options.watch {
             return Ok(reply);
@@ -71,18 +81,22 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     }
 }
 
-fn text(report: &Report, options: &Options) -> anyhow::Result<String> {
-    let text = || {
-        if std::io::stdout().is_terminal() {
-            print::screen(report, calendar())
+fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
+    if options.output == Format::Table {
+        let now = calendar();
+        return Ok(if std::io::stdout().is_terminal() {
+            print::screen(&report, now)
         } else {
-            print::table(report, calendar())
-        }
-    };
+            print::table(&report, now)
+        });
+    }
+    report.limit(options.most.unwrap_or(usize::MAX));
     Ok(match options.output {
-        Format::Json if options.watch => format!("{}\n", serde_json::to_string(report)?),
-        Format::Yaml if options.watch => format!("---\n{}", options.output.print(text, report)?),
-        format => format.print(text, report)?,
+        Format::Json if options.watch => format!("{}\n", serde_json::to_string(&report)?),
+        Format::Yaml if options.watch => {
+            format!("---\n{}", Format::Yaml.print(String::new, &report)?)
+        }
+        format => format.print(String::new, &report)?,
     })
 }
 
@@ -126,6 +140,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
             Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Vec::new()),
             Err(error) => Err(format!("list tokens: {}", client::brief(&error))),
         },
+        settings,
         taint_policies: policies.ok(),
     })
 }

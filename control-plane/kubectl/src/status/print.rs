@@ -32,6 +32,7 @@ fn text(report: &Report, now: Timestamp, longest: usize) -> String {
         text.push_str(&words);
         text.push('\n');
     };
+    line(report.summary.line());
     for unread in &report.unread {
         line(format!("COULD NOT READ: {unread}"));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::output::UNREAD;
 use crate::{CommandLine, Reply, read_fleet};
 
 /// Time for which an answer is given again.
@@ -17,6 +19,9 @@ const FRESH: Duration = Duration::from_secs(2);
 /// An answer is given again for so many times the time that reading it took, so that a large fleet
 /// is not read all the time.
 const SHARE: u32 = 4;
+/// Entries of a list of the state of the fleet: a page shows no more, and 100,000 workloads may
+/// wait.
+pub(super) const MOST: usize = 200;
 /// Answers that are kept; the oldest makes room.
 const KEPT: usize = 16;
 
@@ -26,26 +31,59 @@ pub(super) enum Ask {
     Status,
     Clusters,
     Workloads,
+    /// Those of a cluster.
+    WorkloadsOf(String),
     History,
+    Top,
+    Explain {
+        namespace: Option<String>,
+        kind: String,
+        name: String,
+    },
     /// With the flags that name the clusters.
     Simulate(Vec<String>),
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
 }
 
 impl Ask {
     /// Returns the command line that asks the same.
     pub(super) fn words(&self, flags: &[String]) -> Vec<String> {
-        let (own, takes_flags): (&[&str], bool) = match self {
-            Self::Status => (&["status"], true),
-            Self::Clusters => (&["get", "clusters"], false),
-            Self::Workloads => (&["get", "workloads", "-A"], false),
-            Self::History => (&["history"], false),
-            Self::Simulate(_) => (&["simulate"], true),
+        let most = format!("--most={MOST}");
+        let (own, takes_flags) = match self {
+            Self::Status => (
+                vec!["status".to_owned(), "--clusters".to_owned(), most],
+                true,
+            ),
+            Self::Clusters => (words("get clusters"), false),
+            Self::Workloads => (words("get workloads -A"), false),
+            Self::WorkloadsOf(cluster) => {
+                let mut own = words("get workloads -A");
+                own.push(format!("--cluster={cluster}"));
+                (own, false)
+            }
+            Self::History => (words("history"), false),
+            Self::Top => (words("top"), false),
+            Self::Explain {
+                namespace,
+                kind,
+                name,
+            } => {
+                let mut own = words("explain");
+                let namespace = namespace.iter().map(|it| format!("--namespace={it}"));
+                own.extend(namespace.chain([format!("{kind}/{name}")]));
+                (own, false)
+            }
+            Self::Simulate(disaster) => {
+                let mut own = words("simulate");
+                own.extend(disaster.iter().cloned());
+                (own, true)
+            }
         };
-        let mut words = vec!["kubectl-muster".to_owned()];
-        words.extend(own.iter().map(|it| (*it).to_owned()));
-        if let Self::Simulate(disaster) = self {
-            words.extend(disaster.iter().cloned());
-        }
+        let mut words = words("kubectl-muster");
+        words.extend(own);
         words.extend(["-o".to_owned(), "json".to_owned()]);
         if takes_flags && !flags.is_empty() {
             words.push("--".to_owned());
@@ -75,6 +113,10 @@ pub(super) struct Answer {
     pub said: Result<Said, String>,
     /// When it was begun to be read.
     pub read: Instant,
+    /// Number that no other answer has.
+    pub number: u64,
+    /// Time from its reading until the next one is there.
+    pub lasts: Duration,
     /// Until when it is given again.
     fresh: Instant,
 }
@@ -85,8 +127,12 @@ pub(super) struct Answers {
     flags: Vec<String>,
     /// What the fleet is like.
     kept: Mutex<Kept>,
+    /// What is asked about one cluster or workload.
+    details: Mutex<Kept>,
     /// Forecasts. They may take long, and hold nobody up who looks at the fleet.
     forecasts: Mutex<Kept>,
+    /// Number of the next answer.
+    next: AtomicU64,
 }
 
 /// Held while one is read, so that one of them is read at a time.
@@ -98,6 +144,8 @@ impl Answers {
             client,
             flags,
             kept: Mutex::default(),
+            details: Mutex::default(),
+            next: AtomicU64::default(),
             forecasts: Mutex::default(),
         }
     }
@@ -106,6 +154,7 @@ impl Answers {
     pub(super) async fn get(&self, ask: &Ask) -> Arc<Answer> {
         let kept = match ask {
             Ask::Simulate(_) => &self.forecasts,
+            Ask::WorkloadsOf(_) | Ask::Explain { .. } => &self.details,
             _ => &self.kept,
         };
         let mut kept = kept.lock().await;
@@ -115,10 +164,17 @@ impl Answers {
         }
         let said = Box::pin(self.read(ask)).await;
         let now = Instant::now();
+        // What could not be read is asked again soon, whether it took long or not.
+        let is_read = said.as_ref().is_ok_and(|it| it.code != UNREAD);
+        let pause = if is_read { (now - read) * SHARE } else { FRESH };
+        let fresh = now + FRESH.max(pause);
         let answer = Arc::new(Answer {
             said: said.map(Said::from).map_err(|error| format!("{error:#}")),
             read,
-            fresh: now + FRESH.max((now - read) * SHARE),
+            number: self.next.fetch_add(1, Ordering::Relaxed),
+            fresh,
+            // Whoever asks as soon as it is not given again waits as long as this one took.
+            lasts: (fresh - read) + (now - read),
         });
         kept.insert(ask.clone(), Arc::clone(&answer));
         while kept.len() > KEPT {
@@ -133,7 +189,9 @@ impl Answers {
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
         let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
-        read_fleet(&self.client, line.question).await
+        let namespace = line.connection.namespace;
+        let namespace = namespace.as_deref().unwrap_or("default");
+        read_fleet(&self.client, namespace, line.question).await
     }
 }
 
@@ -178,6 +236,25 @@ mod tests {
         tokio::time::advance(Duration::from_millis(2)).await;
         answers.get(&Ask::History).await;
         assert_eq!(count(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_could_not_be_read_is_asked_again_soon_however_long_it_took() {
+        let (refusing, asked) = fleet();
+        let service = service_fn(move |request: Request<kube::client::Body>| {
+            let refusing = refusing.clone();
+            async move {
+                tokio::time::advance(Duration::from_secs(30)).await;
+                refusing.send(request).await
+            }
+        });
+        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        for expected in [1, 2] {
+            answers.get(&Ask::History).await.said.as_ref().unwrap_err();
+            let count = asked.load(std::sync::atomic::Ordering::SeqCst);
+            assert_eq!(count, expected);
+            tokio::time::advance(FRESH + Duration::from_millis(1)).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,6 +309,13 @@ mod tests {
             Ask::Clusters,
             Ask::Workloads,
             Ask::History,
+            Ask::WorkloadsOf("m1".to_owned()),
+            Ask::Top,
+            Ask::Explain {
+                namespace: Some("shop".to_owned()),
+                kind: "Deployment".to_owned(),
+                name: "web".to_owned(),
+            },
             Ask::Simulate(vec!["--lost=m1,m2".to_owned(), "--drain=m3".to_owned()]),
         ] {
             CommandLine::try_parse_from(ask.words(&flags)).unwrap();

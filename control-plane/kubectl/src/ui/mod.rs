@@ -3,6 +3,7 @@
 //! The page decides nothing: each of its answers is what another command prints with `-o json`.
 
 mod answers;
+mod files;
 mod server;
 
 use std::net::Ipv4Addr;
@@ -19,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::answers::Answers;
-use self::server::Door;
+use self::server::{Door, is_name};
 use super::output::{INTERRUPTED, Reply};
 
 /// Bytes of the secret in the address.
@@ -30,10 +31,38 @@ pub(super) struct Options {
     /// Port on 127.0.0.1; 0 for one that is free.
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// Part of the page that the address opens: `cluster/NAME`, `failover/NAME` or
+    /// `workload/NAMESPACE/KIND/NAME` (`-` for no namespace), as the page shows it to be passed on.
+    #[arg(value_name = "STORY", value_parser = story)]
+    story: Option<String>,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
     /// lease, as `status` and `simulate` take them.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<String>,
+}
+
+impl Options {
+    /// Returns the end of the address that opens a part of the page.
+    fn fragment(&self) -> String {
+        let story = self.story.as_ref();
+        story.map_or_else(String::new, |it| format!("#{it}"))
+    }
+}
+
+/// Reads the name of a part of the page.
+fn story(text: &str) -> Result<String, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let is_story = match parts[..] {
+        ["cluster" | "failover", name] => is_name(name),
+        ["workload", namespace, kind, name] => {
+            (namespace == "-" || is_name(namespace)) && is_name(kind) && is_name(name)
+        }
+        _ => false,
+    };
+    let wanted = "cluster/NAME, failover/NAME or workload/NAMESPACE/KIND/NAME";
+    is_story
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("{text:?} is not {wanted}"))
 }
 
 /// A page that has its port and its address.
@@ -91,7 +120,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let page = Page::open(client, options).await?;
     telemetry::print(&format!(
         "The fleet is shown at {}\nOnly with this address can it be read, with your rights. Ctrl-C ends it.\n",
-        page.url()
+        format_args!("{}{}", page.url(), options.fragment())
     ))?;
     let shutdown = CancellationToken::new();
     let until = shutdown.clone();

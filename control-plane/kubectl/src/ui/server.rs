@@ -7,23 +7,20 @@
 
 use bytes::Bytes;
 use http::header::{
-    AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, HeaderName,
+    IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::answers::{Answers, Ask};
-
-const PAGE: &str = include_str!("page.html");
-const SCRIPT: &str = include_str!("page.js");
-const STYLE: &str = include_str!("page.css");
+use super::answers::{Answer, Answers, Ask};
+use super::files::FILES;
 
 /// Nothing from elsewhere, no inline scripts, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+    img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'";
 
 /// What a request needs to be let in.
@@ -38,6 +35,7 @@ pub(super) struct Door {
 /// What is behind the door.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
+    /// Its type and its text.
     File(&'static str, &'static str),
     Ask(Ask),
 }
@@ -67,20 +65,23 @@ impl Door {
             return refuse(StatusCode::FORBIDDEN, words);
         }
         let query = request.uri.query().unwrap_or_default();
+        if let Some((_, kind, text)) = FILES.iter().find(|it| it.0 == path) {
+            return Ok(Target::File(kind, text));
+        }
+        let wrong = |words| (StatusCode::BAD_REQUEST, words);
         Ok(match path {
-            "" => Target::File(PAGE, "text/html; charset=utf-8"),
-            "page.js" => Target::File(SCRIPT, "text/javascript; charset=utf-8"),
-            "page.css" => Target::File(STYLE, "text/css; charset=utf-8"),
             "api/status" => Target::Ask(Ask::Status),
             "api/clusters" => Target::Ask(Ask::Clusters),
-            "api/workloads" => Target::Ask(Ask::Workloads),
+            "api/top" => Target::Ask(Ask::Top),
+            "api/workloads" => Target::Ask(workloads(query).map_err(wrong)?),
             "api/history" => Target::Ask(Ask::History),
-            "api/simulate" => Target::Ask(Ask::Simulate(
-                disaster(query).map_err(|words| (StatusCode::BAD_REQUEST, words))?,
-            )),
+            "api/explain" => Target::Ask(explain(query).map_err(wrong)?),
+            "api/simulate" => Target::Ask(Ask::Simulate(disaster(query).map_err(wrong)?)),
             _ => {
-                let words = "here are the page and api/status, api/clusters, api/workloads, \
-                    api/history, api/simulate?lost=NAMES&drain=NAMES";
+                let words = "here are the page and api/status, api/clusters, api/top, \
+                    api/workloads?cluster=NAME, api/history, \
+                    api/explain?namespace=NAME&kind=KIND&name=NAME, \
+                    api/simulate?lost=NAMES&drain=NAMES";
                 return refuse(StatusCode::NOT_FOUND, words);
             }
         })
@@ -129,24 +130,64 @@ fn disaster(query: &str) -> Result<Vec<String>, String> {
     Ok(flags)
 }
 
+/// Returns the values of a query of which only these keys are known, each at most once and each a
+/// name.
+fn names<const N: usize>(query: &str, keys: [&str; N]) -> Result<[Option<String>; N], String> {
+    let mut values = [const { None }; N];
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        let at = keys.iter().position(|it| *it == key);
+        let Some(at) = at.filter(|at| values[*at].is_none()) else {
+            return Err(format!(
+                "{key:?} is no parameter, or is there twice: {}",
+                keys.join(", ")
+            ));
+        };
+        if !value.is_empty() {
+            if !is_name(&value) {
+                return Err(format!("{key} {value:?} is no name"));
+            }
+            values[at] = Some(value.into_owned());
+        }
+    }
+    Ok(values)
+}
+
+/// Returns whether a text may be a name of an object or a kind: no flag, no path, no list.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_inner = |it: char| it.is_ascii_alphanumeric() || "-._:".contains(it);
+    text.len() <= 253
+        && text.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && text.chars().all(is_inner)
+}
+
+/// Returns what a query asks about workloads: all of them, or those of a cluster.
+fn workloads(query: &str) -> Result<Ask, String> {
+    let [cluster] = names(query, ["cluster"])?;
+    Ok(cluster.map_or(Ask::Workloads, Ask::WorkloadsOf))
+}
+
+/// Returns the workload that a query asks about.
+fn explain(query: &str) -> Result<Ask, String> {
+    match names(query, ["namespace", "kind", "name"])? {
+        [namespace, Some(kind), Some(name)] => Ok(Ask::Explain {
+            namespace,
+            kind,
+            name,
+        }),
+        _ => Err("name a workload: kind, name, and namespace if it has one".into()),
+    }
+}
+
 /// Returns the answer to a request.
 pub(super) async fn answer(door: &Door, answers: &Answers, request: &Parts) -> Response<Bytes> {
     let mut response = match door.admit(request) {
         Err((status, words)) => failed(status, &words),
-        Ok(Target::File(text, kind)) => {
+        Ok(Target::File(kind, text)) => {
             typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()))
         }
         Ok(Target::Ask(ask)) => {
             let answer = answers.get(&ask).await;
-            let age = Instant::now().duration_since(answer.read).as_secs();
-            let (mut response, code) = match &answer.said {
-                Ok(said) => (typed(StatusCode::OK, JSON, said.text.clone()), said.code),
-                Err(words) => (failed(StatusCode::BAD_GATEWAY, words), 1),
-            };
-            let headers = response.headers_mut();
-            headers.insert(AGE, HeaderValue::from(age));
-            headers.insert(EXIT_CODE, HeaderValue::from(u16::from(code)));
-            response
+            told(&answer, request)
         }
     };
     let headers = response.headers_mut();
@@ -169,8 +210,37 @@ pub(super) async fn answer(door: &Door, answers: &Answers, request: &Parts) -> R
     response
 }
 
+/// Returns what was said; without its text if whoever asks has it already.
+fn told(answer: &Answer, request: &Parts) -> Response<Bytes> {
+    let age = Instant::now().duration_since(answer.read).as_secs();
+    let tag = format!("\"{}\"", answer.number);
+    let is_known = request
+        .headers
+        .get(IF_NONE_MATCH)
+        .is_some_and(|it| it == tag.as_str());
+    let (mut response, code) = match &answer.said {
+        Ok(said) if is_known => (
+            typed(StatusCode::NOT_MODIFIED, JSON, Bytes::new()),
+            said.code,
+        ),
+        Ok(said) => (typed(StatusCode::OK, JSON, said.text.clone()), said.code),
+        Err(words) => (failed(StatusCode::BAD_GATEWAY, words), 1),
+    };
+    let headers = response.headers_mut();
+    headers.insert(AGE, HeaderValue::from(age));
+    headers.insert(EXIT_CODE, HeaderValue::from(u16::from(code)));
+    headers.insert(LASTS, HeaderValue::from(answer.lasts.as_secs()));
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        headers.insert(ETAG, tag);
+    }
+    response
+}
+
 /// Header with the exit code of the command that says the same.
 const EXIT_CODE: HeaderName = HeaderName::from_static("muster-exit-code");
+/// Header with the seconds from the reading of an answer until the next one is there. In a large
+/// fleet it is longer.
+const LASTS: HeaderName = HeaderName::from_static("muster-lasts");
 const JSON: &str = "application/json";
 
 fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Bytes> {

@@ -76,6 +76,25 @@ fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
         ("GET", "/secret/api/simulate?lost=", 400),
         ("GET", "/secret/api/simulate?lost=,,&drain=%20", 400),
         ("GET", "/secret/api/simulate?lose=m1", 400),
+        ("GET", "/secret/api/workloads?cluster=--kubeconfig", 400),
+        ("GET", "/secret/api/workloads?cluster=m1,m2", 400),
+        ("GET", "/secret/api/workloads?cluster=m1&cluster=m2", 400),
+        ("GET", "/secret/api/workloads?output=yaml", 400),
+        ("GET", "/secret/api/explain", 400),
+        ("GET", "/secret/api/explain?kind=Deployment", 400),
+        ("GET", "/secret/api/explain?kind=-n&name=web", 400),
+        ("GET", "/secret/api/explain?kind=a/b&name=web", 400),
+        (
+            "GET",
+            "/secret/api/explain?kind=Deployment&name=web%20-n",
+            400,
+        ),
+        (
+            "GET",
+            "/secret/api/explain?kind=Deployment&name=web&plugins=x",
+            400,
+        ),
+        ("GET", "/secret/page/page.js", 404),
         (
             "GET",
             "/secret/api/simulate?kubeconfig=/etc/passwd&lost=m1",
@@ -95,6 +114,28 @@ fn each_path_asks_one_command() {
         ("/secret/api/clusters?x", Ask::Clusters),
         ("/secret/api/workloads", Ask::Workloads),
         ("/secret/api/history", Ask::History),
+        ("/secret/api/workloads?cluster=", Ask::Workloads),
+        (
+            "/secret/api/workloads?cluster=m1",
+            Ask::WorkloadsOf("m1".to_owned()),
+        ),
+        (
+            "/secret/api/explain?namespace=shop&kind=Deployment&name=web",
+            Ask::Explain {
+                namespace: Some("shop".to_owned()),
+                kind: "Deployment".to_owned(),
+                name: "web".to_owned(),
+            },
+        ),
+        (
+            "/secret/api/explain?kind=ClusterRole&name=system:node&namespace=",
+            Ask::Explain {
+                namespace: None,
+                kind: "ClusterRole".to_owned(),
+                name: "system:node".to_owned(),
+            },
+        ),
+        ("/secret/api/top", Ask::Top),
         (
             "/secret/api/simulate?lost=m1%2C%20m2,m3&drain=m4&lost-region=",
             Ask::Simulate(vec!["--lost=m1,m2,m3".to_owned(), "--drain=m4".to_owned()]),
@@ -158,7 +199,7 @@ async fn every_answer_forbids_what_is_foreign() {
 
 #[test]
 fn the_page_names_nothing_from_elsewhere_and_takes_no_markup_from_the_fleet() {
-    for text in [PAGE, SCRIPT, STYLE] {
+    for (_, _, text) in FILES.iter().filter(|it| it.1 != "image/svg+xml") {
         for foreign in ["http:", "https:", "url(", "@import", " style=", "onclick="] {
             assert!(!text.contains(foreign), "{foreign}");
         }
@@ -170,6 +211,43 @@ fn the_page_names_nothing_from_elsewhere_and_takes_no_markup_from_the_fleet() {
         "document.write",
         "eval(",
     ] {
-        assert!(!SCRIPT.contains(markup), "{markup}");
+        for (path, _, text) in FILES {
+            assert!(!text.contains(markup), "{markup} in {path}");
+        }
     }
+}
+
+#[tokio::test]
+async fn who_has_an_answer_already_is_not_sent_it_again() {
+    let answers = nobody();
+    let ask = async |tag: Option<&HeaderValue>| {
+        let mut asked = request("GET", &[HERE], "/secret/api/status");
+        if let Some(tag) = tag {
+            asked.headers.insert(IF_NONE_MATCH, tag.clone());
+        }
+        answer(&door(), &answers, &asked).await
+    };
+    let first = ask(None).await;
+    let tag = &first.headers()[ETAG];
+    let again = ask(Some(tag)).await;
+    assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
+    assert!(again.body().is_empty());
+    assert_eq!(again.headers()[EXIT_CODE], first.headers()[EXIT_CODE]);
+    let other = HeaderValue::from_static("\"x\"");
+    assert_eq!(ask(Some(&other)).await.body(), first.body());
+}
+
+/// Runs the tests of what is drawn, which are in its own language.
+#[test]
+fn the_model_of_the_page_is_drawn_as_the_tests_of_it_say() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ui/page/model.test.mjs");
+    let node = std::process::Command::new("node")
+        .args(["--test", tests])
+        .output();
+    let Ok(output) = node else {
+        eprintln!("SKIPPED: node is not installed");
+        return;
+    };
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
 }

@@ -1,10 +1,16 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::Lease;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::cluster_row::Counts;
 use crate::fixtures::tasks;
+use crate::old_copies::old_copies;
 use crate::old_copies::tests::work;
 
 const NOW: &str = "2026-01-01T00:10:00Z";

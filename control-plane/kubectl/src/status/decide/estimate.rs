@@ -8,12 +8,14 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
-use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot};
+use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, cluster_of};
+use crate::forecast::disaster::due;
 use crate::leader::renewed;
 use crate::pace;
 
@@ -59,6 +61,27 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
         };
     }
     first_leave(report);
+    next_taint(report, snapshot);
+}
+
+/// Notes for each cluster that has no taint yet when the first one comes by which workloads leave.
+fn next_taint(report: &mut Report, snapshot: &Snapshot) {
+    let Some(policies) = &snapshot.taint_policies else {
+        return;
+    };
+    let policies: Vec<&ClusterTaintPolicy> = policies.iter().collect();
+    let clusters = snapshot.clusters.iter().flatten();
+    let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
+    for not_well in &mut report.not_well {
+        let cluster = clusters.get(&not_well.name);
+        let cluster = cluster.filter(|it| !it.spec.taints.iter().any(evicts));
+        not_well.next_taint_seconds = cluster.and_then(|it| {
+            let coming = due(it, &policies, &snapshot.settings, snapshot.now);
+            let coming = coming.into_iter().filter(|it| evicts(&it.taint));
+            let first = coming.map(|it| it.after.as_secs()).min()?;
+            u64::try_from(first).ok()
+        });
+    }
 }
 
 /// Seconds until the last of those that wait in a cluster for the pace has moved: all of the fleet
@@ -92,11 +115,6 @@ fn first_leave(report: &mut Report) {
     for cluster in &mut report.not_well {
         cluster.first_leaves_seconds = first.get(cluster.name.as_str()).copied();
     }
-}
-
-/// Returns the cluster that has the taint a condition tells of.
-fn cluster_of(message: &str) -> Option<&str> {
-    message.split_once(" has ").map(|it| it.0)
 }
 
 /// Seconds until the copy of a workload in a cluster is stopped by fencing, counted from the last

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::attribution::{Attribution, order};
+use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_shared::api::cluster::Cluster;
@@ -12,6 +13,9 @@ use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
+use super::{Fates, Snapshot};
+use crate::cluster_row::{ClusterRow, Counts};
+use crate::leader::Leader;
 use crate::view::Member;
 
 /// A cluster that needs attention.
@@ -28,6 +32,12 @@ pub(in super::super) struct NotWell {
     /// Seconds until the first toleration of a workload there has run out, and it may leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_leaves_seconds: Option<u64>,
+    /// Seconds until the first taint by which workloads leave, if it has none yet and stays as it
+    /// is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_taint_seconds: Option<u64>,
+    /// Fates of the workloads that were there.
+    pub workloads: Fates,
 }
 
 /// A cluster that a person has drained or cordoned.
@@ -109,5 +119,26 @@ pub(super) fn not_well(
         last_heard: member.last_heard,
         taints: member.taints,
         first_leaves_seconds: None,
+        next_taint_seconds: None,
+        workloads: Fates::default(),
     })
+}
+
+impl Snapshot {
+    /// Returns a row for each cluster.
+    pub fn cluster_rows(&self) -> Option<Vec<ClusterRow>> {
+        let clusters = self.clusters.as_ref().ok()?;
+        let leader = Leader::of(&self.leader, self.now);
+        let bindings = self.bindings.as_deref().ok();
+        let counts = Counts::of(bindings, self.works.as_deref().ok());
+        let pause = self.pause.as_ref().ok().and_then(Option::as_ref);
+        let is_paused = pause.is_some_and(|it| Pause::of_fleet(it).holds(self.now));
+        let rows = clusters.iter().map(|it| {
+            let lease = self.leases.as_ref().ok();
+            let lease = lease.and_then(|leases| leases.get(&it.name_any()));
+            let is_unheard = leader.leaves_silent(lease, self.now);
+            ClusterRow::of(it, lease, (is_unheard, is_paused), &counts, self.now)
+        });
+        Some(rows.collect())
+    }
 }

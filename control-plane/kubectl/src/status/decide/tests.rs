@@ -13,6 +13,7 @@ use crate::fixtures::tasks;
 use crate::old_copies::tests::work;
 
 mod orders;
+mod sentence;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
@@ -90,6 +91,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
         unknown: Vec::new(),
         pause: Ok(None),
         tokens: Ok(Vec::new()),
+        settings: Settings::default(),
         taint_policies: None,
     }
 }
@@ -566,6 +568,7 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
+ALARM: 2 of 2 clusters silent at once for 5 min: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on
 Leader:     cp-0, renewed 2s ago
 Failover:   on
 Pace:       0 a second (stopped): 2 of 2 clusters have failed

@@ -1,0 +1,115 @@
+//! Where the workloads are that were in a cluster that is not well.
+
+use std::collections::BTreeMap;
+
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::movement::eviction::explain::CONDITION;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::conditions;
+use serde::Serialize;
+
+use super::{WAITS, cluster_of};
+use crate::old_copies::OldCopies;
+
+/// Workloads that are in a cluster that is not well, or have left it and are not confirmed gone
+/// from there. What runs nothing counts only while it waits or is stranded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Fates {
+    /// Workloads that run in other clusters.
+    pub elsewhere: usize,
+    /// Workloads that are placed in other clusters, and not healthy there yet.
+    pub starting: usize,
+    /// Workloads that wait to leave, by reason.
+    pub waiting: BTreeMap<String, usize>,
+    /// Workloads that have to leave and cannot, by reason.
+    pub stranded: BTreeMap<String, usize>,
+    /// Workloads that nothing moves.
+    pub staying: usize,
+    /// Those that are still placed there, and that their policies have stopped where the cluster is
+    /// cut off.
+    pub fenced: usize,
+}
+
+impl Fates {
+    /// Returns the number of all workloads.
+    pub fn all(&self) -> usize {
+        let pending = self.waiting.values().chain(self.stranded.values());
+        self.elsewhere + self.starting + self.staying + pending.sum::<usize>()
+    }
+}
+
+/// Fates by cluster. Holds each cluster that is not well.
+pub(super) type ByCluster<'a> = BTreeMap<&'a str, Fates>;
+
+/// Takes note of one workload.
+pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<&OldCopies>) {
+    if fates.is_empty() {
+        return;
+    }
+    let (spec, conditions) = (&binding.spec, &binding.status().conditions);
+    let pending = conditions::get(conditions, CONDITION);
+    let waits = pending.filter(|it| it.status == conditions::TRUE);
+    let waits = waits.and_then(|it| Some((cluster_of(&it.message)?, it.reason.as_str())));
+    let is_over = pending.is_some_and(|it| it.reason == "JobCompleted");
+    for target in &spec.clusters {
+        let name = target.name.as_str();
+        let Some(fates) = fates.get_mut(name) else {
+            continue;
+        };
+        let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+        fates.fenced += usize::from(cluster.is_some_and(|it| it.fencing.is_some()));
+        match waits.filter(|(cluster, _)| *cluster == name) {
+            Some((_, reason)) => {
+                let reasons = if WAITS.contains(&reason) {
+                    &mut fates.waiting
+                } else {
+                    &mut fates.stranded
+                };
+                *reasons.entry(reason.to_owned()).or_default() += 1;
+            }
+            None if runs_nothing(spec) || is_over => {}
+            None => fates.staying += 1,
+        }
+    }
+    if runs_nothing(spec) {
+        return;
+    }
+    let tasks = spec.graceful_eviction_tasks.iter();
+    let leaving = tasks.map(|it| it.from_cluster.as_str());
+    let old = old.and_then(|it| it.get(&BindingKey::of(binding)));
+    let old = old.into_iter().flatten().map(String::as_str);
+    let mut left: Vec<&str> = leaving
+        .chain(old)
+        .filter(|it| spec.target(it).is_none() && fates.contains_key(it))
+        .collect();
+    left.sort_unstable();
+    left.dedup();
+    let runs = runs(binding, fates);
+    for cluster in left {
+        if let Some(fates) = fates.get_mut(cluster) {
+            *(if runs {
+                &mut fates.elsewhere
+            } else {
+                &mut fates.starting
+            }) += 1;
+        }
+    }
+}
+
+/// Returns whether all copies of a workload run, by what clusters reported that are well.
+fn runs(binding: &AnyBinding, not_well: &ByCluster<'_>) -> bool {
+    let targets = &binding.spec.clusters;
+    let reports = &binding.status().aggregated_status;
+    let runs = |name: &str| {
+        let mut reports = reports.iter();
+        reports.any(|it| {
+            let is_ill = it.health == Some(ResourceHealth::Unhealthy);
+            it.cluster_name == name && it.applied && !is_ill
+        })
+    };
+    let mut names = targets.iter().map(|it| it.name.as_str());
+    !targets.is_empty() && names.all(|it| !not_well.contains_key(it) && runs(it))
+}

@@ -1,0 +1,302 @@
+//! The sentence that the report begins with.
+
+use super::*;
+
+/// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
+fn placed(name: &str, on: &str, health: &str, pending: Option<(&str, &str)>) -> Arc<AnyBinding> {
+    let conditions = pending.map(|(reason, message)| {
+        json!([{
+            "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
+            "lastTransitionTime": "2026-01-01T00:06:00Z",
+        }])
+    });
+    let binding: AnyBinding = serde_json::from_value(json!({
+        "metadata": { "name": name, "namespace": "default" },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
+            "clusters": [{ "name": on, "replicas": 1 }],
+        },
+        "status": {
+            "conditions": conditions.unwrap_or_else(|| json!([])),
+            "aggregatedStatus": [{ "clusterName": on, "applied": true, "health": health }],
+        },
+    }))
+    .unwrap();
+    Arc::new(binding)
+}
+
+/// Returns clusters m1 to m5, of which the first ones are in a state.
+fn five(ready: &[&str]) -> Vec<Cluster> {
+    let names = ["m1", "m2", "m3", "m4", "m5"].iter().enumerate();
+    let each = names.map(|(at, name)| cluster(name, ready.get(at).unwrap_or(&"True"), &[]));
+    each.collect()
+}
+
+fn healthy(count: usize, on: &str) -> Vec<Arc<AnyBinding>> {
+    let each = (0..count).map(|at| placed(&format!("web{at}"), on, "Healthy", None));
+    each.collect()
+}
+
+fn pending(name: &str, reason: &str, message: &str) -> Arc<AnyBinding> {
+    placed(name, "m1", "Unknown", Some((reason, message)))
+}
+
+/// Returns a policy that taints a cluster 320 seconds after it is not ready any more.
+fn policy() -> ClusterTaintPolicy {
+    serde_json::from_value(json!({
+        "metadata": { "name": "failed", "generation": 1 },
+        "spec": {
+            "matchConditions": [{ "conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"] }],
+            "taintsToAdd": [{ "key": "failed", "effect": "NoExecute", "addOnMatchSeconds": 320 }],
+        },
+    }))
+    .unwrap()
+}
+
+/// Returns the five clusters, the first of which the control plane has seen fail 300 seconds ago.
+fn watched() -> Vec<Cluster> {
+    let mut clusters = five(&["Unknown"]);
+    let seen = json!({ "windows": { "failed": {
+        "generation": 1, "matched": true, "since": "2026-01-01T00:05:00Z",
+        "transition": "2026-01-01T00:05:00Z",
+    } } });
+    let record = ("taints.muster.io/record".to_owned(), seen.to_string());
+    clusters[0].annotations_mut().extend([record]);
+    clusters
+}
+
+const NOWHERE: &str = "has to leave m1 and stays: no room; m1 has x:NoExecute";
+const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-01T00:10:26Z";
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn the_state_of_the_fleet_is_told_in_one_sentence() {
+    let left: Vec<ObjectMeta> = (0..12).map(|at| work(&format!("web{at}"), "m1")).collect();
+    let lost = || {
+        let stranded = ["a", "b"].map(|name| pending(name, "NowhereToGo", NOWHERE));
+        let mut all = healthy(12, "m2");
+        all.extend(stranded);
+        Snapshot {
+            works: Ok(left.clone()),
+            ..snapshot(five(&["Unknown"]), all)
+        }
+    };
+    let with = |ready: &[&str], bindings| snapshot(five(ready), bindings);
+    let waits = |reason: &str, message: &str| vec![pending("a", reason, message)];
+    let dead = lease("cp-0", "2026-01-01T00:06:00Z");
+    let drained: Cluster = serde_json::from_value(json!({
+        "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull", "taints": [{
+            "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": "2026-01-01T00:08:00Z",
+        }] },
+        "status": { "conditions": [{
+            "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
+            "lastTransitionTime": "2026-01-01T00:05:00Z",
+        }] },
+    }))
+    .unwrap();
+    let mut with_drained = five(&[]);
+    with_drained[0] = drained;
+    for (snapshot, expected) in vec![
+        (
+            with(&[], healthy(14, "m1")),
+            "WELL: 5 of 5 clusters ready, 14 workloads placed",
+        ),
+        (
+            Snapshot {
+                failover: Some(false),
+                ..with(&[], healthy(1, "m1"))
+            },
+            "WELL: 5 of 5 clusters ready, 1 workload placed; failover is OFF, so that no failure moves anything",
+        ),
+        (
+            with(&[], vec![binding("web", &[], Some("m1"))]),
+            "WELL: 5 of 5 clusters ready, 1 workload placed, 1 of them moving",
+        ),
+        (
+            snapshot(Vec::new(), Vec::new()),
+            "WELL: no cluster has joined yet",
+        ),
+        (
+            lost(),
+            "ALARM: m1 silent for 5 min: 12 of 14 workloads run elsewhere, 2 have nowhere to go; 12 old copies may still run there",
+        ),
+        (
+            Snapshot {
+                works: Ok(left.clone()),
+                ..with(&["Unknown"], healthy(12, "m2"))
+            },
+            "ATTENTION: m1 silent for 5 min: 12 workloads run elsewhere; 12 old copies may still run there",
+        ),
+        (
+            Snapshot {
+                works: Ok(vec![work("a", "m1"), work("b", "m1")]),
+                ..with(
+                    &["Unknown"],
+                    vec![
+                        placed("a", "m2", "Unhealthy", None),
+                        placed("b", "m2", "Healthy", None),
+                    ],
+                )
+            },
+            "ALARM: m1 silent for 5 min: 1 of 2 workloads runs elsewhere, 1 starts elsewhere; 2 old copies may still run there",
+        ),
+        (
+            with(&["Unknown"], waits("WaitingForToleration", TOLERATED)),
+            "ALARM: m1 silent for 5 min: 1 workload waits for the end of a toleration, the first may leave in 26 s",
+        ),
+        (
+            Snapshot {
+                clusters: Ok(watched()),
+                taint_policies: Some(vec![policy()]),
+                ..with(&["Unknown"], healthy(2, "m1"))
+            },
+            "ALARM: m1 silent for 5 min: 2 workloads stay there until the taint in 20 s",
+        ),
+        (
+            Snapshot {
+                failover: Some(false),
+                ..with(&["Unknown"], healthy(2, "m1"))
+            },
+            "ALARM: m1 silent for 5 min: 2 workloads stay there; failover is off",
+        ),
+        (
+            with(&["Unknown", "Unknown"], Vec::new()),
+            "ATTENTION: 2 of 5 clusters silent at once for 5 min (m1, m2)",
+        ),
+        (
+            with(
+                &["Unknown", "Unknown", "Unknown"],
+                waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
+            ),
+            "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits until fewer clusters have failed; movement is stopped",
+        ),
+        (
+            with(
+                &["Unknown", "Unknown", "Unknown"],
+                waits("WaitingForToleration", TOLERATED),
+            ),
+            "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits for the end of a toleration; movement is stopped",
+        ),
+        (
+            with(&["Unknown"; 5], healthy(14, "m1")),
+            "ALARM: 5 of 5 clusters silent at once for 5 min: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on",
+        ),
+        (
+            with(&["False"], healthy(1, "m1")),
+            "ALARM: m1 not ready for 5 min: 1 workload stays there",
+        ),
+        (
+            with(&["False", "Unknown"], Vec::new()),
+            "ATTENTION: m2 silent for 5 min; m1 not ready for 5 min",
+        ),
+        (
+            snapshot(
+                vec![cluster("m1", "True", &["gpu"]), cluster("m2", "True", &[])],
+                healthy(1, "m1"),
+            ),
+            "ATTENTION: m1 ready, but tainted (gpu:PreferNoExecute) for 5 min: 1 workload stays there",
+        ),
+        (
+            with(
+                &[],
+                waits("NowhereToGo", "has to leave m1 and stays: no room"),
+            ),
+            "ALARM: 1 workload has nowhere to go",
+        ),
+        (
+            snapshot(
+                with_drained.clone(),
+                waits(
+                    "WaitingForRate",
+                    "m1 has failover.muster.io/drain:NoExecute: it leaves",
+                ),
+            ),
+            "NOTICE: m1 drained for 2 min, 1 workload waits for the eviction rate",
+        ),
+        (
+            snapshot(with_drained, vec![binding("web", &[], Some("m1"))]),
+            "NOTICE: m1 drained for 2 min, 1 workload leaving",
+        ),
+        (
+            with(
+                &[],
+                vec![binding(
+                    "web",
+                    &[("Scheduled", "False", "NoClusterFit")],
+                    None,
+                )],
+            ),
+            "ALARM: 1 workload without a place",
+        ),
+        (
+            with(&[], vec![binding("web", &[LACKS], None)]),
+            "ATTENTION: 1 workload with missing dependencies",
+        ),
+        (
+            Snapshot {
+                leader: Ok(Some(dead.clone())),
+                ..with(&[], Vec::new())
+            },
+            "ALARM: no control plane leads for 4 min: nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min",
+        ),
+        (
+            Snapshot {
+                leader: Ok(None),
+                leases: Ok(BTreeMap::new()),
+                ..with(&[], Vec::new())
+            },
+            "ATTENTION: no control plane leads: nothing moves, unless one acts without an election (--leader-elect=false)",
+        ),
+        (
+            Snapshot {
+                leader: Err("get lease: forbidden".to_owned()),
+                ..with(&[], Vec::new())
+            },
+            "ATTENTION: it is not known whether a control plane leads",
+        ),
+        (
+            Snapshot {
+                bindings: Err("list bindings: forbidden".to_owned()),
+                ..with(&[], Vec::new())
+            },
+            "NOT KNOWN: cannot list bindings: forbidden",
+        ),
+        (
+            Snapshot {
+                leader: Err("get lease: it does not answer".to_owned()),
+                leases: Err("list leases: it does not answer".to_owned()),
+                clusters: Err("list clusters: it does not answer".to_owned()),
+                bindings: Err("list bindings: it does not answer".to_owned()),
+                ..with(&[], Vec::new())
+            },
+            "NOT KNOWN: the fleet API cannot be read: it does not answer",
+        ),
+        (
+            {
+                let refused = || "x: ServiceError: client error (Connect): refused".to_owned();
+                Snapshot {
+                    leader: Err(refused()),
+                    clusters: Err(refused()),
+                    bindings: Err(refused()),
+                    ..with(&[], Vec::new())
+                }
+            },
+            "NOT KNOWN: the fleet API does not answer: refused",
+        ),
+        (
+            Snapshot {
+                pause: Err("get configmap: forbidden".to_owned()),
+                ..with(&[], Vec::new())
+            },
+            "ATTENTION: it could not be read whether movement is paused",
+        ),
+    ] {
+        let report = decide(&snapshot);
+        assert_eq!(report.summary.line(), expected);
+        let code = match report.summary.severity {
+            Severity::Unknown => UNREAD,
+            severity => u8::from(severity != Severity::Well),
+        };
+        assert_eq!(report.code(), code, "{expected}");
+    }
+}

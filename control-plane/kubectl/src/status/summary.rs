@@ -1,0 +1,257 @@
+//! The state of the fleet in one sentence, with how bad it is. Pure.
+
+mod clusters;
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::decide::{Report, Waiting, cluster_of};
+use crate::old_copies;
+
+/// Matters that the sentence names; the others are only counted.
+const MOST: usize = 3;
+
+/// How bad a state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Severity {
+    /// Nothing is to be done.
+    Well,
+    /// A person's order holds.
+    Notice,
+    /// Somebody should look, and no workload is without a place.
+    Attention,
+    /// Workloads are down, or what protects them does not act.
+    Alarm,
+    /// Too little could be read.
+    Unknown,
+}
+
+impl Severity {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Well => "WELL",
+            Self::Notice => "NOTICE",
+            Self::Attention => "ATTENTION",
+            Self::Alarm => "ALARM",
+            Self::Unknown => "NOT KNOWN",
+        }
+    }
+}
+
+/// The state of the fleet in one sentence.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Summary {
+    pub severity: Severity,
+    pub sentence: String,
+}
+
+impl Summary {
+    /// Returns the line that the text for people begins with.
+    pub fn line(&self) -> String {
+        format!("{}: {}", self.severity.word(), self.sentence)
+    }
+
+    /// Returns the summary of a report.
+    pub fn of(report: &Report, now: Timestamp) -> Self {
+        if report.is_blind {
+            return Self {
+                severity: Severity::Unknown,
+                sentence: blind(&report.unread),
+            };
+        }
+        let mut matters = matters(report, now);
+        // The worst comes first, and of those that are equal the one that was found first.
+        matters.sort_by_key(|it| std::cmp::Reverse(it.0));
+        let Some(severity) = matters.first().map(|it| it.0) else {
+            return Self {
+                severity: Severity::Well,
+                sentence: well(report),
+            };
+        };
+        let words: Vec<String> = matters.iter().take(MOST).map(|it| it.1.clone()).collect();
+        let mut sentence = words.join("; ");
+        if matters.len() > MOST {
+            sentence = format!("{sentence}; and {} more", matters.len() - MOST);
+        }
+        Self { severity, sentence }
+    }
+}
+
+fn blind(unread: &[String]) -> String {
+    let reasons = unread
+        .iter()
+        .map(|it| it.split_once(": ").map_or(it.as_str(), |(_, why)| why));
+    let mut reasons: Vec<&str> = reasons.collect();
+    reasons.dedup();
+    let steps = unread.iter();
+    let steps: Vec<&str> = steps
+        .filter_map(|it| Some(it.split_once(": ")?.0))
+        .collect();
+    match reasons[..] {
+        [only] if unread.len() > 2 => {
+            let why = only.strip_prefix("ServiceError: client error (");
+            let why = why.and_then(|it| it.split_once("): "));
+            match why {
+                Some((_, why)) => format!("the fleet API does not answer: {why}"),
+                None => format!("the fleet API cannot be read: {only}"),
+            }
+        }
+        [only] => format!("cannot {}: {only}", steps.join(", ")),
+        _ => format!(
+            "too little of the fleet could be read: {}",
+            unread.join("; ")
+        ),
+    }
+}
+
+fn well(report: &Report) -> String {
+    let clusters = report.clusters.unwrap_or_default();
+    let workloads = report.workloads.unwrap_or_default();
+    let mut text = match clusters {
+        0 => "no cluster has joined yet".to_owned(),
+        _ => format!(
+            "{clusters} of {clusters} clusters ready, {} placed",
+            count(workloads, "workload")
+        ),
+    };
+    if !report.moving.is_empty() {
+        text = format!("{text}, {} of them moving", report.moving.len());
+    }
+    for old in report.old_copies.iter().filter(|it| !it.is_empty()) {
+        text = format!("{text}; {}", old_copies::told(old));
+    }
+    match (report.failover, report.policy_evicts) {
+        (Some(false), _) => format!("{text}; failover is OFF, so that no failure moves anything"),
+        (_, Some(false)) => {
+            format!("{text}; no policy taints a cluster that fails, so that nothing would move")
+        }
+        _ => text,
+    }
+}
+
+/// Returns all that is not as it should be.
+fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
+    use Severity::{Alarm, Attention, Notice};
+    let leader = &report.leader;
+    let mut all: Vec<(Severity, String)> = Vec::new();
+    if report.nobody_leads() {
+        let since = span(leader.renewed, now);
+        let words = "nothing moves, and nobody judges which clusters are silent";
+        all.push((
+            Alarm,
+            format!("no control plane leads for {since}: {words}"),
+        ));
+    }
+    all.extend(clusters::matters(report, now));
+    let names = report.not_well.iter().map(|it| it.name.as_str());
+    let not_well: HashSet<&str> = names.collect();
+    let drained = report.ordered.iter().filter(|it| it.is_drained());
+    let drained: HashSet<&str> = drained.map(|it| it.name.as_str()).collect();
+    let by_reason = |all: &[Waiting], counts: &dyn Fn(&str) -> bool| {
+        let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+        for it in all {
+            if counts(cluster_of(&it.message).unwrap_or_default()) {
+                *reasons.entry(it.reason.clone()).or_default() += 1;
+            }
+        }
+        (!reasons.is_empty()).then(|| clusters::by_reason(&reasons, "workload").join(", "))
+    };
+    // What is told of a cluster that is not well is not told again, nor what a drain waits for.
+    let stranded = by_reason(&report.stranded, &|it| !not_well.contains(it));
+    all.extend(stranded.map(|words| (Alarm, words)));
+    let waiting = by_reason(&report.waiting, &|it| {
+        !not_well.contains(it) && !drained.contains(it)
+    });
+    all.extend(waiting.map(|words| (Attention, words)));
+    let unknown = report.unknown * usize::from(not_well.is_empty());
+    for (number, severity, words) in [
+        (report.unplaced.len(), Alarm, "without a place"),
+        (unknown, Attention, "with a state that is not known"),
+        (
+            report.without_dependencies.len(),
+            Attention,
+            "with missing dependencies",
+        ),
+    ] {
+        if number > 0 {
+            all.push((severity, format!("{} {words}", count(number, "workload"))));
+        }
+    }
+    let leads_unknown = !leader.acts && !leader.is_unread && !report.nobody_leads();
+    for (is_so, words) in [
+        (
+            leader.is_unread,
+            "it is not known whether a control plane leads",
+        ),
+        (
+            leads_unknown,
+            "no control plane leads: nothing moves, unless one acts without an election (--leader-elect=false)",
+        ),
+        (
+            report.may_be_paused,
+            "it could not be read whether movement is paused",
+        ),
+    ] {
+        all.extend(is_so.then(|| (Attention, words.to_owned())));
+    }
+    all.extend(report.paused.iter().map(|it| (Attention, it.clone())));
+    all.extend(report.expires.iter().map(|it| {
+        let left = it.end.duration_since(now);
+        if left.is_negative() {
+            (Alarm, format!("{} has ended", it.what))
+        } else {
+            (Attention, format!("{} ends in {}", it.what, time(left)))
+        }
+    }));
+    all.extend(report.ordered.iter().map(|it| {
+        let order = match it.order {
+            "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
+            order => order.to_lowercase().replace(',', " and "),
+        };
+        let mut text = format!("{} {order} for {}", it.name, span(it.since, now));
+        let moving = report.moving.iter().filter(|moving| moving.from == it.name);
+        match moving.count() {
+            0 => {}
+            leaving => text = format!("{text}, {} leaving", count(leaving, "workload")),
+        }
+        let is_here =
+            |cluster: &str| cluster == it.name && it.is_drained() && !not_well.contains(cluster);
+        let waiting = by_reason(&report.waiting, &is_here);
+        (
+            Notice,
+            waiting.map_or_else(|| text.clone(), |words| format!("{text}, {words}")),
+        )
+    }));
+    all
+}
+
+/// Returns a number of things, such as `1 workload` or `2 workloads`.
+fn count(number: usize, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
+/// Returns the time that has passed.
+fn span(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || "a time that is not known".to_owned(),
+        |since| time(now.duration_since(since)),
+    )
+}
+
+/// Returns a time in its largest unit of which there are two at least.
+fn time(time: SignedDuration) -> String {
+    let seconds = time.as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,230 @@
+//! What the sentence says of clusters that are not well, and of the workloads that were there.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use jiff::{SignedDuration, Timestamp};
+use muster_shared::check::listed;
+use muster_shared::conditions;
+
+use super::super::decide::{Fates, NotWell, Report};
+use super::{Severity, count, span, time};
+
+/// Clusters that are named.
+const NAMED: usize = 3;
+/// Time within which clusters count as having fallen silent at once.
+const AT_ONCE: SignedDuration = SignedDuration::from_mins(2);
+
+/// Returns one matter for each state in which clusters are that are not well.
+pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
+    let of = |wanted: State| {
+        let not_well = report.not_well.iter();
+        let found: Vec<&NotWell> = not_well.filter(|it| State::of(it) == wanted).collect();
+        (!found.is_empty()).then(|| matter(report, wanted, &found, now))
+    };
+    let states = [State::Silent, State::NotReady, State::Other, State::New];
+    states.into_iter().filter_map(of).collect()
+}
+
+/// State of a cluster that is not well.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Silent,
+    NotReady,
+    /// It has not reported yet.
+    New,
+    /// It is ready.
+    Other,
+}
+
+impl State {
+    fn of(it: &NotWell) -> Self {
+        match it.ready.as_str() {
+            conditions::TRUE => Self::Other,
+            conditions::FALSE => Self::NotReady,
+            _ if it.reason == "NeverReported" => Self::New,
+            _ => Self::Silent,
+        }
+    }
+}
+
+/// Returns since when a cluster is in its state: one that is silent since it was heard last.
+fn since(it: &NotWell) -> Option<Timestamp> {
+    let heard = it.last_heard.filter(|_| State::of(it) == State::Silent);
+    // The clock of the cluster may be ahead.
+    heard
+        .filter(|heard| it.since.is_none_or(|since| *heard <= since))
+        .or(it.since)
+}
+
+fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {
+    let all = report.clusters.unwrap_or_default();
+    let longest = found.iter().filter_map(|it| since(it)).min();
+    let latest = found.iter().filter_map(|it| since(it)).max();
+    let words = match (state, found) {
+        (State::Silent, _) => "silent",
+        (State::NotReady, _) => "not ready",
+        (State::New, _) => "without a first report",
+        (State::Other, [only]) if only.reason != "ClusterReady" => {
+            &format!("ready, but {}", only.reason)
+        }
+        (State::Other, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
+        (State::Other, _) => "ready, but in need of attention",
+    };
+    let at_once = longest
+        .zip(latest)
+        .is_some_and(|(first, last)| last.duration_since(first) <= AT_ONCE);
+    let together = state == State::Silent && found.len() > 1 && at_once;
+    let who = match found {
+        [only] => only.name.clone(),
+        _ => format!("{} of {all} clusters", found.len()),
+    };
+    let mut text = format!("{who} {words}{}", if together { " at once" } else { "" });
+    if state != State::New {
+        text = format!("{text} for {}", span(longest, now));
+    }
+    let is_stopped =
+        report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
+    let is_network = together && found.len() == all;
+    if found.len() > 1 && !is_network {
+        let names: Vec<String> = found.iter().map(|it| it.name.clone()).collect();
+        text = format!("{text} ({})", listed(&names, NAMED));
+    }
+    let fates = sum(found);
+    let moves = match (report.failover, is_stopped) {
+        (Some(false), _) => "failover is off",
+        (_, true) => "movement is stopped",
+        _ => "",
+    };
+    if is_network {
+        let fenced = match fates.fenced {
+            0 => String::new(),
+            fenced => format!(" but for {fenced} that their policies stop there"),
+        };
+        let moves = if moves.is_empty() {
+            "movement goes on"
+        } else {
+            moves
+        };
+        text = format!(
+            "{text}: most likely the network of the fleet API, not the clusters; {moves}, workloads go on{fenced}"
+        );
+        return (Severity::Alarm, text);
+    }
+    let parts = parts(report, found, &fates);
+    if !parts.is_empty() {
+        text = format!("{text}: {}", parts.join(", "));
+    }
+    if !moves.is_empty() && fates.elsewhere < fates.all() {
+        text = format!("{text}; {moves}");
+    }
+    let old = report.old_copies.iter().flatten();
+    let old = old.filter(|old| found.iter().any(|it| it.name == old.cluster));
+    match old.map(|it| it.copies).sum() {
+        0 => {}
+        1 => text.push_str("; 1 old copy may still run there"),
+        old => {
+            let _ = write!(text, "; {old} old copies may still run there");
+        }
+    }
+    let is_down = fates.elsewhere < fates.all() && state != State::Other;
+    let severity = if is_down || is_stopped || !fates.stranded.is_empty() {
+        Severity::Alarm
+    } else {
+        Severity::Attention
+    };
+    (severity, text)
+}
+
+fn sum(found: &[&NotWell]) -> Fates {
+    let mut sum = Fates::default();
+    for it in found.iter().map(|it| &it.workloads) {
+        sum.elsewhere += it.elsewhere;
+        sum.starting += it.starting;
+        sum.staying += it.staying;
+        sum.fenced += it.fenced;
+        for (into, from) in [
+            (&mut sum.waiting, &it.waiting),
+            (&mut sum.stranded, &it.stranded),
+        ] {
+            for (reason, number) in from {
+                *into.entry(reason.clone()).or_default() += number;
+            }
+        }
+    }
+    sum
+}
+
+/// Returns what has become of the workloads of clusters, the first part with their number.
+fn parts(report: &Report, found: &[&NotWell], fates: &Fates) -> Vec<String> {
+    let all = fates.all();
+    let mut parts = Vec::new();
+    let thing = if all == 1 { "workload" } else { "workloads" };
+    let mut tell = |number: usize, one: &str, more: &str| {
+        let verb = if number == 1 { one } else { more };
+        match (number, parts.is_empty()) {
+            (0, _) => {}
+            (number, true) if number == all => parts.push(format!("{number} {thing} {verb}")),
+            (number, true) => parts.push(format!("{number} of {all} {thing} {verb}")),
+            (number, false) => parts.push(format!("{number} {verb}")),
+        }
+    };
+    tell(fates.elsewhere, "runs elsewhere", "run elsewhere");
+    tell(fates.starting, "starts elsewhere", "start elsewhere");
+    for (reason, number) in fates.stranded.iter().chain(&fates.waiting) {
+        let (one, more) = verbs(reason);
+        tell(*number, &one, &more);
+    }
+    let due = |pick: fn(&NotWell) -> Option<u64>| found.iter().filter_map(|it| pick(it)).min();
+    let soon = |seconds: u64| time(SignedDuration::from_secs(seconds.try_into().unwrap_or(0)));
+    let next = due(|it| it.next_taint_seconds).filter(|_| report.failover != Some(false));
+    let until = next.map_or_else(String::new, |it| {
+        format!(" until the taint in {}", soon(it))
+    });
+    tell(
+        fates.staying,
+        &format!("stays there{until}"),
+        &format!("stay there{until}"),
+    );
+    let first = due(|it| it.first_leaves_seconds);
+    // What runs out while movement is stopped lets nothing leave.
+    if let Some(first) = first.filter(|_| report.pace.band != "stopped") {
+        parts.push(format!("the first may leave in {}", soon(first)));
+    }
+    parts
+}
+
+/// Returns the numbers of workloads by the reason for which they wait.
+pub(super) fn by_reason(counts: &BTreeMap<String, usize>, thing: &str) -> Vec<String> {
+    let told = counts.iter().enumerate().map(|(at, (reason, number))| {
+        let (one, more) = verbs(reason);
+        let who = if at == 0 {
+            count(*number, thing)
+        } else {
+            number.to_string()
+        };
+        format!("{who} {}", if *number == 1 { one } else { more })
+    });
+    told.collect()
+}
+
+/// Returns what one workload, and several, do for a reason.
+fn verbs(reason: &str) -> (String, String) {
+    let wait = |what: &str| (format!("waits {what}"), format!("wait {what}"));
+    let cannot = |why: &str| {
+        let text = format!("cannot leave, because {why}");
+        (text.clone(), text)
+    };
+    match reason {
+        "WaitingForToleration" => wait("for the end of a toleration"),
+        "WaitingForRate" => wait("for the eviction rate"),
+        "StoppedByThreshold" => wait("until fewer clusters have failed"),
+        "Paused" => wait("for the end of a pause"),
+        "WaitingForFence" => wait("until the old copy is stopped"),
+        "WaitingForTemplate" => wait("for the template"),
+        "NowhereToGo" => ("has nowhere to go".into(), "have nowhere to go".into()),
+        "NotFenced" => cannot("nothing stops the old copy"),
+        "StateNotPreserved" => cannot("the state cannot be preserved"),
+        other => cannot(other),
+    }
+}

@@ -1,0 +1,155 @@
+// The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
+
+import { STATES, address, ago, along, arrows, counted, flows, groups, inTime, layout, moment, plural, room, span, strips } from "./model.js";
+import { byId, patch, say } from "./rows.js";
+
+const open = new Set(); // groups that are open
+let current; // address of the tile that the Tab key reaches
+const widthOf = (element) => Math.max(240, Math.floor(element.clientWidth));
+
+// The map of the fleet.
+
+let isOld; // whether what is drawn is not known to be so now
+export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
+  isOld = old;
+  const place = byId("map-place");
+  const all = groups(clusters, by, orders);
+  const plan = layout(all, { width: widthOf(place) - 2, open });
+  const moves = flows(status, failovers);
+  const lines = arrows(moves, plan);
+  const tiles = plan.boxes.flatMap((box) => [[box], ...box.tiles.map((it) => [box, it])]);
+  const addresses = tiles.flatMap(([box, tile]) => (tile ? [address("cluster", tile.cluster.name)] : plan.named ? [] : [address("group", box.group.name)]));
+  if (!addresses.includes(current)) current = addresses[0];
+  patch(place, [["svg", { width: "100%", height: plan.height + 2, role: "group", "aria-label": "Map of the fleet: arrow keys go from tile to tile" }, [
+    // Arrows are behind the tiles, so that each word can be read.
+    ["g", { "aria-hidden": "true" }, lines.map((it) => ["path", { d: it.path, class: `arrow ${it.kind}`, "stroke-width": it.wide }])],
+    ...plan.boxes.flatMap((box) => drawBox(box, now)),
+    ["g", { "aria-hidden": "true" }, lines.flatMap((it) => [
+      ["polygon", { points: it.head, class: "head" }],
+      ["circle", { cx: it.x, cy: it.y, r: 6 + 3 * it.label.length, class: "bubble" }],
+      ["text", { x: it.x, y: it.y + 4, class: "middle small strong" }, it.label],
+    ])],
+  ]]]);
+  patch(byId("flows"), moves.slice(0, 10).map((it) => ["li", {}, `→ ${it.from} to ${it.to}: ${[it.moving && `${it.moving} moving`, it.moved && `${it.moved} placed since the failover began`].filter(Boolean).join(", ")}`]));
+  say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
+}
+function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
+  const name = group.name || "none";
+  const many = `${plural(group.clusters.length, "cluster")}, ${plural(group.workloads ?? "?", "workload")}`;
+  const worst = STATES[group.clusters[0].state];
+  const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(`${named ? "" : isOpen ? "▾ " : "▸ "}${name}${isOpen ? `: ${many}` : ""}`, w - 16)];
+  const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 4, class: "box" }];
+  const href = address("group", group.name);
+  const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "" : `${signs(group)} `}${isOpen ? "open" : "closed"}: ${many}: ${counted(group.counts)}` }, [frame, title, ...(isOpen ? [] : closed(group, worst, x, y, w))]]];
+  return [...head, ...tiles.map((it) => drawTile(it, named, now)), ...(more ? [["text", { x: x + w - 8, y: y + 18, class: "end small" }, `and ${more} more, which are better`]] : [])];
+}
+function closed(group, worst, x, y, w) {
+  let at = x + 8;
+  const total = group.clusters.length;
+  const parts = Object.keys(STATES).filter((it) => group.counts[it]).map((it) => {
+    // A single silent cluster of a thousand has to be seen.
+    const wide = Math.max(4, ((w - 16) * group.counts[it]) / total);
+    const rect = ["rect", { x: at, y: y + 28, width: Math.min(wide, x + w - 8 - at), height: 10, class: `fill ${STATES[it].kind} is-${it}` }];
+    at = Math.min(at + wide, x + w - 9);
+    return rect;
+  });
+  return [...parts, ["text", { x: x + 8, y: y + 55, class: `small text-${worst.kind}` }, cut(signs(group), w - 16)]];
+}
+const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign, words }]) => (isOld ? `?${counts[it]} were ${words}` : `${sign}${counts[it]}`)).join(" ");
+function drawTile({ cluster, x, y, w, h }, named, now) {
+  const { kind } = STATES[cluster.state];
+  const [sign, words] = isOld ? ["?", `was ${STATES[cluster.state].words}`] : [STATES[cluster.state].sign, STATES[cluster.state].words];
+  const href = address("cluster", cluster.name);
+  const heard = cluster.state === "new" ? "never heard" : `heard ${ago(cluster.lastHeard, now)}`;
+  const many = plural(cluster.workloads ?? "?", "workload");
+  const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 3, class: `tile ${kind} is-${cluster.state}` }];
+  // A tile with text is called what it says; one with a sign alone needs a name.
+  const label = `${cluster.name}: ${words}, ${heard}, ${many}${cluster.oldCopies && cluster.state !== "ready" ? `, ${cluster.oldCopies} old copies may still run there` : ""}`;
+  const inner = named
+    ? [frame,
+        ["text", { x: x + 8, y: y + 18, class: `name text-${kind}` }, `${cut(`${sign} ${cluster.name}`, w - 12, 8)} `],
+        ["text", { x: x + 8, y: y + 35, class: "small" }, `${cut(cluster.state === "ready" && !isOld ? heard : `${words}, ${heard}`, w - 12)} `],
+        ["text", { x: x + 8, y: y + 51, class: "small" }, cut(`${many}${cluster.oldCopies ? ` +${cluster.oldCopies} old` : ""}`, w - 12)]]
+    : [frame, ["text", { x: x + w / 2, y: y + h / 2 + 5, class: `middle text-${kind}` }, sign]];
+  return ["a", { href, tabindex: href === current ? 0 : -1, "aria-label": named ? undefined : label }, [...(named ? [] : [["title", {}, label]]), ...inner]];
+}
+// Text in SVG does not wrap: what does not fit is in the label.
+function cut(text, width, each = 6.7) {
+  const most = Math.floor(width / each);
+  return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
+}
+export function toggle(group) {
+  if (!open.delete(group)) open.add(group);
+}
+byId("map-place").addEventListener("keydown", (event) => {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
+  const tiles = [...byId("map-place").querySelectorAll("a")];
+  const at = tiles.indexOf(document.activeElement);
+  if (step === undefined || at < 0) return;
+  event.preventDefault();
+  const next = tiles[Math.min(tiles.length - 1, Math.max(0, at + step))];
+  tiles[at].setAttribute("tabindex", -1);
+  next.setAttribute("tabindex", 0);
+  current = next.getAttribute("href");
+  next.focus();
+});
+
+// Strips of time.
+
+export function drawStrips(failovers, status, now) {
+  const place = byId("strips");
+  const all = strips(failovers || [], status, now);
+  patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place), now)]));
+  const more = failovers ? failovers.length - all.length : 0;
+  say(byId("strips-more"), !failovers ? "? not known" : more ? `${more} more are in the history below.` : all.length ? "" : "no failover is recorded");
+}
+export function stripOf(it, width, now) {
+  const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar
+  const [lane, bar] = text ? [22, 10] : [30, 8];
+  const wide = width - text - 8;
+  const x = (seconds) => Math.round(text + wide * along(seconds, it.end));
+  const height = it.lanes.length * lane + 18;
+  const coming = it.next.at === undefined ? it.next.words : `${it.next.words}: ${inTime(it.next.at, now)}`;
+  const ended = it.state === "Ended";
+  return [
+    ["h3", {}, [["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` since ${moment(it.began)}`]]],
+    ["p", { class: ended ? "quiet" : "next" }, ended ? `ended, ${span(it.end)} after it began` : `next: ${coming}`],
+    ["svg", { width: "100%", height, role: "img", "aria-label": it.lanes.map((it) => it.words).join("; ") }, [
+      ...it.ticks.flatMap((tick) => [
+        ["line", { x1: x(tick.at), x2: x(tick.at), y1: 0, y2: height - 14, class: "tick" }],
+        ["text", { x: x(tick.at), y: height - 2, class: "middle small quiet" }, tick.words],
+      ]),
+      ["text", { x: text, y: height - 2, class: "small quiet" }, "0"],
+      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : "now"],
+      ...it.lanes.flatMap((one, at) => [
+        ["text", { x: 0, y: at * lane + 14, class: "small" }, cut(one.words, text || width)],
+        ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open ? " going-on" : ""}` }]),
+      ]),
+    ]],
+  ];
+}
+
+// Room.
+
+export function drawRoom(top, forecast, title) {
+  const { rows, more } = room(top, forecast);
+  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then` : "");
+  patch(byId("room-rows"), rows.map((it) => ["li", {}, [
+    ["a", { href: address("cluster", it.name), class: "name" }, it.name],
+    ["span", { class: "bars" }, it.isGone ? [["span", { class: "text-bad" }, "✖ lost or drained in the forecast"]] : it.bars.map((bar) => barOf(bar, it.isOld))],
+  ]]));
+  say(byId("room-more"), more ? `${more} more clusters have more room. kubectl muster top shows all.` : "");
+}
+function barOf({ resource, now, after }, isOld) {
+  const words = now === undefined ? "not known" : `${now}%${after > now ? ` → ${after}%` : ""}${isOld ? " as last reported" : ""}`;
+  const full = (it) => Math.min(100, it ?? 0);
+  const kind = (after ?? now) > 90 ? "bad" : (after ?? now) > 75 ? "warn" : "good";
+  return ["span", { class: "bar" }, [
+    ["span", { class: "small" }, `${resource} ${words}`],
+    ["svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", class: isOld ? "is-old" : undefined }, [
+      ["rect", { x: 0, y: 0, width: 100, height: 10, class: now === undefined ? "unknown" : "rail" }],
+      ["rect", { x: 0, y: 0, width: full(now), height: 10, class: `fill ${kind}` }],
+      after > now && ["rect", { x: full(now), y: 0, width: full(after) - full(now), height: 10, class: `after ${kind}` }],
+    ]],
+  ]];
+}
