@@ -172,7 +172,7 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
             None => tell(key, "is a Work without a binding"),
             Some(binding)
                 if !Binding(binding).keeps(cluster)
-                    && !awaits_dispatching(scene, &binding_key, Binding(binding)) =>
+                    && !awaits_copies(scene, &binding_key, Binding(binding)) =>
             {
                 tell(key, "is a Work that its binding does not want");
             }
@@ -181,31 +181,36 @@ fn works(end: &End, scene: &Scene, tell: &mut impl FnMut(&Key, &str)) {
     }
 }
 
-/// Returns whether a target of a binding, or of one that needs it, has no copy yet because its
-/// dispatching is suspended: until it has, copies elsewhere may be the last, and what they need
-/// stays beside them.
-fn awaits_dispatching(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+/// Returns whether a target of a binding, or of one that needs it, has no copy yet: until it has,
+/// copies elsewhere may be the last, and what they need stays beside them.
+fn awaits_copies(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
     let mut referrers = objects::items(binding.0, "/spec/requiredBy").filter_map(|it| {
         let (namespace, name) = (objects::text(it, "/namespace"), objects::text(it, "/name"));
         let key = objects::key(&Api::Fleet, WORK, "resourcebindings", namespace, name);
         let referrer = scene.objects.get(&key)?;
         Some((key, Binding(referrer)))
     });
-    is_undispatched(scene, key, binding)
-        || referrers.any(|(key, referrer)| is_undispatched(scene, &key, referrer))
+    lacks_copies(scene, key, binding)
+        || referrers.any(|(key, referrer)| lacks_copies(scene, &key, referrer))
 }
 
-/// Returns whether a target of a binding has no copy yet because its dispatching is suspended.
-fn is_undispatched(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
+/// Returns whether a binding with a placement has no target, although it asks for something, or one
+/// that has not applied its copy.
+fn lacks_copies(scene: &Scene, key: &Key, binding: Binding<'_>) -> bool {
     let is_applied = |target: &str| {
         let work = scene.work_of(key, target);
         let applied = work.and_then(|work| objects::condition(work, "Applied"));
         applied.is_some_and(|it| it["status"] == "True")
     };
     let targets = binding.clusters().into_keys().chain(binding.required());
-    targets
-        .filter(|target| binding.is_suspended_in(target))
-        .any(|target| !is_applied(target))
+    let is_placed = binding.0["spec"]["placement"].is_object();
+    let asks_for_none = objects::number(binding.0, "/spec/replicas") == Some(0)
+        && binding.0["spec"]["replicaRequirements"].is_object();
+    let mut targets = targets.peekable();
+    if targets.peek().is_none() {
+        return is_placed && !asks_for_none;
+    }
+    targets.any(|target| !is_applied(target))
 }
 
 /// Returns whether something in the member keeps an object of a Work: a finalizer that is not the
