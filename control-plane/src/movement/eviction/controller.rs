@@ -7,6 +7,8 @@ use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
+use muster_shared::k8s::Taint;
+use muster_shared::taints;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
@@ -230,6 +232,15 @@ async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Evi
     let spec = &*protected(fleet, &eviction.binding);
     if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.
+        return Outcome::Conflict;
+    }
+    // The cache shows a change of a cluster before the evictor hears of it, and the end of a pause
+    // may be heard of between the two.
+    let cluster = fleet.clusters.get(None, &eviction.cluster);
+    let Taint {
+        key: taint, effect, ..
+    } = &eviction.cause.taint;
+    if cluster.is_some_and(|it| taints::find(&it.spec.taints, taint, effect).is_none()) {
         return Outcome::Conflict;
     }
     let leaving = Leaving {

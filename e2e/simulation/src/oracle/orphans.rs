@@ -330,6 +330,15 @@ mod tests {
             ("the copy", &member_key("m1"), gone(), ""),
         ] {
             let mut story = story();
+            let mut applied = work();
+            applied["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "web",
+            });
+            applied["status"]["conditions"] = json!([{"type": "Applied", "status": "True"}]);
+            if what == "the target" {
+                story.write(control_plane(), &work_key("m2"), applied);
+            }
             story.write(person(), key, state);
             let told = story.end();
             assert_eq!(told.is_empty(), expected.is_empty(), "{what}: {told:?}");
@@ -338,9 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn a_work_that_its_binding_does_not_want_is_excused_until_the_targets_are_dispatched() {
+    fn a_work_that_its_binding_does_not_want_is_excused_until_the_targets_have_applied_theirs() {
         for (suspension, applied, is_excused) in [
-            (json!(null), "False", false),
+            (json!(null), "False", true),
+            (json!(null), "True", false),
             (json!({"dispatching": true}), "False", true),
             (json!({"dispatching": true}), "True", false),
             (
@@ -350,7 +360,7 @@ mod tests {
             ),
             (
                 json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
-                "False",
+                "True",
                 false,
             ),
         ] {
@@ -379,6 +389,11 @@ mod tests {
                 "resourcebinding.karmada.io/namespace": "default",
                 "resourcebinding.karmada.io/name": "settings",
             });
+            let mut elsewhere = sent.clone();
+            elsewhere["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
+            let mut at = work_key("m2");
+            at.name = "settings".to_owned();
+            story.write(control_plane(), &at, elsewhere);
             story.write(control_plane(), &beside, sent);
             let told = story.end();
             let expected = if is_excused { 0 } else { 2 };
