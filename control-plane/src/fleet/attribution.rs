@@ -147,8 +147,12 @@ impl Attribution {
 
     fn bounded(mut self) -> Self {
         for text in [&mut self.order, &mut self.by, &mut self.reason] {
-            if text.chars().nth(LONGEST).is_some() {
-                *text = text.chars().take(LONGEST).collect();
+            // Terminals obey control characters.
+            if text.chars().nth(LONGEST).is_some() || text.contains(char::is_control) {
+                let plain = text.chars().take(LONGEST);
+                *text = plain
+                    .map(|it| if it.is_control() { ' ' } else { it })
+                    .collect();
             }
         }
         self

@@ -99,4 +99,15 @@ mod tests {
             assert_eq!(author(&serde_json::from_value(metadata).unwrap()), expected);
         }
     }
+
+    #[test]
+    fn what_an_annotation_says_controls_no_terminal() {
+        // Whoever may write a policy in a namespace writes this, and an administrator reads it.
+        let orders = json!([{
+            "order": "suspend", "by": "alice", "reason": "\u{1b}[2J\u{1b}[Hall is well\nWELL: 5 of 5 clusters ready",
+        }]);
+        let metadata = json!({"annotations": {ORDERED_BY: orders.to_string()}});
+        let told = author(&serde_json::from_value(metadata).unwrap());
+        assert!(!told.contains(char::is_control), "{told:?}");
+    }
 }

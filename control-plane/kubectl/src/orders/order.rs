@@ -166,11 +166,13 @@ pub(super) async fn give(
     }
     let mut told = String::new();
     for name in &names {
-        let given = author.order(order.name, time.now());
+        // One time for both, so that no order is older than what it brings.
+        let now = time.now();
+        let given = author.order(order.name, now);
         // A new reason for an order that stands is recorded as well.
         let explains = !order.add.is_empty() && !given.reason.is_empty();
         let last = |cluster: &Cluster| {
-            let patch = order.last(cluster, &held, time.now());
+            let patch = order.last(cluster, &held, now);
             Ok(patch.or_else(|| explains.then(|| json!({}))))
         };
         let changed = change(client, name, Some(&given), last).await;

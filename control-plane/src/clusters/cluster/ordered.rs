@@ -31,9 +31,13 @@ fn paused(
         }
         Some(pause) => (conditions::TRUE, "ClusterPaused", pause.to_string()),
         None => {
-            // That of a cluster that was never paused says nothing.
-            cluster.condition(MOVEMENT_PAUSED)?;
-            let last = resumed.into_iter().chain(own()).max_by_key(|it| it.at);
+            // That of a cluster that was never paused says nothing, and an end is told once.
+            let known = cluster.condition(MOVEMENT_PAUSED)?;
+            if known.status == conditions::FALSE {
+                return None;
+            }
+            let is_of_fleet = known.reason == "FleetPaused";
+            let last = if is_of_fleet { resumed } else { own() };
             let last = last.map_or_else(String::new, |it| format!(": resumed {it}"));
             let message = format!("movement is not paused{last}");
             (conditions::FALSE, "NotPaused", message)
@@ -218,5 +222,72 @@ mod tests {
         note(&stand.fleet, &cluster).await.unwrap();
         let told = [("m1".to_owned(), "MovementResumed".to_owned())];
         assert_eq!(stand.api.told().await, told);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_pause_has_ended_is_not_told_again_after_a_restart() {
+        // A former process told that bob ended the pause of the fleet; this one has not seen it.
+        let resumed = json!({
+            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
+            "status": {"conditions": [{
+                "type": MOVEMENT_PAUSED, "status": "False", "reason": "NotPaused",
+                "message": "movement is not paused: resumed by bob at 2024-01-01T00:00:00Z",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]},
+        });
+        let stand = Stand::followed([("clusters", resumed)]).await;
+        let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
+        note(&stand.fleet, &cluster).await.unwrap();
+        assert_eq!(stand.api.writes(), [], "a fleet at rest writes nothing");
+        assert_eq!(stand.api.told().await, []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_pause_has_ended_is_not_told_again_when_its_order_is_no_more_among_the_last() {
+        let (now, mut cluster) = (Timestamp::from_second(10).unwrap(), Cluster::default());
+        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
+            MOVEMENT_PAUSED,
+            conditions::FALSE,
+            "NotPaused",
+            "movement is not paused: resumed by bob",
+            now,
+        )];
+        for _ in 0..8 {
+            let order = Attribution {
+                order: order::TAINT.to_owned(),
+                ..Attribution::default()
+            };
+            let text = Attribution::added(&cluster.metadata, order);
+            cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
+        }
+        assert_eq!(
+            paused(&cluster, None, None, now),
+            None,
+            "nothing was resumed now"
+        );
+    }
+
+    #[test]
+    fn that_a_pause_of_the_fleet_ran_out_is_not_told_as_somebodys_order_of_years_ago() {
+        let now = Timestamp::from_second(10).unwrap();
+        let mut cluster = Cluster::default();
+        let order = Attribution {
+            order: order::RESUME.to_owned(),
+            by: "bob".to_owned(),
+            at: Some(Timestamp::UNIX_EPOCH),
+            ..Attribution::default()
+        };
+        let text = Attribution::added(&cluster.metadata, order);
+        cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
+        // The last pause was one of the fleet, and ended by its own time.
+        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
+            MOVEMENT_PAUSED,
+            conditions::TRUE,
+            "FleetPaused",
+            "",
+            now,
+        )];
+        let said = paused(&cluster, None, None, now).unwrap();
+        assert_eq!(said.message, "movement is not paused");
     }
 }

@@ -202,3 +202,29 @@ async fn an_order_is_written_with_its_author_and_a_new_reason_for_one_that_stand
         .collect();
     assert_eq!(told, ["alice: ", "alice: an upgrade"]);
 }
+
+#[tokio::test]
+async fn an_order_keeps_its_author_although_the_cluster_is_read_slowly() {
+    // Each request takes a second.
+    let (fast, states) = api(&fleet(&json!([])));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let fast = fast.clone();
+        async move {
+            tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+            fast.send(request).await
+        }
+    });
+    let author = Author {
+        by: "alice".to_owned(),
+        reason: "an upgrade".to_owned(),
+    };
+    let client = Client::new(service, "default");
+    let names = ["m1".to_owned()];
+    give(&client, &names, &crate::orders::cordon(), &author)
+        .await
+        .unwrap();
+    let states = states.lock();
+    let cordoned = &states.last().unwrap()[0];
+    let told = Attribution::of_command(cordoned).map(|it| it.by);
+    assert_eq!(told.as_deref(), Some("alice"), "{cordoned:?}");
+}
