@@ -7,7 +7,7 @@ use kube::api::PostParams;
 use muster_control_plane::fleet::attribution::{Attribution, LONGEST};
 use muster_shared::k8s::{Api, Client};
 
-/// Why an order is given.
+/// Option of an order that gives its reason.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Why {
     /// Reason, for everyone who asks who ordered this and why.

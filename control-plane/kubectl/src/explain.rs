@@ -188,7 +188,7 @@ pub(super) struct Answer {
     /// The pause that keeps it where it is, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     paused: Option<String>,
-    /// Where its copies are left as they are, by whose order.
+    /// Clusters in which its copies are neither created nor changed, and who ordered that.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<String>,
     /// What its return to clusters that it left waits for.

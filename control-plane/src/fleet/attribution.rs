@@ -75,9 +75,7 @@ impl Attribution {
         let read = text.and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
         let all = read.unwrap_or_default().into_iter();
         let all = all.filter_map(|it| serde_json::from_value::<Self>(it).ok());
-        let mut all: Vec<Self> = all.map(Self::bounded).collect();
-        all.drain(..all.len().saturating_sub(KEPT));
-        all
+        newest(all.map(Self::bounded).collect())
     }
 
     /// Returns the annotation of an object that is given one more order.
@@ -115,9 +113,7 @@ impl Attribution {
             };
             Self::standing(&cluster.metadata, begins, ends, since)
         });
-        let mut orders: Vec<Self> = orders.flatten().collect();
-        orders.sort_by_key(|it| it.order != order::DRAIN);
-        orders.into_iter().next()
+        orders.flatten().min_by_key(|it| it.order != order::DRAIN)
     }
 
     /// Returns who wrote the field at `path` last, as far as the API server tells: a program, and
@@ -182,9 +178,14 @@ impl fmt::Display for Attribution {
     }
 }
 
-fn text(mut all: Vec<Attribution>) -> String {
+fn text(all: Vec<Attribution>) -> String {
+    json!(newest(all)).to_string()
+}
+
+/// Returns those of some orders that an annotation keeps.
+fn newest(mut all: Vec<Attribution>) -> Vec<Attribution> {
     all.drain(..all.len().saturating_sub(KEPT));
-    json!(all).to_string()
+    all
 }
 
 /// An order that may stand, as `None` or with what it says, and the names of the order that begins

@@ -15,8 +15,7 @@ use crate::fleet::attribution::{Attribution, order};
 use crate::fleet::pause::Pause;
 
 /// Returns the condition that tells of a pause; `None` if it is there, or if the cluster was never
-/// paused.
-/// `resumed` is the order that ended the last pause of the fleet.
+/// paused. `resumed` is the order that ended the last pause of the fleet.
 fn paused(
     cluster: &Cluster,
     pause: Option<&Pause>,

@@ -86,7 +86,16 @@ impl<'a> Plan<'a> {
             kept,
             ..
         } = *wanted;
-        let successors = successors(wanted, &make, facts);
+        let unwanted = works.iter().filter_map(|work| {
+            let cluster = cluster_of(work)?;
+            (!scope.expected.contains(cluster) && !kept.contains(cluster))
+                .then_some((work, cluster))
+        });
+        let unwanted: Vec<_> = unwanted.collect();
+        // Reading the reports of the targets costs more than all else here.
+        let successors = (!unwanted.is_empty())
+            .then(|| successors(wanted, &make, facts))
+            .flatten();
         let goes_first = fencing::asked(spec).is_some() || asks_directly(spec);
         let may_go = |cluster: &str| {
             let Some(successors) = &successors else {
@@ -101,11 +110,7 @@ impl<'a> Plan<'a> {
             successors.is_empty() || has_place && !(facts.is_paused)(cluster)
         };
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
-        let unwanted = works.iter().filter_map(|work| {
-            let cluster = cluster_of(work)?;
-            (!scope.expected.contains(cluster) && !kept.contains(cluster))
-                .then_some((work, cluster))
-        });
+        let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
         let remove = going.into_iter().map(|(work, cluster)| Removal {
             work,

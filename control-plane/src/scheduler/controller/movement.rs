@@ -215,13 +215,19 @@ pub(super) fn losers_of<'a>(
         return Vec::new();
     }
     let (before, after) = (&subject.spec.clusters, &placed.clusters);
-    let running = as_it_runs(subject.spec, subject.status);
-    let losers = losers(&running, after);
+    let losers = if subject.spec.is_undivided() {
+        let running = as_it_runs(subject.spec, subject.status);
+        let losers = losers(&running, after);
+        let names = before.iter().map(|it| it.name.as_str());
+        names.filter(|it| losers.contains(it)).collect()
+    } else {
+        losers(before, after)
+    };
     if losers.is_empty() {
-        return withdrawn(before, after, outcome, snapshot);
+        withdrawn(before, after, outcome, snapshot)
+    } else {
+        losers
     }
-    let names = before.iter().map(|it| it.name.as_str());
-    names.filter(|it| losers.contains(it)).collect()
 }
 
 /// Returns whether the binding says that its move was held back: this process may have started

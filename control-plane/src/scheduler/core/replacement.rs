@@ -154,21 +154,19 @@ fn runs_undivided(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) ->
     spec.is_undivided() && as_it_runs(spec, status).iter().any(|it| it.replicas > 0)
 }
 
-/// Returns the clusters of a workload with the replicas that it has there: where nobody has divided
-/// them yet, those that are reported to be ready.
+/// Returns the clusters of a workload whose replicas nobody has divided yet, with those that are
+/// reported to be ready there.
 pub fn as_it_runs(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
 ) -> Vec<TargetCluster> {
     let mut clusters = spec.clusters.clone();
-    if spec.is_undivided() {
-        for report in &status.aggregated_status {
-            let ready = report.status.as_ref().and_then(|it| ready_replicas(&it.0));
-            let mut targets = clusters.iter_mut();
-            let target = targets.find(|it| it.name == report.cluster_name);
-            if let (Some(target), Some(ready)) = (target, ready) {
-                target.replicas = ready.try_into().unwrap_or(i32::MAX);
-            }
+    for report in &status.aggregated_status {
+        let ready = report.status.as_ref().and_then(|it| ready_replicas(&it.0));
+        let mut targets = clusters.iter_mut();
+        let target = targets.find(|it| it.name == report.cluster_name);
+        if let (Some(target), Some(ready)) = (target, ready) {
+            target.replicas = ready.try_into().unwrap_or(i32::MAX);
         }
     }
     clusters

@@ -205,7 +205,8 @@ async fn an_order_is_written_with_its_author_and_a_new_reason_for_one_that_stand
 
 #[tokio::test]
 async fn an_order_keeps_its_author_although_the_cluster_is_read_slowly() {
-    // Each request takes a second.
+    // Each request takes a second by the clock of the calendar, which no test can hold or advance:
+    // another second begins between any two of them.
     let (fast, states) = api(&fleet(&json!([])));
     let service = tower::service_fn(move |request: Request<Body>| {
         let fast = fast.clone();

@@ -31,9 +31,9 @@ pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)
 enum State {
     Silent,
     NotReady,
-    /// It has not reported yet.
+    /// The cluster has not reported yet.
     New,
-    /// It is ready.
+    /// The cluster is ready, and something else is wrong with it.
     Other,
 }
 
