@@ -256,7 +256,7 @@ pub struct Times {
 pub struct Workloads {
     /// Workloads that were in the cluster.
     pub affected: u32,
-    /// Workloads that were placed elsewhere. One that moved twice counts twice.
+    /// Workloads that were placed elsewhere. One that moved twice counts once.
     pub moved: u32,
     /// Workloads of `moved` that have been healthy elsewhere.
     pub healthy: u32,

@@ -26,11 +26,17 @@ const MOST_TARGETS: usize = 64;
 
 /// A workload that moved.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is known or not, whatever the others are"
+)]
 struct Entry {
     at: Timestamp,
     since: Timestamp,
     is_healthy: bool,
     is_cleaned: bool,
+    /// Whether the record counts it among those that were healthy, by this move or an earlier one.
+    was_healthy: bool,
     /// Whether it was found after a start, so that the record may have counted it.
     was_found: bool,
 }
@@ -127,8 +133,11 @@ impl Episode {
     }
 
     fn with(spec: FailoverSpec, status: FailoverStatus, object: Option<Failover>) -> Self {
+        // A workload that moved twice counts once.
         let count = |wanted: &dyn Fn(&&Move) -> bool| {
-            u32::try_from(status.moves.iter().filter(wanted).count()).unwrap_or(u32::MAX)
+            let moves = status.moves.iter().filter(wanted);
+            let workloads: BTreeSet<&FailoverWorkload> = moves.map(|it| &it.workload).collect();
+            u32::try_from(workloads.len()).unwrap_or(u32::MAX)
         };
         let listed = count(&|_| true);
         let healthy = count(&|it| it.healthy.is_some());
@@ -372,18 +381,21 @@ impl Episode {
         }
         entry.is_healthy = true;
         let (since, was_found) = (entry.since, entry.was_found);
+        let was_healthy = std::mem::replace(&mut entry.was_healthy, true);
         if listed_healthy {
             return;
         }
-        if !is_listed && was_found && self.credit.1 > 0 {
+        if !was_healthy && !is_listed && was_found && self.credit.1 > 0 {
             self.credit.1 -= 1;
             return;
         }
         let seconds = whole(now).duration_since(since).as_secs();
         let seconds = u64::try_from(seconds).unwrap_or(0);
         durations::add(&mut self.status.time_to_healthy, seconds);
-        let workloads = &mut self.status.workloads;
-        workloads.healthy = workloads.healthy.saturating_add(1);
+        if !was_healthy {
+            let workloads = &mut self.status.workloads;
+            workloads.healthy = workloads.healthy.saturating_add(1);
+        }
         self.counted.healthy.push(seconds);
         self.last_healthy = Some(now);
         if let Some(listed) = self.listed(&signs.workload, at) {
@@ -398,12 +410,20 @@ impl Episode {
         let present = Some(self.since).filter(|since| at >= *since);
         let since = moved.since.or(present).unwrap_or(start);
         let is_listed = self.listed(&signs.workload, at).is_some();
-        let was_found = is_listed || self.credit.0 > 0;
+        // One that moved before counts no more.
+        let known = self.entries.get(&signs.key);
+        let listed = self.status.moves.iter();
+        let mut earlier = listed.filter(|it| it.workload == signs.workload);
+        let was_healthy = known.is_some_and(|it| it.was_healthy)
+            || earlier.clone().any(|it| it.healthy.is_some());
+        let is_again = known.is_some() || earlier.next().is_some();
+        let was_found = is_listed || !is_again && self.credit.0 > 0;
         let entry = Entry {
             at,
             since,
             is_healthy: false,
             is_cleaned: false,
+            was_healthy,
             was_found,
         };
         self.entries.insert(signs.key.clone(), entry);
@@ -415,7 +435,7 @@ impl Episode {
         if is_listed {
             return;
         }
-        if self.credit.0 > 0 {
+        if !is_again && self.credit.0 > 0 {
             self.credit.0 -= 1;
             return;
         }
@@ -427,7 +447,9 @@ impl Episode {
         if times.last_move.as_ref().is_none_or(|it| it.0 < at) {
             times.last_move = Some(Time(at));
         }
-        self.status.workloads.moved = self.status.workloads.moved.saturating_add(1);
+        if !is_again {
+            self.status.workloads.moved = self.status.workloads.moved.saturating_add(1);
+        }
         self.counted.moved += 1;
         self.status.moves.push(Move {
             workload: signs.workload.clone(),

@@ -25,6 +25,33 @@ fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
 }
 
 #[test]
+fn a_workload_that_moves_again_when_the_cause_returns_counts_once_whoever_counts() {
+    let mut ledger = new([], 0);
+    ledger.cluster(&silent("m1", 0), None, at(10));
+    show(&mut ledger, &healthy(moved("a", "m1", "m2", 20)), 25);
+    show(&mut ledger, &healthy(moved("b", "m1", "m2", 21)), 26);
+    ledger.cluster(&well("m1", 40), None, at(40));
+    write(&mut ledger, 50);
+    ledger.cluster(&silent("m1", 100), None, at(110));
+    let again = healthy(moved("a", "m1", "m3", 120));
+    show(&mut ledger, &again, 130);
+    let counts = |ledger: &mut Ledger, now| {
+        let status = one(ledger, now).status.unwrap();
+        let counts = status.workloads;
+        let counts = (counts.affected, counts.moved, counts.healthy);
+        (counts, status.moves.len(), status.relapses)
+    };
+    assert_eq!(counts(&mut ledger, 140), ((2, 2, 2), 3, 1));
+    // The next process reads the record, and sees what bindings remember.
+    let mut next = new([one(&mut ledger, 150)], 150);
+    let all = [again, healthy(moved("b", "m1", "m2", 21))];
+    load(&mut next, &silent("m1", 100), &all, 160);
+    assert_eq!(counts(&mut next, 170), ((2, 2, 2), 3, 1));
+    show(&mut next, &healthy(moved("b", "m1", "m3", 180)), 190);
+    assert_eq!(counts(&mut next, 200), ((2, 2, 2), 4, 1));
+}
+
+#[test]
 fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
     let fails_again = cluster("m1", ("False", 100), &json!([]));
     for (signs, kind, silent_since, not_ready) in [
