@@ -6,15 +6,17 @@
 //! an archive can hold no link, a script of that name puts the word `__complete` first.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Command;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Head, Profile};
+use muster_shared::client::Head;
 use muster_shared::k8s::Client;
+
+use super::line;
 
 /// Name under which kubectl looks for the program.
 const NAME: &str = "kubectl_complete-muster";
@@ -77,21 +79,10 @@ pub(super) async fn answer(root: &Command, words: &[OsString]) -> String {
 /// Returns a client for the fleet API of a command line, and its namespace. `None` means that the
 /// fleet API cannot be reached by it.
 async fn fleet(words: &[String]) -> Option<(Client, String)> {
-    let given = |names: &[&str]| {
-        words.iter().enumerate().find_map(|(at, word)| {
-            if names.contains(&word.as_str()) {
-                return words.get(at + 1).cloned();
-            }
-            let (name, value) = word.split_once('=')?;
-            names.contains(&name).then(|| value.to_owned())
-        })
-    };
-    let kubeconfig = given(&["--kubeconfig"]).map(PathBuf::from);
-    let context = given(&["--context"]);
-    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await;
-    let config = config.ok()?;
-    let fleet = client::connect(&config, Profile::Write).ok()?;
-    let namespace = given(&["-n", "--namespace"]).unwrap_or(config.default_namespace);
+    let connection = line::connection(words)?;
+    let config = connection.config().await.ok()?;
+    let fleet = connection.client(&config).ok()?;
+    let namespace = connection.namespace.unwrap_or(config.default_namespace);
     Some((fleet, namespace))
 }
 
@@ -221,13 +212,10 @@ fn print(words: &[(String, String)], last: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::CommandLine;
 
     fn wants(line: &str) -> Wanted {
-        let root = CommandLine::command();
+        let root = line::command();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         wanted(&root, &words)
     }

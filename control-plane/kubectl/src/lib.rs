@@ -5,6 +5,7 @@ mod author;
 mod check;
 mod cluster_row;
 mod completion;
+mod connection;
 mod dependencies;
 mod evicting;
 mod explain;
@@ -18,6 +19,7 @@ mod install;
 mod interpret;
 mod join;
 mod leader;
+mod line;
 mod list;
 mod old_copies;
 mod orders;
@@ -43,16 +45,15 @@ mod version;
 mod view;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use kube::Config;
-use muster_shared::client::{self, Profile};
 use muster_shared::k8s::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::tls;
 
+use self::connection::Connection;
 pub use self::output::Reply;
 
 /// Asks the fleet API about failover and placement, and lets members join and leave.
@@ -63,21 +64,6 @@ struct CommandLine {
     connection: Connection,
     #[command(subcommand)]
     question: Question,
-}
-
-#[derive(Debug, Args)]
-struct Connection {
-    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one
-    /// without it.
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// Context within the kubeconfig.
-    #[arg(long, global = true, value_name = "NAME")]
-    context: Option<String>,
-    /// Namespace of what is asked about; that of the context without it. For `register` the
-    /// member's namespace for the agent's Secret: karmada-system without it.
-    #[arg(long, short, global = true, value_name = "NAME")]
-    namespace: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -154,7 +140,10 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let asked = match completion::asked(&arguments) {
         Some(words) => Asked::Completion(words.into()),
-        None => Asked::Question(Box::new(CommandLine::parse_from(arguments))),
+        None => match line::parse(arguments) {
+            Ok(line) => Asked::Question(Box::new(line)),
+            Err(error) => error.exit(),
+        },
     };
     let failure = match &asked {
         Asked::Question(line) if matches!(line.question, Question::Status(_)) => {
@@ -192,9 +181,7 @@ enum Asked {
 async fn reply(asked: Asked) -> anyhow::Result<Reply> {
     match asked {
         Asked::Question(line) => Box::pin(carry_out(*line)).await,
-        Asked::Completion(words) => Ok(completion::answer(&CommandLine::command(), &words)
-            .await
-            .into()),
+        Asked::Completion(words) => Ok(completion::answer(&line::command(), &words).await.into()),
     }
 }
 
@@ -221,7 +208,7 @@ where
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let asked = match completion::asked(&arguments) {
         Some(words) => Asked::Completion(words.into()),
-        None => Asked::Question(Box::new(CommandLine::try_parse_from(arguments)?)),
+        None => Asked::Question(Box::new(line::parse(arguments)?)),
     };
     Box::pin(reply(asked)).await
 }
@@ -235,25 +222,16 @@ pub async fn page<T>(arguments: impl IntoIterator<Item = T>) -> anyhow::Result<u
 where
     T: Into<OsString> + Clone,
 {
-    let line = CommandLine::try_parse_from(arguments)?;
+    let line = line::parse(arguments)?;
     let Question::Ui(options) = line.question else {
         anyhow::bail!("the command is not `ui`");
     };
-    let Connection {
-        kubeconfig,
-        context,
-        ..
-    } = line.connection;
-    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
-    ui::Page::open(client::connect(&config, Profile::Write)?, &options).await
+    let config = line.connection.config().await?;
+    ui::Page::open(line.connection.client(&config)?, &options).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
-    let Connection {
-        kubeconfig,
-        context,
-        namespace,
-    } = command_line.connection;
+    let connection = command_line.connection;
     match &command_line.question {
         Question::Interpret(options) => return interpret::carry_out(options).map(Reply::from),
         Question::Version(options) => {
@@ -263,8 +241,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         }
         _ => {}
     }
-    let config = client::kubeconfig(kubeconfig.as_deref(), context.as_deref()).await?;
-    let client = client::connect(&config, Profile::Write)?;
+    let config = connection.config().await?;
+    let client = connection.client(&config)?;
+    let namespace = connection.namespace;
     let text = match command_line.question {
         Question::Check(options) => {
             let (text, succeeds) = check::carry_out(&config, namespace, &options).await?;
@@ -328,7 +307,7 @@ async fn read_fleet(client: &Client, namespace: &str, question: Question) -> any
 async fn said(client: &Client, config: &Config) -> Vec<report::File> {
     let mut files = Vec::new();
     for words in REPORTED {
-        let line = CommandLine::try_parse_from(["kubectl-muster"].iter().chain(words));
+        let line = line::parse(["kubectl-muster"].iter().chain(words));
         let text = match line.map(|it| it.question) {
             Ok(Question::Check(options)) => {
                 let check = check::carry_out(config, None, &options).await;
@@ -367,11 +346,6 @@ const REPORTED: [&[&str]; 7] = [
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
-    }
-
     #[tokio::test]
     async fn a_report_has_what_the_commands_of_its_table_say() {
         let refuse = |_: http::Request<kube::client::Body>| async {
@@ -380,7 +354,7 @@ mod tests {
         };
         let client = Client::new(tower::service_fn(refuse), "default");
         for words in REPORTED {
-            let line = CommandLine::parse_from(["kubectl-muster"].iter().chain(words));
+            let line = line::parse(["kubectl-muster"].iter().chain(words)).unwrap();
             if matches!(line.question, Question::Check(_)) {
                 continue;
             }
@@ -392,16 +366,8 @@ mod tests {
 
     #[test]
     fn a_binding_is_explained_in_its_namespace() {
-        let line = CommandLine::parse_from([
-            "kubectl-muster",
-            "explain",
-            "rb",
-            "web-deployment",
-            "-n",
-            "shop",
-            "-o",
-            "json",
-        ]);
+        let words = "kubectl-muster explain rb web-deployment -n shop -o json";
+        let line = line::parse(words.split(' ')).unwrap();
         assert_eq!(line.connection.namespace.as_deref(), Some("shop"));
         let Question::Explain(options) = line.question else {
             panic!("not what was asked");

@@ -61,7 +61,7 @@ pub(super) fn instead(name: &str, names: &[String]) -> String {
 
 /// Counts the letters that have to be changed, added or left out to make one word of the other
 /// (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, letter) in a.chars().enumerate() {

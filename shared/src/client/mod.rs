@@ -99,6 +99,17 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
+    kubeconfig_of(path, &options).await
+}
+
+/// Loads the configuration of a Kubernetes API as [`kubeconfig`] does, with a context, a cluster
+/// and a user of the kubeconfig.
+pub async fn kubeconfig_of(
+    path: Option<&Path>,
+    options: &KubeConfigOptions,
+) -> Result<Config, Error> {
+    let is_chosen =
+        options.context.is_some() || options.cluster.is_some() || options.user.is_some();
     let named = |path: &Path, source: KubeconfigError| Error::Kubeconfig {
         path: path.display().to_string(),
         problem: problem(&source),
@@ -106,14 +117,14 @@ pub async fn kubeconfig(path: Option<&Path>, context: Option<&str>) -> Result<Co
     match path {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|source| named(path, source))?;
-            Config::from_custom_kubeconfig(file, &options)
+            Config::from_custom_kubeconfig(file, options)
                 .await
                 .map_err(|source| named(path, source))
         }
-        None if context.is_some() => Config::from_kubeconfig(&options)
+        None if is_chosen => Config::from_kubeconfig(options)
             .await
             .map_err(|source| named(Path::new("$KUBECONFIG or ~/.kube/config"), source)),
-        None => match Config::from_kubeconfig(&options).await {
+        None => match Config::from_kubeconfig(options).await {
             Ok(config) => Ok(config),
             Err(kubeconfig) => Config::incluster().map_err(|pod| Error::Infer {
                 pod: pod.to_string(),
@@ -170,7 +181,8 @@ pub fn place(error: &serde_saphyr::Error) -> String {
     )
 }
 
-/// Prepares a client with the deadlines of a profile. Nothing is sent yet.
+/// Prepares a client with the deadlines of a profile. Nothing is sent yet. A `read_timeout` of the
+/// configuration takes the place of the profile's own, except where that has none.
 pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
     connect_within(config, profile, usize::MAX)
 }
@@ -179,11 +191,14 @@ pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {
 fn connect_within(config: &Config, profile: Profile, longest: usize) -> Result<Client, Error> {
     let mut config = config.clone();
     config.default_retry = false;
-    config.connect_timeout = Some(match profile {
+    let connecting = match profile {
         Profile::Probe => Duration::from_secs(3),
         Profile::Write | Profile::Watch => Duration::from_secs(5),
-    });
-    config.read_timeout = profile.response_deadline();
+    };
+    let asked = config.read_timeout;
+    config.connect_timeout = Some(asked.map_or(connecting, |it| it.min(connecting)));
+    let deadline = profile.response_deadline();
+    config.read_timeout = deadline.map(|own| asked.unwrap_or(own));
     config.write_timeout = Some(Duration::from_secs(15));
     // Otherwise the time that a pooled connection sat idle counts against the next answer.
     config.reset_reader_on_write = true;

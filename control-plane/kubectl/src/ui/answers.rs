@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use clap::Parser as _;
 use muster_shared::k8s::Client;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::output::UNREAD;
-use crate::{CommandLine, Reply, read_fleet};
+use crate::{Reply, line, read_fleet};
 
 /// Time for which an answer is given again.
 const FRESH: Duration = Duration::from_secs(2);
@@ -188,7 +187,7 @@ impl Answers {
     }
 
     async fn read(&self, ask: &Ask) -> anyhow::Result<Reply> {
-        let line = CommandLine::try_parse_from(ask.words(&self.flags))?;
+        let line = line::parse(ask.words(&self.flags))?;
         let namespace = line.connection.namespace;
         let namespace = namespace.as_deref().unwrap_or("default");
         read_fleet(&self.client, namespace, line.question).await
@@ -318,7 +317,7 @@ mod tests {
             },
             Ask::Simulate(vec!["--lost=m1,m2".to_owned(), "--drain=m3".to_owned()]),
         ] {
-            CommandLine::try_parse_from(ask.words(&flags)).unwrap();
+            line::parse(ask.words(&flags)).unwrap();
         }
     }
 }

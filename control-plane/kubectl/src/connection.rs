@@ -1,0 +1,291 @@
+//! The flags by which every command reaches an API, as kubectl has them.
+
+use std::path::PathBuf;
+use std::time::Duration as StdDuration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use http::{Request, Response};
+use kube::Config;
+use kube::client::Body;
+use kube::config::{AuthInfo, KubeConfigOptions};
+use muster_shared::client::{self, Profile};
+use muster_shared::k8s::Client;
+use muster_shared::settings::Duration;
+use tokio::time::Instant;
+
+/// Level from which on each request is told.
+const REQUESTS: u8 = 6;
+/// What counts as no limit: a year.
+const NO_LIMIT: StdDuration = StdDuration::from_hours(24 * 365);
+
+/// Flags of kubectl. Each is an argument of every command; `line` says what becomes of one whose
+/// name a command has for a flag of its own.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Connection")]
+pub(super) struct Connection {
+    /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one
+    /// without it.
+    #[arg(
+        id = "connection.kubeconfig",
+        long = "kubeconfig",
+        global = true,
+        value_name = "FILE"
+    )]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context within the kubeconfig.
+    #[arg(
+        id = "connection.context",
+        long = "context",
+        global = true,
+        value_name = "NAME"
+    )]
+    pub context: Option<String>,
+    /// Cluster within the kubeconfig.
+    #[arg(
+        id = "connection.cluster",
+        long = "cluster",
+        global = true,
+        value_name = "NAME"
+    )]
+    pub cluster: Option<String>,
+    /// User within the kubeconfig.
+    #[arg(
+        id = "connection.user",
+        long = "user",
+        global = true,
+        value_name = "NAME"
+    )]
+    pub user: Option<String>,
+    /// Namespace of what is asked about; that of the context without it. For `register` the
+    /// member's namespace for the agent's Secret: karmada-system without it.
+    #[arg(
+        id = "connection.namespace",
+        long = "namespace",
+        short = 'n',
+        global = true,
+        value_name = "NAME"
+    )]
+    pub namespace: Option<String>,
+    /// Address of the API, in place of that in the kubeconfig.
+    #[arg(
+        id = "connection.server",
+        long = "server",
+        short = 's',
+        global = true,
+        value_name = "URL"
+    )]
+    pub server: Option<String>,
+    /// Bearer token, in place of the credentials in the kubeconfig. Arguments are seen by others.
+    #[arg(
+        id = "connection.token",
+        long = "token",
+        global = true,
+        value_name = "TOKEN"
+    )]
+    pub token: Option<String>,
+    /// User to act as.
+    #[arg(id = "connection.as", long = "as", global = true, value_name = "USER")]
+    pub impersonate: Option<String>,
+    /// Group to act as, with --as; may be given several times.
+    #[arg(
+        id = "connection.as-group",
+        long = "as-group",
+        global = true,
+        value_name = "GROUP"
+    )]
+    pub as_group: Vec<String>,
+    /// Uid to act as, with --as.
+    #[arg(
+        id = "connection.as-uid",
+        long = "as-uid",
+        global = true,
+        value_name = "UID"
+    )]
+    pub as_uid: Option<String>,
+    /// Longest time for one request, such as 5s; 0 for no limit. 15s without it. Watches go on.
+    #[arg(
+        id = "connection.request-timeout",
+        long = "request-timeout",
+        global = true,
+        value_name = "DURATION",
+        value_parser = seconds
+    )]
+    pub request_timeout: Option<Duration>,
+    /// Level of what is told on the standard error: from 6 on each request, with its answer.
+    #[arg(
+        id = "connection.v",
+        long = "v",
+        short = 'v',
+        global = true,
+        value_name = "LEVEL"
+    )]
+    pub verbosity: Option<u8>,
+}
+
+/// Reads a duration; a number alone is one of seconds, as kubectl has it.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    if is_number {
+        return format!("{text}s").parse();
+    }
+    text.parse()
+}
+
+impl Connection {
+    /// Loads the configuration of the API.
+    pub async fn config(&self) -> anyhow::Result<Config> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            cluster: self.cluster.clone(),
+            user: self.user.clone(),
+        };
+        let config = client::kubeconfig_of(self.kubeconfig.as_deref(), &options).await?;
+        self.change(config)
+    }
+
+    /// Changes a configuration as the flags say.
+    fn change(&self, mut config: Config) -> anyhow::Result<Config> {
+        if let Some(server) = &self.server {
+            let address = server.parse::<http::Uri>();
+            let address = address
+                .ok()
+                .filter(|it| it.host().is_some_and(|host| !host.is_empty()));
+            config.cluster_url = address.with_context(|| {
+                format!("--server is {server:?}: write for example https://fleet.example:6443")
+            })?;
+            if config.cluster_url.scheme().is_none() {
+                config.cluster_url = format!("https://{server}").parse()?;
+            }
+        }
+        if let Some(token) = &self.token {
+            config.auth_info = AuthInfo {
+                token: Some(token.clone().into()),
+                impersonate: config.auth_info.impersonate,
+                impersonate_groups: config.auth_info.impersonate_groups,
+                impersonate_uid: config.auth_info.impersonate_uid,
+                impersonate_user_extra: config.auth_info.impersonate_user_extra,
+                ..AuthInfo::default()
+            };
+        }
+        ensure!(
+            self.impersonate.is_some() || (self.as_group.is_empty() && self.as_uid.is_none()),
+            "--as-group and --as-uid say more of a user: name it with --as"
+        );
+        if let Some(user) = &self.impersonate {
+            let auth = &mut config.auth_info;
+            auth.impersonate = Some(user.clone());
+            auth.impersonate_uid.clone_from(&self.as_uid);
+            auth.impersonate_groups = Some(self.as_group.clone()).filter(|it| !it.is_empty());
+            auth.impersonate_user_extra = None;
+        }
+        if let Some(longest) = self.request_timeout {
+            config.read_timeout = Some(if longest.is_zero() {
+                NO_LIMIT
+            } else {
+                *longest
+            });
+        }
+        Ok(config)
+    }
+
+    /// Prepares a client.
+    pub fn client(&self, config: &Config) -> anyhow::Result<Client> {
+        let client = client::connect(config, Profile::Write)?;
+        if self.verbosity.is_none_or(|level| level < REQUESTS) {
+            return Ok(client);
+        }
+        let told = tower::service_fn(move |request| told(client.clone(), request));
+        Ok(Client::new(told, config.default_namespace.clone()))
+    }
+}
+
+/// Sends a request, and tells it with its answer on the standard error.
+async fn told(client: Client, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+    let what = format!("{} {}", request.method(), request.uri());
+    let begun = Instant::now();
+    let answer = client.send(request).await;
+    let said = match &answer {
+        Ok(response) => response.status().to_string(),
+        Err(error) => client::brief(error),
+    };
+    eprintln!("{what}: {said} in {} ms", begun.elapsed().as_millis());
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::settings::Duration;
+
+    use super::*;
+    use crate::line;
+
+    fn of(words: &str) -> Connection {
+        let words = format!("kubectl-muster {words}");
+        line::parse(words.split(' ')).unwrap().connection
+    }
+
+    #[test]
+    fn every_flag_of_kubectl_changes_the_way_to_the_api() {
+        let known = || {
+            let mut config = Config::new("https://fleet.example".parse().unwrap());
+            config.auth_info.client_certificate = Some("a.crt".to_owned());
+            config
+        };
+        let words = "status --as jane --as-group dev --as-group ops --as-uid 7 -s other:6443 --request-timeout 3 -v=6";
+        let connection = of(words);
+        assert_eq!(connection.verbosity, Some(REQUESTS));
+        let config = connection.change(known()).unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://other:6443/");
+        assert_eq!(config.read_timeout, Some(StdDuration::from_secs(3)));
+        let auth = config.auth_info;
+        assert_eq!(auth.impersonate.as_deref(), Some("jane"));
+        assert_eq!(auth.impersonate_uid.as_deref(), Some("7"));
+        let groups = ["dev", "ops"].map(str::to_owned).to_vec();
+        assert_eq!(auth.impersonate_groups, Some(groups));
+        assert_eq!(auth.client_certificate.as_deref(), Some("a.crt"));
+
+        let config = of("--token t --request-timeout 0 status").change(known());
+        let config = config.unwrap();
+        assert!(config.auth_info.token.is_some());
+        assert_eq!(config.auth_info.client_certificate, None);
+        assert_eq!(config.read_timeout, Some(NO_LIMIT));
+        let told = of("status --as-group dev").change(known()).unwrap_err();
+        assert!(told.to_string().contains("--as"), "{told}");
+        of("status -s :").change(known()).unwrap_err();
+    }
+
+    #[test]
+    fn a_number_alone_is_one_of_seconds() {
+        for (text, expected) in [
+            ("5", Ok(5)),
+            ("0", Ok(0)),
+            ("2m", Ok(120)),
+            ("x", Err(())),
+            ("", Err(())),
+        ] {
+            let read = seconds(text).map_err(|_| ());
+            let expected = expected.map(|it| Duration(StdDuration::from_secs(it)));
+            assert_eq!(read, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_keeps_a_flag_of_its_own_and_passes_it_to_nobody() {
+        for words in [
+            "history --cluster m1",
+            "rebalance --cluster m1",
+            "get workloads --cluster m1",
+        ] {
+            assert_eq!(of(words).cluster, None, "{words}");
+        }
+        assert_eq!(of("get clusters --cluster a").cluster.as_deref(), Some("a"));
+        let both = of("--cluster a history --cluster m1");
+        assert_eq!(both.cluster.as_deref(), Some("a"));
+        let token = "abcdef.0123456789abcdef";
+        let register = format!("register fleet:6443 --token {token} --cluster-name m1");
+        assert_eq!(of(&register).token, None);
+        assert_eq!(of("check --request-timeout 3s").request_timeout, None);
+        assert_eq!(of("token create --server https://a:1").server, None);
+    }
+}

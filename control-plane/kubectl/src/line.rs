@@ -1,0 +1,115 @@
+//! The command line: how it is read, and what is said of a wrong one.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, Error};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
+
+use super::CommandLine;
+use super::connection::Connection;
+use super::request::distance;
+
+/// Begins the name of a flag of the connection in a command that has one of that name itself.
+const OTHERWISE: &str = "kubeconfig-";
+
+/// Returns the command with all its subcommands.
+pub(super) fn command() -> Command {
+    let root = CommandLine::command();
+    let globals = root.get_arguments().filter(|it| it.is_global_set());
+    let globals: Vec<Arg> = globals.cloned().collect();
+    root.mut_subcommands(|it| keep_own(it, &globals))
+}
+
+/// Gives way to the flags that a command has itself: the flag of the connection has another name
+/// there.
+fn keep_own(command: Command, globals: &[Arg]) -> Command {
+    let mut command = command;
+    for global in globals {
+        let long = global.get_long();
+        let is_taken = command.get_arguments().any(|it| it.get_long() == long);
+        if let Some(long) = long.filter(|_| is_taken) {
+            let renamed = global.clone().long(format!("{OTHERWISE}{long}"));
+            command = command.arg(renamed.short(None).hide(true));
+        }
+    }
+    command.mut_subcommands(|it| keep_own(it, globals))
+}
+
+/// Reads a command line, the name of the program first.
+pub(super) fn parse<T>(arguments: impl IntoIterator<Item = T>) -> Result<CommandLine, Error>
+where
+    T: Into<OsString> + Clone,
+{
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(arguments);
+    let line = matches.and_then(|it| CommandLine::from_arg_matches(&it));
+    line.map_err(|error| mended(error).format(&mut command))
+}
+
+/// Returns the way to the API that words of a command line name, which is not complete yet.
+pub(super) fn connection(words: &[String]) -> Option<Connection> {
+    let program = std::iter::once("kubectl-muster");
+    let words = program.chain(words.iter().map(String::as_str));
+    let matches = command().ignore_errors(true).try_get_matches_from(words);
+    Connection::from_arg_matches(&matches.ok()?).ok()
+}
+
+/// Returns an error with the advice that helps: the command that is nearest to a misspelt one, and
+/// nothing about words behind `--`, which are flags of the control plane.
+fn mended(mut error: Error) -> Error {
+    if let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested) {
+        let tips = tips.into_iter();
+        let tips: Vec<_> = tips
+            .filter(|it| !it.to_string().contains("as a value"))
+            .collect();
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    let wrong = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(wrong)) => wrong.clone(),
+        _ => return error,
+    };
+    if let Some(ContextValue::Strings(mut near)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let nearest = near.iter().map(|it| distance(&wrong, it)).min();
+        near.retain(|it| Some(distance(&wrong, it)) == nearest);
+        let near = ContextValue::Strings(near);
+        error.insert(ContextKind::SuggestedSubcommand, near);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(words: &str) -> String {
+        let words = format!("kubectl-muster {words}");
+        parse(words.split(' ')).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn a_wrong_word_is_answered_with_the_nearest_and_no_wrong_advice() {
+        let misspelt = told("stauts");
+        assert!(misspelt.contains("'status'"), "{misspelt}");
+        assert!(!misspelt.contains("'taint'"), "{misspelt}");
+        for words in ["simulate -x", "status --nonsense"] {
+            let text = told(words);
+            assert!(text.contains("unexpected argument"), "{text}");
+            assert!(!text.contains("as a value"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_completed_knows_the_way_to_the_api() {
+        let words = ["drain", "--user", "jane", "--context=prod", "m"];
+        let found = connection(&words.map(str::to_owned)).unwrap();
+        assert_eq!(found.user.as_deref(), Some("jane"));
+        assert_eq!(found.context.as_deref(), Some("prod"));
+    }
+}
