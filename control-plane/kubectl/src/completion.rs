@@ -37,7 +37,8 @@ pub(super) enum Wanted {
 }
 
 /// Commands whose arguments are clusters.
-const OF_CLUSTERS: [&str; 9] = [
+const OF_CLUSTERS: [&str; 10] = [
+    "top",
     "cordon",
     "uncordon",
     "taint",
@@ -48,8 +49,8 @@ const OF_CLUSTERS: [&str; 9] = [
     "unjoin",
     "unregister",
 ];
-/// Flags whose values are clusters.
-const CLUSTER_FLAGS: [&str; 3] = ["--lost", "--drain", "--cluster"];
+/// Flags of commands whose values are clusters. `--cluster` is one of the kubeconfig elsewhere.
+const CLUSTER_FLAGS: [&str; 3] = ["lost", "drain", "cluster"];
 
 /// Returns the words that are to be completed, if the program was run for that.
 pub(super) fn asked(arguments: &[OsString]) -> Option<&[OsString]> {
@@ -94,11 +95,6 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
     };
     let flag = last.split_once('=').map(|(flag, _)| flag);
     let previous = before.last().map(String::as_str);
-    if let Some(flag) = flag.or(previous)
-        && CLUSTER_FLAGS.contains(&flag)
-    {
-        return Wanted::Clusters;
-    }
     let mut command = root;
     let mut path: Vec<&str> = Vec::new();
     for word in before {
@@ -106,6 +102,11 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
             command = next;
             path.push(word);
         }
+    }
+    let long = flag.or(previous).and_then(|it| it.strip_prefix("--"));
+    let is_own = |it: &clap::Arg| it.get_long() == long && !it.is_global_set();
+    if long.is_some_and(|it| CLUSTER_FLAGS.contains(&it)) && command.get_arguments().any(is_own) {
+        return Wanted::Clusters;
     }
     if last.starts_with('-') {
         return Wanted::Words(flags(root, command));
@@ -122,6 +123,7 @@ pub(super) fn wanted(root: &Command, words: &[String]) -> Wanted {
         _ if !commands.is_empty() => Wanted::Words(commands),
         Some(first) if OF_CLUSTERS.contains(first) => Wanted::Clusters,
         Some(&"get") if command.get_name() == "clusters" => Wanted::Clusters,
+        Some(&"get") if command.get_name() == "workloads" => Wanted::Workloads,
         Some(first) if ["explain", "rebalance"].contains(first) => Wanted::Workloads,
         _ => Wanted::Words(Vec::new()),
     }
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(words("get "), ["clusters", "workloads"]);
         assert!(words("status --").contains(&"--watch".to_owned()));
         assert!(words("status --").contains(&"--kubeconfig".to_owned()));
-        assert_eq!(words("status -o "), ["table", "json", "yaml"]);
+        assert_eq!(words("status -o "), ["table", "wide", "json", "yaml"]);
         for line in [
             "drain ",
             "drain m1 ",
@@ -242,10 +244,15 @@ mod tests {
             "cordon m",
             "get clusters ",
             "get cl m",
+            "top ",
+            "history --cluster ",
         ] {
             assert_eq!(wants(line), Wanted::Clusters, "{line}");
         }
-        assert_eq!(wants("explain "), Wanted::Workloads);
+        for line in ["explain ", "get wl "] {
+            assert_eq!(wants(line), Wanted::Workloads, "{line}");
+        }
+        assert_ne!(wants("status --cluster "), Wanted::Clusters);
     }
 
     #[test]

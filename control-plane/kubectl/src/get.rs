@@ -1,9 +1,13 @@
 //! `kubectl muster get clusters`, `get workloads`: what the fleet has, one line each.
 
+mod labels;
 mod rows;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use futures::join;
 use jiff::Timestamp;
@@ -14,15 +18,21 @@ use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
+use muster_shared::telemetry::is_read;
 
 use self::rows::{Left, WorkloadRow};
+use super::chosen::{self, Clusters};
 use super::cluster_row::{ClusterRow, Counts};
 use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
-use super::request::{find_cluster, require_namespace};
-use super::rows::{Format, print};
+use super::request::{distance, find_cluster, instead, require_namespace};
+use super::rows::{Format, Seen, print};
+use super::subject::{self, Subject};
 use super::view::{self, View};
+
+/// Pause between two looks of `--watch`.
+const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -31,101 +41,250 @@ pub(super) struct Options {
     /// How the answer is printed.
     #[arg(long, short, global = true, value_enum, default_value_t)]
     output: Format,
+    /// Looks again every two seconds until it is stopped, and prints the rows that changed.
+    #[arg(long, short, global = true)]
+    watch: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Clusters: state, since when, last heard, taints, nodes, workloads, version of the agent.
     #[command(visible_aliases = ["cluster", "cl"])]
-    Clusters {
-        /// Only these; without a name all.
-        #[arg(value_name = "NAME")]
-        names: Vec<String>,
-    },
+    Clusters(Clusters),
     /// Workloads: where they are, where they are leaving, and why one waits.
     #[command(visible_aliases = ["workload", "wl"])]
     Workloads {
+        /// Only these: `web`, `a,b`, `deployment/web`, `deployment web` or `rb/web-deployment`.
+        #[arg(value_name = "NAME", value_delimiter = ',')]
+        names: Vec<String>,
         /// In all namespaces, and what has none.
         #[arg(long, short = 'A')]
         all_namespaces: bool,
         /// Only those on this cluster, or leaving it.
-        #[arg(long, value_name = "NAME")]
+        #[arg(long, value_name = "NAME", value_parser = chosen::name)]
         cluster: Option<String>,
+        /// Only those whose templates have these labels, such as `app=web,tier!=test`.
+        #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = chosen::selector)]
+        selector: Option<String>,
     },
+    #[command(external_subcommand)]
+    Other(Vec<String>),
 }
 
-/// Returns the answer as text.
+/// Kinds of bindings, which kubectl shows.
+const BINDINGS: [&str; 8] = [
+    "rb",
+    "resourcebinding",
+    "resourcebindings",
+    "crb",
+    "clusterresourcebinding",
+    "clusterresourcebindings",
+    "binding",
+    "bindings",
+];
+
+/// Returns what is said of a resource that is none of these.
+fn unknown(words: &[String]) -> String {
+    let word = words.first().map_or("", String::as_str);
+    let known = ["clusters", "cluster", "cl", "workloads", "workload", "wl"];
+    let (kind, name) = match word.split_once('/') {
+        Some((kind, name)) => (kind, format!(" {name}")),
+        None => (word, String::new()),
+    };
+    let near = known.iter().filter(|it| distance(kind, it) <= 2);
+    let meant = match near.min_by_key(|it| distance(kind, it)) {
+        _ if BINDINGS.contains(&kind) => format!(
+            "kubectl get {kind} shows these themselves, kubectl muster get workloads what they place"
+        ),
+        Some(nearest) => format!("is it {nearest}{name}?"),
+        None if name.is_empty() => format!(
+            "whatever is placed is a workload: write kubectl muster get workloads {word}/NAME"
+        ),
+        None => format!("write kubectl muster get workloads {word}"),
+    };
+    format!(
+        "there is no resource {word:?} here: there are clusters (cluster, cl) and workloads (workload, wl); {meant}"
+    )
+}
+
+/// Returns the answer as text. One that looks again prints until nobody reads it.
 pub(super) async fn carry_out(
     client: &Client,
     namespace: &str,
     options: &Options,
 ) -> anyhow::Result<String> {
-    let said = |error: String| anyhow::anyhow!(error);
-    let now = calendar();
-    match &options.what {
-        What::Clusters { names } => {
-            for name in names {
-                find_cluster(client, name).await?;
+    let mut seen = options.watch.then(Seen::default);
+    loop {
+        let text = match (
+            Box::pin(look(client, namespace, options, &mut seen)).await,
+            &seen,
+        ) {
+            (Err(error), Some(seen)) if !seen.is_new() => {
+                eprintln!("warning: {error:#}");
+                String::new()
             }
-            let own = Settings::default();
-            let (view, bindings, works, record) = join!(
-                View::read(client, &own),
-                bindings(client),
-                works(Api::all(client.clone())),
-                view::pause(client),
-            );
-            // Whoever may not read the record is not told of the pause.
-            let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
-            let pause = pause.filter(|it| it.holds(now));
-            // Whoever may not read leases and workloads sees the clusters.
-            let leases = view.leases.unwrap_or_default();
-            let leader = Leader::of(&view.leader, now);
-            let counts = Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
-            let mut clusters = view.clusters.map_err(said)?;
-            clusters.retain(|it| names.is_empty() || names.contains(&it.name_any()));
-            let rows: Vec<ClusterRow> = clusters
-                .iter()
-                .map(|it| {
-                    let lease = leases.get(&it.name_any());
-                    let is_unheard = leader.leaves_silent(lease, now);
-                    let marks = (is_unheard, pause.is_some());
-                    ClusterRow::of(it, lease, marks, &counts, now)
-                })
-                .collect();
-            print(&rows, options.output, |wide| {
-                rows::clusters(&rows, pause.as_ref(), wide, now)
-            })
+            (text, _) => text?,
+        };
+        if seen.is_none() {
+            return Ok(text);
         }
+        if !is_read(&text)? {
+            return Ok(String::new());
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Returns what there is, or what has changed of it.
+async fn look(
+    client: &Client,
+    namespace: &str,
+    options: &Options,
+    seen: &mut Option<Seen>,
+) -> anyhow::Result<String> {
+    match &options.what {
+        What::Clusters(chosen) => Box::pin(clusters(client, chosen, options.output, seen)).await,
         What::Workloads {
+            names,
             all_namespaces,
             cluster,
+            selector,
         } => {
-            if let Some(cluster) = cluster {
-                find_cluster(client, cluster).await?;
-            }
-            let bindings = if *all_namespaces {
-                bindings(client).await
-            } else {
-                let kind = BindingKind::Namespaced;
-                let api = Api::namespaced_with(client.clone(), namespace, &kind);
-                let own = bindings_of(api, kind).await;
-                own.map(|it| it.into_iter().map(Arc::new).collect())
+            let which = Which {
+                names,
+                namespace: (!all_namespaces).then_some(namespace),
+                cluster: cluster.as_deref(),
+                selector: selector.as_deref(),
             };
-            let bindings: Vec<Arc<AnyBinding>> = bindings.map_err(said)?;
-            if bindings.is_empty() && !*all_namespaces {
-                require_namespace(client, namespace).await?;
-            }
-            let left = left(client, &bindings, now).await;
-            let rows: Vec<WorkloadRow> = bindings
-                .iter()
-                .map(|it| WorkloadRow::of(it, &left))
-                .filter(|it| cluster.as_ref().is_none_or(|name| it.concerns(name)))
-                .collect();
-            print(&rows, options.output, |wide| {
-                rows::workloads(&rows, wide, now)
-            })
+            Box::pin(workloads(client, &which, options.output, seen)).await
         }
+        What::Other(words) => bail!("{}", unknown(words)),
     }
+}
+
+async fn clusters(
+    client: &Client,
+    chosen: &Clusters,
+    format: Format,
+    seen: &mut Option<Seen>,
+) -> anyhow::Result<String> {
+    let now = calendar();
+    let names = chosen.seen(client).await?;
+    let own = Settings::default();
+    let (view, bindings, works, record) = join!(
+        View::read(client, &own),
+        bindings(client),
+        works(Api::all(client.clone())),
+        view::pause(client),
+    );
+    // Whoever may not read the record is not told of the pause.
+    let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
+    let pause = pause.filter(|it| it.holds(now));
+    // Whoever may not read leases and workloads sees the clusters.
+    let leases = view.leases.unwrap_or_default();
+    let leader = Leader::of(&view.leader, now);
+    let counts = Counts::of(bindings.ok().as_deref(), works.ok().as_deref());
+    let mut clusters = view.clusters.map_err(anyhow::Error::msg)?;
+    clusters.retain(|it| {
+        let names = names.as_ref();
+        names.is_none_or(|names| names.contains(&it.name_any()))
+    });
+    let rows: Vec<ClusterRow> = clusters
+        .iter()
+        .map(|it| {
+            let lease = leases.get(&it.name_any());
+            let is_unheard = leader.leaves_silent(lease, now);
+            let marks = (is_unheard, pause.is_some());
+            ClusterRow::of(it, lease, marks, &counts, now)
+        })
+        .collect();
+    print(&rows, format, seen.as_mut(), |wide| {
+        rows::clusters(&rows, pause.as_ref(), wide, now)
+    })
+}
+
+/// Which workloads are asked about.
+struct Which<'a> {
+    names: &'a [String],
+    /// `None` for all namespaces.
+    namespace: Option<&'a str>,
+    cluster: Option<&'a str>,
+    selector: Option<&'a str>,
+}
+
+async fn workloads(
+    client: &Client,
+    which: &Which<'_>,
+    format: Format,
+    seen: &mut Option<Seen>,
+) -> anyhow::Result<String> {
+    let now = calendar();
+    if let Some(cluster) = which.cluster {
+        find_cluster(client, cluster).await?;
+    }
+    let bindings = match which.namespace {
+        None => bindings(client).await,
+        Some(namespace) => {
+            let kind = BindingKind::Namespaced;
+            let api = Api::namespaced_with(client.clone(), namespace, &kind);
+            let own = bindings_of(api, kind).await;
+            own.map(|it| it.into_iter().map(Arc::new).collect())
+        }
+    };
+    let mut bindings: Vec<Arc<AnyBinding>> = bindings.map_err(anyhow::Error::msg)?;
+    if let (true, Some(namespace)) = (bindings.is_empty(), which.namespace) {
+        require_namespace(client, namespace).await?;
+    }
+    if !which.names.is_empty() {
+        bindings = named(which.names, bindings)?;
+    }
+    if let Some(selector) = which.selector {
+        bindings = labels::selected(client, which.namespace, bindings, selector).await?;
+    }
+    let left = left(client, &bindings, now).await;
+    let rows: Vec<WorkloadRow> = bindings
+        .iter()
+        .map(|it| WorkloadRow::of(it, &left))
+        .filter(|it| which.cluster.is_none_or(|name| it.concerns(name)))
+        .collect();
+    print(&rows, format, seen.as_mut(), |wide| {
+        rows::workloads(&rows, wide, now)
+    })
+}
+
+/// Returns the bindings of what words name; the error tells what may have been meant.
+fn named(words: &[String], all: Vec<Arc<AnyBinding>>) -> anyhow::Result<Vec<Arc<AnyBinding>>> {
+    let (kind, names) = match words.split_first() {
+        Some((kind, names)) if !names.is_empty() && !kind.contains('/') => {
+            let is_kind = subject::is_kind_of(kind, all.iter().map(AsRef::as_ref));
+            if is_kind {
+                (Some(kind), names)
+            } else {
+                (None, words)
+            }
+        }
+        _ => (None, words),
+    };
+    let mut subjects = Vec::new();
+    for name in names {
+        let subject = match kind {
+            Some(kind) => Subject::of(kind, Some(name))?,
+            None => Subject::of(name, None)?,
+        };
+        if !all.iter().any(|it| subject.is(it)) {
+            let known: Vec<String> = if name.contains('/') || kind.is_some() {
+                all.iter().map(|it| subject::word(it)).collect()
+            } else {
+                let names = all.iter().map(|it| it.spec.resource.name.clone());
+                names.collect::<BTreeSet<_>>().into_iter().collect()
+            };
+            let asked = kind.map_or_else(|| name.clone(), |kind| format!("{kind}/{name}"));
+            bail!("there is no workload {asked:?}{}", instead(&asked, &known));
+        }
+        subjects.push(subject);
+    }
+    let is_named = |it: &Arc<AnyBinding>| subjects.iter().any(|subject| subject.is(it));
+    Ok(all.into_iter().filter(is_named).collect())
 }
 
 /// Returns what is left of workloads in clusters where they are not placed any more, as far as it
@@ -148,3 +307,6 @@ async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> 
         copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,10 @@ use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWork
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
 
+use super::chosen;
 use super::list;
-use super::output::Format;
 use super::request::{find_cluster, instead};
+use super::rows::{Format, Named, print};
 use super::table::{Table, title};
 
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub(super) struct Options {
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
     /// Only failovers of this cluster.
-    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    #[arg(long, value_name = "NAME", conflicts_with = "name", value_parser = chosen::name)]
     cluster: Option<String>,
 }
 
@@ -38,7 +39,12 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;
             bail!("{}", unknown(name, all));
         };
-        return options.output.print(|| story(&found), &found);
+        return Ok(match options.output {
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(&found)?),
+            Format::Yaml => serde_saphyr::to_string(&found)?,
+            Format::Name => format!("{}\n", found.name()),
+            Format::Table | Format::Wide => story(&found),
+        });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
     if let Some(name) = &options.cluster
@@ -54,7 +60,16 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             .is_none_or(|name| it.spec.cluster == *name)
     });
     sort(&mut all);
-    options.output.print(|| table(&all), &all)
+    if all.is_empty() && matches!(options.output, Format::Table | Format::Wide) {
+        return Ok("No failover is recorded.\n".to_owned());
+    }
+    print(&all, options.output, None, |_| table(&all))
+}
+
+impl Named for Failover {
+    fn name(&self) -> String {
+        format!("failover.failover.muster.io/{}", self.name_any())
+    }
 }
 
 /// Returns what is said of a failover that there is no record of.
@@ -95,9 +110,6 @@ fn last(failover: &Failover) -> Option<&Time> {
 }
 
 fn table(all: &[Failover]) -> String {
-    if all.is_empty() {
-        return "No failover is recorded.\n".to_owned();
-    }
     let mut table = Table::new([
         "WHEN",
         "LAST",

@@ -3,6 +3,7 @@
 
 mod author;
 mod check;
+mod chosen;
 mod cluster_row;
 mod completion;
 mod connection;

@@ -43,6 +43,8 @@ pub(super) enum Format {
     /// Text for people.
     #[default]
     Table,
+    /// Text for people of which nothing is cut.
+    Wide,
     /// JSON document.
     Json,
     /// YAML document.
@@ -57,7 +59,7 @@ impl Format {
         document: &impl Serialize,
     ) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Table => text().to_string(),
+            Self::Table | Self::Wide => text().to_string(),
             Self::Json => format!("{}\n", serde_json::to_string_pretty(document)?),
             Self::Yaml => serde_saphyr::to_string(document)?,
         })

@@ -26,7 +26,7 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Debug, Args)]
 pub(super) struct Parting {
     /// Name of the Cluster.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = super::chosen::name)]
     cluster: String,
     /// Go on although workloads are placed there. Their copies are removed from the member if it
     /// answers, and stay there if it does not.

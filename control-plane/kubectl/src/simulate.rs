@@ -16,6 +16,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap};
 
+use super::chosen;
 use super::forecast::{Disaster, Fleet, forecast};
 use super::output::{Format, Reply};
 use super::request::instead;
@@ -24,18 +25,30 @@ use super::{dependencies, list, view};
 
 use self::report::Report;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[group(id = "disaster", required = true, multiple = true)]
 struct What {
     /// Clusters that fall silent for good.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = chosen::name)]
     lost: Vec<String>,
     /// Regions of which all clusters fall silent for good.
     #[arg(long, value_name = "REGIONS", value_delimiter = ',')]
     lost_region: Vec<String>,
+    /// Clusters with these labels, such as `region=eu,tier!=test`, fall silent for good.
+    #[arg(
+        long,
+        short = 'l',
+        visible_alias = "selector",
+        value_name = "SELECTOR",
+        value_parser = chosen::selector
+    )]
+    lost_selector: Option<String>,
     /// Clusters that are drained.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = chosen::name)]
     drain: Vec<String>,
+    /// Clusters with these labels are drained.
+    #[arg(long, value_name = "SELECTOR", value_parser = chosen::selector)]
+    drain_selector: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -58,8 +71,9 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     let (settings, is_off) = running.with_failover()?;
     // Whoever may not read it is told of all else.
     let record = view::pause(&client).await.ok().flatten();
+    let what = selected(&client, &options.what).await?;
     let fleet = read(client).await?;
-    let disaster = disaster(&fleet, &options.what)?;
+    let disaster = disaster(&fleet, &what)?;
     let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());
     let rules = core::Options::of(&settings);
     let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
@@ -86,6 +100,23 @@ fn pauses(
     let is_struck = |cluster: &&Cluster| names().any(|name| *name == cluster.name_any());
     let pauses = Pause::all(record, clusters.iter().filter(is_struck), now);
     pauses.map(|pause| pause.to_string()).collect()
+}
+
+/// Returns the same with the names of the clusters that selectors match.
+async fn selected(client: &Client, what: &What) -> anyhow::Result<What> {
+    let mut named = what.clone();
+    let selectors = [
+        (&what.lost_selector, &mut named.lost),
+        (&what.drain_selector, &mut named.drain),
+    ];
+    for (selector, names) in selectors {
+        if let Some(selector) = selector {
+            let found = chosen::selected(client, selector).await?;
+            ensure!(!found.is_empty(), "{}", chosen::nobody(selector));
+            names.extend(found);
+        }
+    }
+    Ok(named)
 }
 
 /// Returns the clusters that are meant.

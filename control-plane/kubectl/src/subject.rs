@@ -40,19 +40,21 @@ pub(super) enum Subject {
     ClusterBinding(String),
     /// A template by its kind, in any form that kubectl takes, and its name.
     Template { kind: String, name: String },
+    /// Whatever has this name: the kind is missing.
+    Named(String),
 }
 
 impl Subject {
-    /// Reads `rb NAME`, `rb/NAME`, `deployment NAME` or `deployment/NAME`.
+    /// Reads `rb NAME`, `rb/NAME`, `deployment NAME` or `deployment/NAME`. One word is a name.
     ///
     /// # Errors
-    /// When the name is missing.
+    /// When a name or a kind is empty, or a name is given twice.
     pub fn of(what: &str, name: Option<&str>) -> anyhow::Result<Self> {
         let (kind, name) = match (what.split_once('/'), name) {
             (Some(pair), None) => pair,
             (None, Some(name)) => (what, name),
             (Some(_), Some(_)) => bail!("give KIND/NAME or KIND NAME, not {what} and a name"),
-            (None, None) => bail!("the name is missing: write for example deployment/{what}"),
+            (None, None) => return Ok(Self::Named(what.to_owned())),
         };
         ensure!(
             !kind.is_empty() && !name.is_empty(),
@@ -70,6 +72,54 @@ impl Subject {
             },
         })
     }
+}
+
+impl Subject {
+    /// Returns whether a binding, or its template, is the object.
+    pub fn is(&self, binding: &AnyBinding) -> bool {
+        match self {
+            Self::Binding(name) => binding.namespace().is_some() && binding.name_any() == *name,
+            Self::ClusterBinding(name) => {
+                binding.namespace().is_none() && binding.name_any() == *name
+            }
+            Self::Template { kind, name } => is_meant(binding, kind, name),
+            Self::Named(name) => binding.spec.resource.name == *name || binding.name_any() == *name,
+        }
+    }
+}
+
+/// Returns whether a word stands for the kind of the template of one of some bindings.
+pub(super) fn is_kind_of<'a>(
+    word: &str,
+    bindings: impl IntoIterator<Item = &'a AnyBinding>,
+) -> bool {
+    let mut bindings = bindings.into_iter();
+    bindings.any(|it| is_kind(&it.spec.resource, word))
+}
+
+/// Names the template of a binding as a command line does: `deployment/web`.
+pub(super) fn word(binding: &AnyBinding) -> String {
+    let resource = &binding.spec.resource;
+    format!("{}/{}", resource.kind.to_lowercase(), resource.name)
+}
+
+/// Returns what is said of a name without a kind.
+fn without_kind(name: &str, namespace: &str, bindings: &[AnyBinding]) -> String {
+    let called = bindings.iter().filter(|it| it.spec.resource.name == *name);
+    let called: Vec<String> = called.map(word).collect();
+    if called.is_empty() {
+        let all = bindings.iter().map(|it| it.spec.resource.name.clone());
+        let all: BTreeSet<String> = all.collect();
+        let near = near(name, &all.into_iter().collect::<Vec<_>>());
+        return format!(
+            "the kind is missing, and no workload in namespace {namespace} is called {name}{}; write for example deployment/{name}",
+            near.unwrap_or_default()
+        );
+    }
+    format!(
+        "the kind is missing: write {} (namespace {namespace})",
+        called.join(" or ")
+    )
 }
 
 /// Reads the binding of what is asked about.
@@ -90,6 +140,13 @@ pub(super) async fn find(
     match subject {
         Subject::Binding(name) => get(client, &keys(name)[0]).await,
         Subject::ClusterBinding(name) => get(client, &keys(name)[1]).await,
+        Subject::Named(name) => {
+            let mut bindings = Vec::new();
+            for key in keys(name) {
+                bindings.extend(near_to(client, &key).await?);
+            }
+            bail!("{}", without_kind(name, namespace, &bindings))
+        }
         Subject::Template { kind, name } => {
             let (mut others, mut kinds) = (Vec::new(), BTreeSet::new());
             // Most are named after their template: a fleet may have 100,000 to look through else.
@@ -218,14 +275,42 @@ mod tests {
         ] {
             assert_eq!(Subject::of(what, name).unwrap(), expected, "{what}");
         }
-        for (what, name) in [
-            ("web", None),
-            ("a/b", Some("c")),
-            ("/web", None),
-            ("rb/", None),
-        ] {
+        let bare = Subject::of("web", None).unwrap();
+        assert_eq!(bare, Subject::Named("web".to_owned()));
+        for (what, name) in [("a/b", Some("c")), ("/web", None), ("rb/", None)] {
             Subject::of(what, name).unwrap_err();
         }
+    }
+
+    #[test]
+    fn a_name_without_a_kind_is_answered_with_what_has_that_name() {
+        let binding = |kind: &str, name: &str| -> AnyBinding {
+            let value = serde_json::json!({
+                "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
+                "metadata": {"name": format!("{name}-x"), "namespace": "shop"},
+                "spec": {"resource": {"apiVersion": "v1", "kind": kind, "name": name}},
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        let all = [
+            binding("Deployment", "web"),
+            binding("Service", "web"),
+            binding("ConfigMap", "settings"),
+        ];
+        let told = without_kind("web", "shop", &all);
+        assert!(
+            told.contains("write deployment/web or service/web"),
+            "{told}"
+        );
+        let told = without_kind("settigns", "shop", &all);
+        assert!(told.contains("is it settings?"), "{told}");
+        assert!(told.contains("deployment/settigns"), "{told}");
+        let is = |subject: Subject| all.iter().filter(|it| subject.is(it)).count();
+        assert_eq!(is(Subject::of("web", None).unwrap()), 2);
+        assert_eq!(is(Subject::of("deploy/web", None).unwrap()), 1);
+        assert_eq!(is(Subject::of("rb/settings-x", None).unwrap()), 1);
+        assert_eq!(is(Subject::of("crb/settings-x", None).unwrap()), 0);
+        assert!(is_kind_of("cm", &all) && !is_kind_of("sts", &all));
     }
 
     #[test]

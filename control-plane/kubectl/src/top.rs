@@ -15,6 +15,7 @@ use muster_shared::names::condition;
 use muster_shared::quantity::Quantity;
 use serde::{Serialize, Serializer};
 
+use super::chosen::Clusters;
 use super::leader::{Leader, renewed};
 use super::rows::{Format, Named, print};
 use super::table::{Table, ago};
@@ -26,6 +27,8 @@ const PODS: &str = "pods";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
+    #[command(flatten)]
+    clusters: Clusters,
     /// Order of the clusters: by name, or by the share of a resource that is requested, the fullest
     /// first.
     #[arg(long, value_enum, default_value_t)]
@@ -46,21 +49,27 @@ enum Order {
 
 /// Returns the answer as text.
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
+    let chosen = options.clusters.or_all().seen(client).await?;
     let view = View::read(client, &Settings::default()).await;
     // Whoever may not read leases sees the clusters.
     let leases = view.leases.unwrap_or_default();
     let clusters = view.clusters.map_err(anyhow::Error::msg)?;
     let now = calendar();
     let leader = Leader::of(&view.leader, now);
+    let is_chosen = |it: &&Cluster| {
+        let chosen = chosen.as_ref();
+        chosen.is_none_or(|names| names.contains(&it.name_any()))
+    };
     let mut rows: Vec<Row> = clusters
         .iter()
+        .filter(is_chosen)
         .map(|it| {
             let lease = leases.get(&it.name_any());
             Row::of(it, lease, leader.leaves_silent(lease, now))
         })
         .collect();
     sort(&mut rows, options.sort);
-    print(&rows, options.output, |wide| table(&rows, wide, now))
+    print(&rows, options.output, None, |wide| table(&rows, wide, now))
 }
 
 /// A cluster.

@@ -14,12 +14,14 @@ use muster_shared::names::execution_namespace;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
+use serde::Serialize;
 
 use super::follow::follow;
 use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
 use crate::author::Why;
+use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
 use crate::old_copies::old_copies;
 use crate::output::{Reply, STRANDED};
@@ -39,13 +41,26 @@ enum Format {
     Text,
     /// JSON document.
     Json,
+    /// YAML document.
+    Yaml,
+}
+
+impl Format {
+    /// Returns a document; `None` where text is asked for.
+    fn document(self, it: &impl Serialize) -> anyhow::Result<Option<String>> {
+        Ok(match self {
+            Self::Text => None,
+            Self::Json => Some(format!("{}\n", serde_json::to_string_pretty(it)?)),
+            Self::Yaml => Some(serde_saphyr::to_string(it)?),
+        })
+    }
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("clusters", required))]
 pub(crate) struct Options {
-    /// Names of the Clusters.
-    #[arg(required = true, value_name = "CLUSTER", value_delimiter = ',')]
-    clusters: Vec<String>,
+    #[command(flatten)]
+    clusters: Clusters,
     #[command(flatten)]
     why: Why,
     /// Evictions per second from each of the clusters at most, such as 0.2. The rate of the fleet
@@ -108,19 +123,18 @@ pub(super) async fn carry_out(
     config: &Config,
     options: &Options,
 ) -> anyhow::Result<Reply> {
-    let names = &once(&options.clusters);
+    let chosen = options.clusters.ordered(client).await?;
+    let names = &once(&chosen.unwrap_or_default());
     let mut is_resumed = false;
     for name in names {
         let cluster = find_cluster(client, name).await?;
         is_resumed |= cluster.spec.taints.iter().any(is_drain);
     }
     let preview = check(client, names).await?;
-    let told = match options.output {
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&preview)?),
-        Format::Text => preview.table(),
-    };
+    let document = options.output.document(&preview)?;
     let is_stranded = preview.is_stranded();
     if options.dry_run {
+        let told = document.unwrap_or_else(|| preview.table());
         return Ok(Reply::with(told, is_stranded.then_some(STRANDED)));
     }
     // Told first: a person who reads it may still end the order.
@@ -135,10 +149,7 @@ pub(super) async fn carry_out(
             "{given}It goes on until kubectl muster undrain {0}; kubectl muster drain {0} --wait shows the progress\n",
             names.join(" ")
         );
-        let text = match options.output {
-            Format::Json => told,
-            Format::Text => told + &more,
-        };
+        let text = document.unwrap_or_else(|| preview.table() + &more);
         return Ok(Reply::with(text, is_stranded.then_some(STRANDED)));
     }
     eprint!("{given}");
@@ -156,10 +167,8 @@ pub(super) async fn carry_out(
             last.report(names, how)
         ),
     };
-    let text = match options.output {
-        Format::Json => format!("{}\n", serde_json::to_string_pretty(&last)?),
-        Format::Text => last.report(names, how),
-    };
+    let document = options.output.document(&last)?;
+    let text = document.unwrap_or_else(|| last.report(names, how));
     for left in left(client, names).await {
         eprintln!("Warning: {left}");
     }

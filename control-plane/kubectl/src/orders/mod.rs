@@ -25,33 +25,35 @@ use muster_shared::taints::NO_SCHEDULE;
 
 use self::order::Order;
 use super::author::Why;
+use super::chosen::{Clusters, required};
 use super::output::Reply;
 use super::standstill::Standing;
 
-/// Clusters by name.
+/// Clusters that an order is about.
 #[derive(Debug, Args)]
-pub(super) struct Clusters {
-    /// Names of the Clusters.
-    #[arg(required = true, value_name = "CLUSTER", value_delimiter = ',')]
-    clusters: Vec<String>,
+#[command(mut_arg("clusters", required))]
+pub(super) struct Ordered {
+    #[command(flatten)]
+    clusters: Clusters,
     #[command(flatten)]
     why: Why,
 }
 
-impl Clusters {
+impl Ordered {
     async fn give(&self, client: &Client, order: &Order) -> anyhow::Result<String> {
         let author = self.why.author(client).await;
-        order::give(client, &self.clusters, order, &author).await
+        let names = self.clusters.ordered(client).await?.unwrap_or_default();
+        order::give(client, &names, order, &author).await
     }
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Keeps new workloads out of clusters; what is there stays.
-    Cordon(Clusters),
+    Cordon(Ordered),
     /// Lets new workloads into clusters again.
-    Uncordon(Clusters),
-    /// Puts taints on a cluster, or takes them off.
+    Uncordon(Ordered),
+    /// Puts taints on clusters, or takes them off.
     Taint(taint::Options),
     /// Empties clusters: moves their workloads to others, each when its new copy can be placed.
     ///
@@ -65,7 +67,7 @@ pub(super) enum Command {
     /// clusters have failed, drained ones included, counts as having nowhere to go.
     Drain(drain::Options),
     /// Ends the drain of clusters; nothing moves back by itself.
-    Undrain(Clusters),
+    Undrain(Ordered),
     /// Stops all movement at once, in the whole fleet or out of clusters: evictions by taints and
     /// drains, moves of failing applications, new placements in place of others, and the removal of
     /// old copies. Clusters are watched on, first placements go on.

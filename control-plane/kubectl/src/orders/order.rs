@@ -188,7 +188,7 @@ pub(super) async fn give(
 }
 
 /// Returns a message that tells what an order about several clusters came to before it failed.
-fn half(told: &str) -> String {
+pub(super) fn half(told: &str) -> String {
     let done = told.lines().collect::<Vec<_>>().join("; ");
     let done = if done.is_empty() { "nothing" } else { &done };
     format!("the order is not complete, give it again (done so far: {done})")

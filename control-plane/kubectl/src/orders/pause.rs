@@ -18,13 +18,16 @@ use serde_json::json;
 use super::order::{change, once};
 use super::server_time::ServerTime;
 use crate::author::Why;
+use crate::chosen::Clusters;
 use crate::request::{FIELD_MANAGER, call, find_cluster};
 
 #[derive(Debug, Args)]
+#[command(mut_arg("clusters", |it| it.help(
+    "Clusters that nothing is to be moved out of (`a b`, `a,b`, `cluster/a`); without any, all movement pauses"
+)))]
 pub(crate) struct Options {
-    /// Names of Clusters that nothing is to be moved out of; without any, all movement pauses.
-    #[arg(value_name = "CLUSTER", value_delimiter = ',')]
-    clusters: Vec<String>,
+    #[command(flatten)]
+    clusters: Clusters,
     #[command(flatten)]
     why: Why,
     /// Time after which movement goes on by itself; without it somebody has to resume.
@@ -33,15 +36,18 @@ pub(crate) struct Options {
 }
 
 #[derive(Debug, Args)]
+#[command(mut_arg("clusters", |it| it.help(
+    "Clusters that were paused (`a b`, `a,b`, `cluster/a`); without any, the pause of the fleet ends"
+)))]
 pub(crate) struct Resuming {
-    /// Names of Clusters that were paused; without any, the pause of the fleet ends.
-    #[arg(value_name = "CLUSTER", value_delimiter = ',')]
-    clusters: Vec<String>,
+    #[command(flatten)]
+    clusters: Clusters,
     #[command(flatten)]
     why: Why,
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
+    let chosen = options.clusters.ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let time = options.time.map(|it| SignedDuration::try_from(it.0));
     let time = time.transpose()?;
@@ -54,7 +60,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         until: time.map(|time| now.saturating_add(time).unwrap_or(Timestamp::MAX)),
         ..Pause::default()
     };
-    if options.clusters.is_empty() {
+    let Some(names) = chosen else {
         let record = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {
@@ -67,9 +73,9 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         return Ok(format!(
             "From now on {pause}\nkubectl muster resume ends it\n"
         ));
-    }
+    };
     let mut told = String::new();
-    let names = once(&options.clusters);
+    let names = once(&names);
     for name in &names {
         find_cluster(client, name).await?;
     }
@@ -124,9 +130,10 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
 }
 
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
+    let chosen = options.clusters.ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let order = options.why.author(client).await.order(order::RESUME, now);
-    if options.clusters.is_empty() {
+    let Some(names) = chosen else {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         // Whoever watches the record learns thereby who ended the pause. That it ends does not
         // depend on it.
@@ -144,9 +151,9 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             }
             Err(error) => bail!("end the pause: {}", client::brief(&error)),
         };
-    }
+    };
     let mut told = String::new();
-    let names = once(&options.clusters);
+    let names = once(&names);
     for name in &names {
         find_cluster(client, name).await?;
     }

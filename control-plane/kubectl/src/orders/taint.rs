@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use muster_control_plane::fleet::attribution;
+use muster_shared::clock::calendar;
 use muster_shared::k8s::{Client, Taint, Time};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
@@ -15,9 +16,11 @@ use muster_shared::taints::{
 };
 use serde_json::json;
 
-use super::order::change;
+use super::order::{change, half, once};
 use super::server_time::ServerTime;
 use crate::author::Why;
+use crate::chosen::{Clusters, selector, word};
+use crate::request::find_cluster;
 
 /// Effects that a taint of a cluster may have.
 const EFFECTS: [&str; 4] = [
@@ -28,17 +31,19 @@ const EFFECTS: [&str; 4] = [
 ];
 
 #[derive(Debug, Args)]
+#[command(override_usage = "kubectl muster taint [OPTIONS] <CLUSTER>... <TAINT>...")]
 pub(crate) struct Options {
-    /// Name of the Cluster.
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
-    /// Taints: `key=value:effect` or `key:effect` is put on, `key:effect-` or `key-` is taken off.
+    /// Names of Clusters, as `a b`, `a,b`, `cluster/a` or `clusters a b`, and then taints:
+    /// `key=value:effect` or `key:effect` is put on, `key:effect-` or `key-` is taken off.
     /// Effects: NoSchedule keeps new workloads out, PreferNoSchedule sends them elsewhere if they
     /// can go elsewhere, PreferNoExecute moves those whose policy has
     /// failover.cluster as well, NoExecute all that do not tolerate it. Both move nothing while the
     /// feature gate Failover is off.
-    #[arg(required = true, value_name = "TAINT")]
-    taints: Vec<Edit>,
+    #[arg(required = true, value_name = "WORD", value_delimiter = ',')]
+    words: Vec<Word>,
+    /// Clusters with these labels, such as `region=eu,tier!=test`, in place of names.
+    #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = selector)]
+    selector: Option<String>,
     /// Change the value of a taint that is there.
     #[arg(long)]
     overwrite: bool,
@@ -49,7 +54,48 @@ pub(crate) struct Options {
     dry_run: bool,
 }
 
-/// One argument.
+/// One argument: what has `:` or `=` in it or ends with `-` is a taint, as for kubectl.
+#[derive(Clone, Debug, PartialEq)]
+enum Word {
+    Cluster(String),
+    Taint(Edit),
+}
+
+impl FromStr for Word {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains([':', '=']) || text.ends_with('-') {
+            return text.parse().map(Self::Taint);
+        }
+        word(text).map(Self::Cluster)
+    }
+}
+
+impl Options {
+    /// Returns the clusters and the taints.
+    ///
+    /// # Errors
+    /// When one of both is missing.
+    fn read(&self) -> anyhow::Result<(Clusters, Vec<Edit>)> {
+        let (mut clusters, mut edits) = (Vec::new(), Vec::new());
+        for word in &self.words {
+            match word {
+                Word::Cluster(word) => clusters.push(word.clone()),
+                Word::Taint(edit) => edits.push(edit.clone()),
+            }
+        }
+        if edits.is_empty() {
+            let last = clusters.last().map_or("key", String::as_str);
+            bail!(
+                "no taint is given: write for example {last}:{NO_SCHEDULE}, or {last}- to take it off"
+            );
+        }
+        Ok((Clusters::of(clusters, self.selector.clone()), edits))
+    }
+}
+
+/// A change of taints.
 #[derive(Clone, Debug, PartialEq)]
 enum Edit {
     Add(Taint),
@@ -181,156 +227,38 @@ fn apply(
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let name = &options.cluster;
+    let (clusters, edits) = options.read()?;
+    let names = clusters.ordered(client).await?;
+    let names = once(&names.context("no cluster is named: write its name before the taint")?);
+    // All or none, as far as that can be known before.
+    for name in &names {
+        let cluster = find_cluster(client, name).await?;
+        apply(&cluster.spec.taints, &edits, options.overwrite, calendar())
+            .with_context(|| format!("Cluster {name}"))?;
+    }
     let time = ServerTime::ask(client).await;
     let author = options.why.author(client).await;
     let order = author.order(attribution::order::TAINT, time.now());
-    let lines = std::cell::RefCell::new(Vec::new());
-    change(client, name, Some(&order), |cluster| {
-        let present = &cluster.spec.taints;
-        let (taints, told) = apply(present, &options.taints, options.overwrite, time.now())
-            .map_err(|error| error.context(format!("Cluster {name}")))?;
-        *lines.borrow_mut() = told;
-        let changes = taints != *present && !options.dry_run;
-        Ok(changes.then(|| json!({ "spec": { "taints": taints } })))
-    })
-    .await?;
     let mut told = String::new();
     let dry = if options.dry_run { " (dry run)" } else { "" };
-    for line in lines.into_inner() {
-        let _ = writeln!(told, "Cluster {name} {line}{dry}");
+    for name in &names {
+        let lines = std::cell::RefCell::new(Vec::new());
+        change(client, name, Some(&order), |cluster| {
+            let present = &cluster.spec.taints;
+            let (taints, told) = apply(present, &edits, options.overwrite, time.now())
+                .with_context(|| format!("Cluster {name}"))?;
+            *lines.borrow_mut() = told;
+            let changes = taints != *present && !options.dry_run;
+            Ok(changes.then(|| json!({ "spec": { "taints": taints } })))
+        })
+        .await
+        .with_context(|| half(&told))?;
+        for line in lines.into_inner() {
+            let _ = writeln!(told, "Cluster {name} {line}{dry}");
+        }
     }
     Ok(told)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn taint(key: &str, value: Option<&str>, effect: &str, added: Option<i64>) -> Taint {
-        Taint {
-            key: key.into(),
-            value: value.map(str::to_owned),
-            effect: effect.into(),
-            time_added: added.map(|it| Time(Timestamp::from_second(it).unwrap())),
-        }
-    }
-
-    #[test]
-    fn an_argument_is_read_as_by_kubectl_and_refused_with_what_to_write() {
-        let add = |key, value, effect| Ok(Edit::Add(taint(key, value, effect, None)));
-        let remove = |key: &str, effect: Option<&str>| {
-            Ok(Edit::Remove {
-                key: key.into(),
-                effect: effect.map(str::to_owned),
-            })
-        };
-        for (text, expected) in [
-            ("a=b:NoSchedule", add("a", Some("b"), NO_SCHEDULE)),
-            (
-                "example.com/a:NoExecute",
-                add("example.com/a", None, NO_EXECUTE),
-            ),
-            ("a=:PreferNoExecute", add("a", None, PREFER_NO_EXECUTE)),
-            ("a-", remove("a", None)),
-            ("a:NoExecute-", remove("a", Some(NO_EXECUTE))),
-            ("a=b:NoExecute-", remove("a", Some(NO_EXECUTE))),
-            ("a", Err("write a:NoSchedule, or a- to take it off")),
-            ("a:NoSched", Err(r#""NoSched" is not an effect"#)),
-            ("a:Prefer", Err("is not an effect")),
-            ("a b:NoSchedule", Err(r#""a b" is not a taint key"#)),
-            ("a=b c:NoSchedule", Err("cannot be the value")),
-            ("-", Err("is not a taint key")),
-            (
-                "failover.muster.io/drain:NoExecute",
-                Err("kubectl muster drain"),
-            ),
-            ("failover.muster.io/drain-", Err("undrain")),
-            ("failover.muster.io/cordon-", Err("uncordon")),
-            (
-                "cluster.karmada.io/unreachable:NoSchedule",
-                Err("belongs to the control plane"),
-            ),
-            ("cluster.karmada.io/not-ready-", Err("one that evicts")),
-            (
-                "cluster.karmada.io/not-ready:NoExecute",
-                add("cluster.karmada.io/not-ready", None, NO_EXECUTE),
-            ),
-            (
-                "cluster.karmada.io/unreachable:NoExecute-",
-                remove("cluster.karmada.io/unreachable", Some(NO_EXECUTE)),
-            ),
-        ] {
-            match (text.parse::<Edit>(), expected) {
-                (Ok(edit), Ok(expected)) => assert_eq!(edit, expected, "{text}"),
-                (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
-                (read, _) => panic!("{text}: {read:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn taints_are_put_on_taken_off_and_overwritten_only_if_that_is_said() {
-        let present = [
-            taint("a", Some("x"), NO_EXECUTE, Some(1)),
-            taint("a", None, NO_SCHEDULE, Some(2)),
-            taint("b", None, NO_EXECUTE, Some(3)),
-        ];
-        let now = Timestamp::from_second(9).unwrap();
-        let done = |edit: &str, overwrite| {
-            let edits = [edit.parse().unwrap()];
-            let after = apply(&present, &edits, overwrite, now).map_err(|it| it.to_string())?;
-            let list: Vec<String> = after
-                .0
-                .iter()
-                .map(|it| {
-                    format!(
-                        "{}@{}",
-                        describe(it),
-                        it.time_added.as_ref().unwrap().0.as_second()
-                    )
-                })
-                .collect();
-            Ok::<_, String>((list.join(" "), after.1.join(";")))
-        };
-        let is = |list: &str, told: &str| Ok((list.to_owned(), told.to_owned()));
-        let before = "a=x:NoExecute@1 a:NoSchedule@2 b:NoExecute@3";
-        assert_eq!(
-            done("c=y:NoSchedule", false),
-            is(
-                &format!("{before} c=y:NoSchedule@9"),
-                "tainted c=y:NoSchedule"
-            )
-        );
-        assert_eq!(
-            done("a=x:NoExecute", false),
-            is(before, "has a=x:NoExecute already")
-        );
-        assert!(
-            done("a=y:NoExecute", false)
-                .unwrap_err()
-                .contains("--overwrite")
-        );
-        assert_eq!(
-            done("a=y:NoExecute", true),
-            is(
-                "a=y:NoExecute@1 a:NoSchedule@2 b:NoExecute@3",
-                "tainted a=y:NoExecute"
-            )
-        );
-        assert_eq!(
-            done("a-", false),
-            is("b:NoExecute@3", "untainted a=x:NoExecute and a:NoSchedule")
-        );
-        assert_eq!(
-            done("a:NoSchedule-", false),
-            is("a=x:NoExecute@1 b:NoExecute@3", "untainted a:NoSchedule")
-        );
-        assert!(done("c-", false).unwrap_err().contains("no taint c"));
-        assert!(
-            done("b:NoSchedule-", false)
-                .unwrap_err()
-                .contains("no taint b:NoSchedule")
-        );
-    }
-}
+mod tests;

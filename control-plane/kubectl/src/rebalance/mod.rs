@@ -24,6 +24,7 @@ use muster_shared::settings::Duration;
 
 use self::preview::{Preview, preview};
 use super::author::Why;
+use super::chosen;
 use super::dependencies::{self, parted};
 use super::follow::Waiting;
 use super::list;
@@ -46,7 +47,7 @@ struct Which {
     #[arg(value_name = "KIND/NAME")]
     named: Vec<String>,
     /// Every workload of which a new placement brings more to this cluster, in all namespaces.
-    #[arg(long, value_name = "CLUSTER")]
+    #[arg(long, value_name = "CLUSTER", value_parser = chosen::name)]
     cluster: Option<String>,
     /// Every workload that a new placement moves, in all namespaces.
     #[arg(long)]

@@ -308,6 +308,8 @@ fn clusters_that_do_not_exist_are_named() {
         lost: lost.iter().map(|it| (*it).to_owned()).collect(),
         lost_region: regions.iter().map(|it| (*it).to_owned()).collect(),
         drain: drain.iter().map(|it| (*it).to_owned()).collect(),
+        lost_selector: None,
+        drain_selector: None,
     };
     for (what, expected) in [
         (what(&["m9"], &[], &[]), "there is no cluster \"m9\""),
@@ -322,6 +324,45 @@ fn clusters_that_do_not_exist_are_named() {
     }
     let region = disaster(&fleet, &what(&[], &["eu"], &[])).unwrap();
     assert_eq!(region.lost.len(), 2);
+}
+
+#[tokio::test]
+async fn a_selector_stands_for_the_clusters_that_the_api_finds_by_it() {
+    let answer = |request: http::Request<kube::client::Body>| async move {
+        let query = request.uri().query().unwrap_or_default();
+        let items = if query.contains("eu") {
+            json!([{"metadata": {"name": "m1"}}])
+        } else {
+            json!([])
+        };
+        let list = json!({"metadata": {}, "items": items}).to_string();
+        let body = kube::client::Body::from(list.into_bytes());
+        Ok::<_, kube::Error>(http::Response::new(body))
+    };
+    let client = Client::new(tower::service_fn(answer), "default");
+    let of = async |words: &str| {
+        let words = format!("kubectl-muster simulate {words}");
+        let line = crate::line::parse(words.split(' ')).unwrap();
+        let crate::Question::Simulate(options) = line.question else {
+            panic!("not what was asked");
+        };
+        selected(&client, &options.what).await
+    };
+    for (words, lost, drained) in [
+        ("-l region=eu", &["m1"][..], &[][..]),
+        ("--lost cluster/m2 --selector region=eu", &["m2", "m1"], &[]),
+        (
+            "--drain-selector region=eu --lost m2,m3",
+            &["m2", "m3"],
+            &["m1"],
+        ),
+    ] {
+        let found = of(words).await.unwrap();
+        assert_eq!(found.lost, lost, "{words}");
+        assert_eq!(found.drain, drained, "{words}");
+    }
+    let told = of("-l region=asia").await.unwrap_err().to_string();
+    assert!(told.contains("no Cluster has labels"), "{told}");
 }
 
 /// Clusters and workloads of the large fleet; a hundredth of it is lost.

@@ -1,0 +1,162 @@
+use super::*;
+
+fn taint(key: &str, value: Option<&str>, effect: &str, added: Option<i64>) -> Taint {
+    Taint {
+        key: key.into(),
+        value: value.map(str::to_owned),
+        effect: effect.into(),
+        time_added: added.map(|it| Time(Timestamp::from_second(it).unwrap())),
+    }
+}
+
+#[test]
+fn an_argument_is_read_as_by_kubectl_and_refused_with_what_to_write() {
+    let add = |key, value, effect| Ok(Edit::Add(taint(key, value, effect, None)));
+    let remove = |key: &str, effect: Option<&str>| {
+        Ok(Edit::Remove {
+            key: key.into(),
+            effect: effect.map(str::to_owned),
+        })
+    };
+    for (text, expected) in [
+        ("a=b:NoSchedule", add("a", Some("b"), NO_SCHEDULE)),
+        (
+            "example.com/a:NoExecute",
+            add("example.com/a", None, NO_EXECUTE),
+        ),
+        ("a=:PreferNoExecute", add("a", None, PREFER_NO_EXECUTE)),
+        ("a-", remove("a", None)),
+        ("a:NoExecute-", remove("a", Some(NO_EXECUTE))),
+        ("a=b:NoExecute-", remove("a", Some(NO_EXECUTE))),
+        ("a", Err("write a:NoSchedule, or a- to take it off")),
+        ("a:NoSched", Err(r#""NoSched" is not an effect"#)),
+        ("a:Prefer", Err("is not an effect")),
+        ("a b:NoSchedule", Err(r#""a b" is not a taint key"#)),
+        ("a=b c:NoSchedule", Err("cannot be the value")),
+        ("-", Err("is not a taint key")),
+        (
+            "failover.muster.io/drain:NoExecute",
+            Err("kubectl muster drain"),
+        ),
+        ("failover.muster.io/drain-", Err("undrain")),
+        ("failover.muster.io/cordon-", Err("uncordon")),
+        (
+            "cluster.karmada.io/unreachable:NoSchedule",
+            Err("belongs to the control plane"),
+        ),
+        ("cluster.karmada.io/not-ready-", Err("one that evicts")),
+        (
+            "cluster.karmada.io/not-ready:NoExecute",
+            add("cluster.karmada.io/not-ready", None, NO_EXECUTE),
+        ),
+        (
+            "cluster.karmada.io/unreachable:NoExecute-",
+            remove("cluster.karmada.io/unreachable", Some(NO_EXECUTE)),
+        ),
+    ] {
+        match (text.parse::<Edit>(), expected) {
+            (Ok(edit), Ok(expected)) => assert_eq!(edit, expected, "{text}"),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
+            (read, _) => panic!("{text}: {read:?}"),
+        }
+    }
+}
+
+#[test]
+fn clusters_are_named_before_taints_as_kubectl_names_nodes() {
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+    use clap::Parser as _;
+    let read = |words: &str| {
+        let words = std::iter::once("taint").chain(words.split(' '));
+        let line = Line::try_parse_from(words)?;
+        let (clusters, edits) = line.options.read()?;
+        anyhow::Ok((format!("{clusters:?}"), edits.len()))
+    };
+    for (words, named, taints) in [
+        ("member1 k=v:NoSchedule", r#"["member1"]"#, 1),
+        ("cluster/member1 k:NoExecute-", r#"["cluster/member1"]"#, 1),
+        ("clusters a,b k- j-", r#"["clusters", "a", "b"]"#, 2),
+        ("-l region=eu k-", "region=eu", 1),
+    ] {
+        let (told, edits) = read(words).unwrap();
+        assert!(told.contains(named), "{words}: {told}");
+        assert_eq!(edits, taints, "{words}");
+    }
+    for (words, part) in [
+        ("member1 k", "write for example k:NoSchedule"),
+        ("member1 k=v", "an effect is missing"),
+        ("pod/a k-", "write cluster/a"),
+    ] {
+        let told = read(words).unwrap_err().to_string();
+        assert!(told.contains(part), "{words}: {told}");
+    }
+}
+
+#[test]
+fn taints_are_put_on_taken_off_and_overwritten_only_if_that_is_said() {
+    let present = [
+        taint("a", Some("x"), NO_EXECUTE, Some(1)),
+        taint("a", None, NO_SCHEDULE, Some(2)),
+        taint("b", None, NO_EXECUTE, Some(3)),
+    ];
+    let now = Timestamp::from_second(9).unwrap();
+    let done = |edit: &str, overwrite| {
+        let edits = [edit.parse().unwrap()];
+        let after = apply(&present, &edits, overwrite, now).map_err(|it| it.to_string())?;
+        let list: Vec<String> = after
+            .0
+            .iter()
+            .map(|it| {
+                format!(
+                    "{}@{}",
+                    describe(it),
+                    it.time_added.as_ref().unwrap().0.as_second()
+                )
+            })
+            .collect();
+        Ok::<_, String>((list.join(" "), after.1.join(";")))
+    };
+    let is = |list: &str, told: &str| Ok((list.to_owned(), told.to_owned()));
+    let before = "a=x:NoExecute@1 a:NoSchedule@2 b:NoExecute@3";
+    assert_eq!(
+        done("c=y:NoSchedule", false),
+        is(
+            &format!("{before} c=y:NoSchedule@9"),
+            "tainted c=y:NoSchedule"
+        )
+    );
+    assert_eq!(
+        done("a=x:NoExecute", false),
+        is(before, "has a=x:NoExecute already")
+    );
+    assert!(
+        done("a=y:NoExecute", false)
+            .unwrap_err()
+            .contains("--overwrite")
+    );
+    assert_eq!(
+        done("a=y:NoExecute", true),
+        is(
+            "a=y:NoExecute@1 a:NoSchedule@2 b:NoExecute@3",
+            "tainted a=y:NoExecute"
+        )
+    );
+    assert_eq!(
+        done("a-", false),
+        is("b:NoExecute@3", "untainted a=x:NoExecute and a:NoSchedule")
+    );
+    assert_eq!(
+        done("a:NoSchedule-", false),
+        is("a=x:NoExecute@1 b:NoExecute@3", "untainted a:NoSchedule")
+    );
+    assert!(done("c-", false).unwrap_err().contains("no taint c"));
+    assert!(
+        done("b:NoSchedule-", false)
+            .unwrap_err()
+            .contains("no taint b:NoSchedule")
+    );
+}
