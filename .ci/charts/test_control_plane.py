@@ -101,6 +101,35 @@ def test_access_of(member, other):
     assert named == [[member]], "a token for a member is for it only"
 
 
+AGGREGATED = {"muster:view": {"view", "edit", "admin"}, "muster:operate": {"edit", "admin"}, "muster:admin": {"admin"}, "muster:tenant": set()}
+
+
+@pytest.mark.parametrize(("name", "into"), AGGREGATED.items(), ids=str)
+def test_access_of_people(name, into):
+    objects = external({"access": MEMBERS})
+    role = next(each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] == name)
+    labels = role["metadata"].get("labels", {})
+    assert labels == {f"rbac.authorization.k8s.io/aggregate-to-{each}": "true" for each in into}, "is part of Kubernetes' own"
+    bound = [each for each in of_kind(objects, "RoleBinding", "ClusterRoleBinding") if each["roleRef"]["name"] == name]
+    assert not bound, "nobody has it unless somebody binds it"
+    verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
+    resources = {each for rule in role["rules"] for each in rule["resources"]}
+    assert "*" not in verbs | resources and not resources & {"secrets", "roles", "clusterroles"}, "says what it allows"
+    if name in ("muster:view", "muster:tenant"):
+        assert verbs <= {"get", "list", "watch"} and "works" not in resources, "reads, and no manifests"
+
+
+def test_tenants_see_nothing_of_other_namespaces():
+    tenant = rules(external({"access": MEMBERS}), "ClusterRole", "muster:tenant")
+    assert [rule["resources"] for rule in tenant if "resourceNames" not in rule] == [["clusters"]]
+
+
+def test_the_rights_of_people_name_kinds_that_are_defined():
+    named = {each for role in AGGREGATED for rule in rules(external({"access": MEMBERS}), "ClusterRole", role) for each in rule["resources"]}
+    defined = {each.stem.split(".")[0] for each in pathlib.Path(CONTROL_PLANE, "definitions").glob("*.yaml")}
+    assert named - defined == {"leases", "namespaces", "events", "configmaps"}
+
+
 def test_no_admission_at_an_external_fleet_api_unless_asked_for():
     objects = external({})
     kinds = {each["kind"] for each in objects}

@@ -22,6 +22,8 @@ use crate::settings::COMPONENT;
 
 /// Rights of the control plane.
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
+/// Roles for people, which nobody has by that.
+const PEOPLE: &str = include_str!("../../../charts/control-plane/access/people.yaml");
 /// Priority of leases at the API server.
 const LEASES: &str = include_str!("leases.yaml");
 
@@ -64,6 +66,7 @@ pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
     }
     all.extend(rest);
     all.extend(access::of_registration()?);
+    all.extend(access::objects(PEOPLE)?);
     all.extend(access::objects(LEASES)?);
     all.push(dynamic(&administrators())?);
     Ok(all)
