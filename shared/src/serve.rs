@@ -6,6 +6,7 @@ mod health;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::election::tell_election;
 pub use self::health::Health;
 use crate::http_server::{self, Limits, Options};
+use crate::https::{self, Certificate};
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -141,16 +143,21 @@ const PAGE_LIMITS: Limits = Limits {
 /// Time in which answers to a page are completed when its server closes.
 const PAGE_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Serves a page to the person who started the program until shutdown. The handler is given the
+/// Serves a page until shutdown, by HTTPS where a certificate is given. The handler is given the
 /// head of each request; bodies are not read.
-pub async fn page<H, F>(listener: TcpListener, handler: H, shutdown: CancellationToken)
-where
+pub async fn page<H, F>(
+    listener: TcpListener,
+    certificate: Option<Arc<Certificate>>,
+    handler: H,
+    shutdown: CancellationToken,
+) where
     H: Fn(http::request::Parts) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = http::Response<Bytes>> + Send + 'static,
 {
     let options = Options {
         name: "page",
         limits: PAGE_LIMITS,
+        tls: certificate.map(https::acceptor),
         deadline: PAGE_DEADLINE,
         ..options()
     };

@@ -98,7 +98,8 @@ fn options(certificate: Arc<Certificate>) -> Options {
     }
 }
 
-fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
+/// Returns what answers the handshakes of a server with a certificate.
+pub(crate) fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("ring speaks the default versions by invariant")

@@ -1,26 +1,33 @@
-//! `kubectl muster ui`: a page of the fleet, served on loopback with the rights of whoever runs it.
+//! `kubectl muster ui`: a page of the fleet, served on loopback with the rights of whoever runs it,
+//! or to others, who sign in.
 //!
 //! The page decides nothing: each of its answers is what another command prints with `-o json`.
 
 mod answers;
 mod files;
 mod server;
+mod sign_in;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
+use muster_shared::client::{self, Profile};
+use muster_shared::https::Certificate;
 use muster_shared::k8s::Client;
-use muster_shared::{serve, telemetry};
+use muster_shared::serve::{self, Health};
+use muster_shared::telemetry;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::answers::Answers;
-use self::server::{Door, is_name};
+use self::server::{Door, Entrance, is_name};
+use self::sign_in::SignIn;
 use super::output::{INTERRUPTED, Reply};
 
 /// Bytes of the secret in the address.
@@ -35,6 +42,22 @@ pub(super) struct Options {
     /// `workload/NAMESPACE/KIND/NAME` (`-` for no namespace), as the page shows it to be passed on.
     #[arg(value_name = "STORY", value_parser = story)]
     story: Option<String>,
+    /// Address and port on which the page is served to others, such as 0.0.0.0:8443. Whoever asks
+    /// has to sign in: a request needs a bearer token that an API knows (TokenReview) of a user who
+    /// may get the path /muster.io/page there (SubjectAccessReview). Everybody sees what this
+    /// command's own rights show. Beyond loopback it takes a certificate.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["port", "story"])]
+    serve: Option<SocketAddr>,
+    /// Kubeconfig of the API that is asked who signs in; without it that of the cluster whose pod
+    /// this is.
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    sign_in_kubeconfig: Option<PathBuf>,
+    /// Certificate chain of the page (PEM). The files may be replaced at any time.
+    #[arg(long, value_name = "FILE", requires_all = ["serve", "tls_private_key_file"])]
+    tls_cert_file: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["serve", "tls_cert_file"])]
+    tls_private_key_file: Option<PathBuf>,
     /// Flags of the control plane, behind `--`, in place of those that its leader publishes on its
     /// lease, as `status` and `simulate` take them.
     #[arg(last = true, value_name = "FLAGS")]
@@ -68,13 +91,67 @@ fn story(text: &str) -> Result<String, String> {
 /// A page that has its port and its address.
 pub struct Page {
     listener: TcpListener,
-    door: Door,
+    certificate: Option<Arc<Certificate>>,
+    address: String,
+    entrance: Entrance,
     answers: Arc<Answers>,
 }
 
 impl Page {
-    /// Takes the port, on loopback alone.
+    /// Takes the port.
     pub(super) async fn open(client: Client, options: &Options) -> anyhow::Result<Self> {
+        match options.serve {
+            Some(address) => Self::open_to_others(client, options, address).await,
+            None => Self::open_to_one(client, options).await,
+        }
+    }
+
+    /// Takes a port for those who sign in.
+    async fn open_to_others(
+        client: Client,
+        options: &Options,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let certificate = match (&options.tls_cert_file, &options.tls_private_key_file) {
+            (Some(chain), Some(key)) => Some(Certificate::new(chain.clone(), key.clone())),
+            _ => None,
+        };
+        ensure!(
+            certificate.is_some() || address.ip().is_loopback(),
+            "--serve {address} needs --tls-cert-file and --tls-private-key-file: tokens are sent there. Without them only loopback is allowed, for a proxy beside it"
+        );
+        if let Some(certificate) = &certificate {
+            certificate.reload().await?;
+        }
+        let known_by = match &options.sign_in_kubeconfig {
+            Some(path) => client::kubeconfig(Some(path), None).await?,
+            None => match kube::Config::incluster() {
+                Ok(config) => config,
+                Err(error) => bail!(
+                    "who signs in cannot be asked: this is no pod ({error}), and --sign-in-kubeconfig names no API"
+                ),
+            },
+        };
+        let sign_in = SignIn::new(client::connect(&known_by, Profile::Write)?);
+        let listener = serve::listen(address)
+            .await
+            .with_context(|| format!("cannot serve on {address}, which --serve names"))?;
+        let scheme = if certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        Ok(Self {
+            address: format!("{scheme}://{}/", listener.local_addr()?),
+            listener,
+            certificate: certificate.map(Arc::new),
+            entrance: Entrance::SignIn(sign_in),
+            answers: Arc::new(Answers::new(client, options.flags.clone())),
+        })
+    }
+
+    /// Takes a port for whoever started the program, on loopback alone.
+    async fn open_to_one(client: Client, options: &Options) -> anyhow::Result<Self> {
         let address = (Ipv4Addr::LOCALHOST, options.port);
         let listener = TcpListener::bind(address).await.with_context(|| {
             format!(
@@ -92,43 +169,52 @@ impl Page {
             token: URL_SAFE_NO_PAD.encode(secret),
         };
         Ok(Self {
+            address: format!("http://127.0.0.1:{}/{}/", door.port, door.token),
             listener,
-            door,
+            certificate: None,
+            entrance: Entrance::Address(door),
             answers: Arc::new(Answers::new(client, options.flags.clone())),
         })
     }
 
     /// Returns the address of the page, with the secret.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/{}/", self.door.port, self.door.token)
+        self.address.clone()
     }
 
     /// Serves it until shutdown.
     pub async fn serve(self, shutdown: CancellationToken) {
-        let door = Arc::new(self.door);
+        let entrance = Arc::new(self.entrance);
         let answers = self.answers;
         let handler = move |request: http::request::Parts| {
-            let (door, answers) = (Arc::clone(&door), Arc::clone(&answers));
-            async move { server::answer(&door, &answers, &request).await }
+            let (entrance, answers) = (Arc::clone(&entrance), Arc::clone(&answers));
+            async move { server::answer(&entrance, &answers, &request).await }
         };
-        serve::page(self.listener, handler, shutdown).await;
+        if let Some(certificate) = self.certificate.clone() {
+            let following = certificate.follow(Health::default(), "page", shutdown.clone());
+            muster_shared::clock::spawn(following);
+        }
+        serve::page(self.listener, self.certificate, handler, shutdown).await;
     }
 }
 
 /// Serves the page until the program is interrupted.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let page = Page::open(client, options).await?;
+    let whose = if options.serve.is_some() {
+        "Whoever signs in and may see it reads it with the rights of this program."
+    } else {
+        "Only with this address can it be read, with your rights. Ctrl-C ends it."
+    };
     telemetry::print(&format!(
-        "The fleet is shown at {}\nOnly with this address can it be read, with your rights. Ctrl-C ends it.\n",
-        format_args!("{}{}", page.url(), options.fragment())
+        "The fleet is shown at {}{}\n{whose}\n",
+        page.url(),
+        options.fragment()
     ))?;
     let shutdown = CancellationToken::new();
     let until = shutdown.clone();
     muster_shared::clock::spawn(async move {
-        // Without the signal the program is ended by the system.
-        if tokio::signal::ctrl_c().await.is_ok() {
-            until.cancel();
-        }
+        muster_shared::tasks::stop_on_signal(until).await;
     });
     page.serve(shutdown).await;
     Ok(Reply {

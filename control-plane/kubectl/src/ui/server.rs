@@ -1,6 +1,7 @@
 //! Who is let in, and what is answered.
 //!
-//! Three things keep others out of a fleet that is read with somebody's rights: the server listens
+//! Where the page is served to others, they [sign in](super::sign_in). Otherwise three things keep
+//! them out of a fleet that is read with somebody's rights: the server listens
 //! on loopback; the path begins with a secret, which other users of the machine do not know; and a
 //! request has to name this machine as its host, so that no page of another site reaches it by a
 //! name that is made to resolve to loopback.
@@ -8,7 +9,7 @@
 use bytes::Bytes;
 use http::header::{
     AGE, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST, HeaderName,
-    IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    IF_NONE_MATCH, REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 
 use super::answers::{Answer, Answers, Ask};
 use super::files::FILES;
+use super::sign_in::SignIn;
 
 /// Nothing from elsewhere, no inline scripts, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -41,11 +43,42 @@ enum Target {
 }
 
 /// Why a request is refused: the status and the words.
-type Refused = (StatusCode, String);
+pub(super) type Refused = (StatusCode, String);
+
+/// Who is let in.
+pub(super) enum Entrance {
+    /// Whoever has the address, on this machine.
+    Address(Door),
+    /// Whoever signs in.
+    SignIn(SignIn),
+}
+
+impl Entrance {
+    /// Returns what a request asks for, if it is allowed to.
+    async fn admit(&self, request: &Parts) -> Result<Target, Refused> {
+        let path = match self {
+            Self::Address(door) => door.admit(request)?,
+            Self::SignIn(sign_in) => {
+                is_get(request)?;
+                sign_in.admit(request).await?;
+                request.uri.path().strip_prefix('/').unwrap_or("-")
+            }
+        };
+        target(path, request.uri.query().unwrap_or_default())
+    }
+}
+
+fn is_get(request: &Parts) -> Result<(), Refused> {
+    if request.method == Method::GET {
+        return Ok(());
+    }
+    let words = "only GET: nothing can be changed here".to_owned();
+    Err((StatusCode::METHOD_NOT_ALLOWED, words))
+}
 
 impl Door {
-    /// Returns what a request asks for, if it is allowed to.
-    fn admit(&self, request: &Parts) -> Result<Target, Refused> {
+    /// Returns the path behind the secret of a request that is allowed.
+    fn admit<'a>(&self, request: &'a Parts) -> Result<&'a str, Refused> {
         let refuse = |status, words: &str| Err((status, words.to_owned()));
         if !self.is_meant(request) {
             let words = format!(
@@ -54,37 +87,14 @@ impl Door {
             );
             return refuse(StatusCode::MISDIRECTED_REQUEST, &words);
         }
-        if request.method != Method::GET {
-            let words = "only GET: nothing can be changed here";
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, words);
-        }
+        is_get(request)?;
         let path = request.uri.path().strip_prefix('/').unwrap_or_default();
         let (token, path) = path.split_once('/').unwrap_or((path, "-"));
         if !is_same(token, &self.token) {
             let words = "the address is not the one that `kubectl muster ui` printed";
             return refuse(StatusCode::FORBIDDEN, words);
         }
-        let query = request.uri.query().unwrap_or_default();
-        if let Some((_, kind, text)) = FILES.iter().find(|it| it.0 == path) {
-            return Ok(Target::File(kind, text));
-        }
-        let wrong = |words| (StatusCode::BAD_REQUEST, words);
-        Ok(match path {
-            "api/status" => Target::Ask(Ask::Status),
-            "api/clusters" => Target::Ask(Ask::Clusters),
-            "api/top" => Target::Ask(Ask::Top),
-            "api/workloads" => Target::Ask(workloads(query).map_err(wrong)?),
-            "api/history" => Target::Ask(Ask::History),
-            "api/explain" => Target::Ask(explain(query).map_err(wrong)?),
-            "api/simulate" => Target::Ask(Ask::Simulate(disaster(query).map_err(wrong)?)),
-            _ => {
-                let words = "here are the page and api/status, api/clusters, api/top, \
-                    api/workloads?cluster=NAME, api/history, \
-                    api/explain?namespace=NAME&kind=KIND&name=NAME, \
-                    api/simulate?lost=NAMES&drain=NAMES";
-                return refuse(StatusCode::NOT_FOUND, words);
-            }
-        })
+        Ok(path)
     }
 
     /// Returns whether the request names this machine, and no other, as its host.
@@ -99,6 +109,30 @@ impl Door {
         let by_line = request.uri.authority();
         host.to_str().is_ok_and(is_ours) && by_line.is_none_or(|it| is_ours(it.as_str()))
     }
+}
+
+/// Returns what a path asks for.
+fn target(path: &str, query: &str) -> Result<Target, Refused> {
+    if let Some((_, kind, text)) = FILES.iter().find(|it| it.0 == path) {
+        return Ok(Target::File(kind, text));
+    }
+    let wrong = |words| (StatusCode::BAD_REQUEST, words);
+    Ok(match path {
+        "api/status" => Target::Ask(Ask::Status),
+        "api/clusters" => Target::Ask(Ask::Clusters),
+        "api/top" => Target::Ask(Ask::Top),
+        "api/workloads" => Target::Ask(workloads(query).map_err(wrong)?),
+        "api/history" => Target::Ask(Ask::History),
+        "api/explain" => Target::Ask(explain(query).map_err(wrong)?),
+        "api/simulate" => Target::Ask(Ask::Simulate(disaster(query).map_err(wrong)?)),
+        _ => {
+            let words = "here are the page and api/status, api/clusters, api/top, \
+                api/workloads?cluster=NAME, api/history, \
+                api/explain?namespace=NAME&kind=KIND&name=NAME, \
+                api/simulate?lost=NAMES&drain=NAMES";
+            return Err((StatusCode::NOT_FOUND, words.to_owned()));
+        }
+    })
 }
 
 /// Compares in a time that does not tell how much of it is right.
@@ -179,8 +213,17 @@ fn explain(query: &str) -> Result<Ask, String> {
 }
 
 /// Returns the answer to a request.
-pub(super) async fn answer(door: &Door, answers: &Answers, request: &Parts) -> Response<Bytes> {
-    let mut response = match door.admit(request) {
+pub(super) async fn answer(
+    entrance: &Entrance,
+    answers: &Answers,
+    request: &Parts,
+) -> Response<Bytes> {
+    // Probes of a kubelet sign in nowhere, and learn nothing.
+    let is_probe = matches!(entrance, Entrance::SignIn(_)) && request.uri.path() == "/healthz";
+    if is_probe {
+        return typed(StatusCode::OK, "text/plain", Bytes::from_static(b"ok\n"));
+    }
+    let mut response = match entrance.admit(request).await {
         Err((status, words)) => failed(status, &words),
         Ok(Target::File(kind, text)) => {
             typed(StatusCode::OK, kind, Bytes::from_static(text.as_bytes()))
@@ -251,6 +294,10 @@ fn typed(status: StatusCode, kind: &'static str, body: Bytes) -> Response<Bytes>
     if status == StatusCode::METHOD_NOT_ALLOWED {
         let get = HeaderValue::from_static("GET");
         response.headers_mut().insert(ALLOW, get);
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        let bearer = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
     }
     response
 }

@@ -12,6 +12,15 @@ fn door() -> Door {
     }
 }
 
+fn entrance() -> Entrance {
+    Entrance::Address(door())
+}
+
+fn admitted(request: &Parts) -> Result<Target, Refused> {
+    let path = door().admit(request)?;
+    target(path, request.uri.query().unwrap_or_default())
+}
+
 fn request(method: &str, host: &[&str], path: &str) -> Parts {
     let mut request = Request::builder().method(method).uri(path);
     for host in host {
@@ -45,7 +54,7 @@ fn only_requests_that_name_this_machine_are_let_in() {
         (&[], "/secret/", false),
         (&[HERE, "evil.example:8080"], "/secret/", false),
     ] {
-        let admitted = door().admit(&request("GET", hosts, path));
+        let admitted = admitted(&request("GET", hosts, path));
         let status = admitted.err().map(|it| it.0);
         let wanted = (!is_let_in).then_some(StatusCode::MISDIRECTED_REQUEST);
         assert_eq!(status, wanted, "{hosts:?} {path}");
@@ -101,7 +110,7 @@ fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
             400,
         ),
     ] {
-        let refused = door().admit(&request(method, &[HERE], path)).unwrap_err();
+        let refused = admitted(&request(method, &[HERE], path)).unwrap_err();
         assert_eq!(refused.0.as_u16(), status, "{method} {path}");
         assert!(!refused.1.contains("secret"), "{}", refused.1);
     }
@@ -146,7 +155,7 @@ fn each_path_asks_one_command() {
             Ask::Simulate(vec!["--lost=--kubeconfig=/tmp/x".to_owned()]),
         ),
     ] {
-        let target = door().admit(&request("GET", &[HERE], path)).unwrap();
+        let target = admitted(&request("GET", &[HERE], path)).unwrap();
         assert_eq!(target, Target::Ask(ask), "{path}");
     }
 }
@@ -168,7 +177,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
     ];
     let answers = nobody();
     for (path, status, words) in wanted {
-        let response = answer(&door(), &answers, &request("GET", &[HERE], path)).await;
+        let response = answer(&entrance(), &answers, &request("GET", &[HERE], path)).await;
         assert_eq!(response.status().as_u16(), status, "{path}");
         let body: Value = serde_json::from_slice(response.body()).unwrap();
         let error = body["error"].as_str().unwrap();
@@ -176,7 +185,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
     }
     // Status tells itself what it could not read.
     let asked = request("GET", &[HERE], "/secret/api/status");
-    let response = answer(&door(), &answers, &asked).await;
+    let response = answer(&entrance(), &answers, &asked).await;
     assert_eq!(response.status(), StatusCode::OK);
     let body: Value = serde_json::from_slice(response.body()).unwrap();
     assert!(body["unread"].as_array().unwrap().len() > 3, "{body}");
@@ -186,7 +195,7 @@ async fn a_fleet_that_cannot_be_read_is_an_error_in_words() {
 async fn every_answer_forbids_what_is_foreign() {
     for path in ["/secret/", "/secret/page.js", "/secret/api/history", "/"] {
         let asked = request("GET", &[HERE], path);
-        let response = answer(&door(), &nobody(), &asked).await;
+        let response = answer(&entrance(), &nobody(), &asked).await;
         let headers = response.headers();
         let policy = headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'"), "{policy}");
@@ -225,7 +234,7 @@ async fn who_has_an_answer_already_is_not_sent_it_again() {
         if let Some(tag) = tag {
             asked.headers.insert(IF_NONE_MATCH, tag.clone());
         }
-        answer(&door(), &answers, &asked).await
+        answer(&entrance(), &answers, &asked).await
     };
     let first = ask(None).await;
     let tag = &first.headers()[ETAG];
