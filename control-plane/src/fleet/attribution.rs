@@ -81,8 +81,8 @@ impl Attribution {
         newest(all.map(Self::bounded).collect())
     }
 
-    /// Returns the annotation of an object that is given one more order, or another step of its last
-    /// one.
+    /// Returns the annotation of an object that is given one more order, or another step of its
+    /// last one.
     pub fn added(metadata: &ObjectMeta, order: Self) -> String {
         let mut all = Self::all(metadata);
         if all.last() != Some(&order) {

@@ -65,8 +65,8 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 
     /// Returns the next wait of a key: each is twice as long as the one before it, up to the
-    /// longest. Before the last one is over it is what is left of that: many events of a moment make
-    /// no wait long.
+    /// longest. Before the last one is over it is what is left of that: many events of a moment
+    /// make no wait long.
     pub fn next(&self, key: &K) -> Wait {
         let mut waits = self.waited.lock();
         let waited = waits.entry(key.clone()).or_default();

@@ -1,6 +1,6 @@
 //! What the whole control plane costs as a fleet grows: memory, rates, a restart, a report, the
-//! loss of one cluster and of a tenth of them, an edit that concerns every workload, and the end of many workloads at
-//! once.
+//! loss of one cluster and of a tenth of them, an edit that concerns every workload, and the end of
+//! many workloads at once.
 //!
 //! A real control plane process against an embedded API: so many clusters and Deployments, a policy
 //! for each cluster that names it and the next one, and agents that are played: they answer each
@@ -224,6 +224,14 @@ impl Fleet {
         let bound = number(total) / start.elapsed().as_secs_f64();
         self.answer_all()?;
         quiet(&self.api, self.patience).await?;
+        let (one, target) = (name(0, 0), self.target(&name(0, 0)).context("no target")?);
+        let stored = [
+            self.deployments.get("default", &one),
+            self.binding(&one),
+            self.work(&target, &one),
+        ];
+        let bytes = stored.map(|it| it.unwrap_or_default().to_string().len());
+        eprintln!("a workload is stored as {bytes:?} bytes of JSON: template, binding, Work");
         let used = usage(id)?;
         let memory = megabytes(used.anonymous.saturating_sub(empty)) * 1e3 / number(total);
         let (rest, report) = self.listen(id).await?;

@@ -166,8 +166,9 @@ enum Successor {
     Coming,
     /// It cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
-    /// Nobody knows whether it will come: its cluster leaves, is not heard of, gets nothing by order
-    /// of the policy, or goes on refusing it. Where another one is there, nobody waits for it.
+    /// Nobody knows whether it will come: its cluster leaves, is not heard of, gets nothing by
+    /// order of the policy, or goes on refusing it. Where another one is there, nobody waits
+    /// for it.
     Stuck,
 }
 
