@@ -1,16 +1,18 @@
 //! Bodies of requests: CloudEvents, messages for chats, and what a template of an operator makes.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use minijinja::value::{Serde, Value};
 use minijinja::{Environment, UndefinedBehavior};
+use muster_shared::api::failover_record::Failover;
 use serde_json::json;
 
 use super::due::Notice;
 use super::event::{self, Event, Sender};
-use crate::settings::notice_receivers::{Format, Phase, Receiver, Severity};
-use muster_shared::api::failover_record::{Failover, FailoverSpec, FailoverStatus};
+use crate::settings::notice_receivers::{Format, Phase, Receiver};
 
 /// Bytes of the longest body that a template may make: chat services refuse longer ones.
 const LONGEST: usize = 64 << 10;
@@ -33,88 +35,89 @@ pub fn body(receiver: &Receiver, event: &Event) -> Result<(String, Vec<u8>), Str
         }
         Format::Slack => json(slack(event)),
         Format::Teams => json(teams(event)),
-        Format::Template => {
-            let bytes = template(&receiver.template, event)?;
-            let kind = receiver.content_type.clone();
-            if kind.starts_with("application/json") {
-                serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|error| {
-                    format!(
-                        "template makes no JSON ({error}): write {{{{ sentence | tojson }}}} without quotes"
-                    )
-                })?;
-            }
-            return Ok((kind, bytes));
-        }
+        Format::Template => return rendered(receiver, event, false),
     };
     Ok((kind, text.into_bytes()))
 }
 
-/// Checks the template of a receiver by an event whose texts have all that has to be quoted.
+/// Checks the template of a receiver by an event whose texts have all that has to be quoted, and by
+/// one that stands for others.
 ///
 /// # Errors
 /// A text that names the field.
 pub fn check(receiver: &Receiver) -> Result<(), String> {
-    let mut record = Failover::new("sample", FailoverSpec::default());
-    let mut status = FailoverStatus::default();
-    "a \"quoted\" \\ text\nof two lines".clone_into(&mut status.cause.message);
-    record.status = Some(status);
+    if receiver.format != Format::Template {
+        return Ok(());
+    }
+    let (text, time) = ("a \"quoted\" \\ text\nof two lines", Timestamp::UNIX_EPOCH);
+    let times = [
+        "silentSince",
+        "notReady",
+        "tainted",
+        "firstMove",
+        "lastMove",
+    ]
+    .into_iter();
+    let times = times.chain(["healthy", "recovered", "cleaned", "ended"]);
+    let times: BTreeMap<_, _> = times.map(|it| (it, time.to_string())).collect();
+    let record = json!({
+        "metadata": { "name": "sample" },
+        "spec": { "cluster": "sample", "startTime": time.to_string() },
+        "status": {
+            "times": times,
+            "cause": { "message": text, "command": text, "taints": [text], "policies": [text] },
+            "workloads": { "held": 1, "heldNow": 1 },
+        },
+    });
+    let record: Failover = serde_json::from_value(record).map_err(|error| error.to_string())?;
     let notice = Notice {
         phase: Phase::Began,
         number: 1,
         time: None,
     };
     let sender = Sender {
-        fleet: "sample".to_owned(),
-        page: "https://example.com/".to_owned(),
+        fleet: text.to_owned(),
+        page: text.to_owned(),
     };
-    let now = Timestamp::UNIX_EPOCH;
-    let one = event::event(&sender, &record, &notice, now);
-    body(receiver, &one)?;
-    let other = event::left_out(&sender, &[("a", "b")], Severity::Info, (String::new(), now));
-    body(receiver, &other).map(|_| ())
+    rendered(
+        receiver,
+        &event::event(&sender, &record, &notice, time),
+        true,
+    )?;
+    let other = event::left_out(&sender, &[Arc::new(record)], String::new(), time);
+    rendered(receiver, &other, false).map(|_| ())
 }
 
 /// Returns a message in the notation of Slack. What could be a link or a mention is escaped.
 fn slack(event: &Event) -> serde_json::Value {
     let escape = |text: &str| {
-        text.replace('&', "&amp;")
-            .replace('<', "&lt;")
-            .replace('>', "&gt;")
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        text.replace('>', "&gt;")
     };
-    let mark = match event.severity {
-        Severity::Critical => ":red_circle:",
-        Severity::Warning => ":large_orange_circle:",
-        Severity::Info => ":large_blue_circle:",
+    let mark = match event.text("severity") {
+        "critical" => ":red_circle:",
+        "warning" => ":large_orange_circle:",
+        _ => ":large_blue_circle:",
     };
-    let mut text = format!(
-        "{mark} *{}*: {}\n`{}`",
-        escape(&event.source),
-        escape(&event.sentence),
-        escape(&event.command)
-    );
-    if !event.link.is_empty() {
-        text = format!("{text} <{}|the whole story>", escape(&event.link));
+    let [fleet, sentence] = [&event.source, event.text("sentence")].map(escape);
+    let [command, link] = [event.text("command"), event.text("link")].map(escape);
+    let mut text = format!("{mark} *{fleet}*: {sentence}\n`{command}`");
+    if !link.is_empty() {
+        text = format!("{text} <{link}|the whole story>");
     }
     json!({ "text": text, "unfurl_links": false })
 }
 
 /// Returns an adaptive card, as the workflows of Teams take it.
 fn teams(event: &Event) -> serde_json::Value {
-    let colour = match event.severity {
-        Severity::Critical => "attention",
-        Severity::Warning => "warning",
-        Severity::Info => "default",
-    };
     let block = |text: &str| json!({ "type": "TextBlock", "text": text, "wrap": true });
     let mut title = block(&event.source);
     title["weight"] = json!("bolder");
-    title["color"] = json!(colour);
-    let mut actions = Vec::new();
-    if !event.link.is_empty() {
-        actions.push(json!({
-            "type": "Action.OpenUrl", "title": "The whole story", "url": event.link,
-        }));
+    if event.text("severity") == "critical" {
+        title["color"] = json!("attention");
     }
+    let link = Some(event.text("link")).filter(|it| !it.is_empty());
+    let action = |url| json!({ "type": "Action.OpenUrl", "title": "The whole story", "url": url });
     json!({
         "type": "message",
         "attachments": [{
@@ -123,8 +126,8 @@ fn teams(event: &Event) -> serde_json::Value {
                 "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
                 "type": "AdaptiveCard",
                 "version": "1.4",
-                "body": [title, block(&event.sentence), block(&event.command)],
-                "actions": actions,
+                "body": [title, block(event.text("sentence")), block(event.text("command"))],
+                "actions": link.map(action).into_iter().collect::<Vec<_>>(),
             },
         }],
     })
@@ -147,33 +150,52 @@ impl Write for Bounded {
     }
 }
 
-fn template(text: &str, event: &Event) -> Result<Vec<u8>, String> {
+/// Returns what a template makes of an event. A field that is absent is empty, unless that is to be
+/// refused.
+fn rendered(
+    receiver: &Receiver,
+    event: &Event,
+    is_strict: bool,
+) -> Result<(String, Vec<u8>), String> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
-    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_undefined_behavior(if is_strict {
+        UndefinedBehavior::Strict
+    } else {
+        UndefinedBehavior::Chainable
+    });
     let failed = |error: minijinja::Error| match std::error::Error::source(&error) {
         Some(cause) => format!("template: {error}: {cause}"),
         None => format!("template: {error}"),
     };
+    let text = receiver.template.as_deref().unwrap_or_default();
     let template = environment.template_from_str(text).map_err(failed)?;
-    let context = json!({
-        "id": event.id,
-        "type": event.kind,
-        "fleet": event.source,
-        "cluster": event.subject,
-        "time": event.time,
-        "phase": event.data["phase"],
-        "severity": event.severity.name(),
-        "sentence": event.sentence,
-        "link": event.link,
-        "command": event.command,
+    let mut context = json!({
+        "id": event.id, "type": event.kind, "fleet": event.source, "time": event.time,
         "data": event.data,
     });
+    for field in [
+        "cluster", "phase", "severity", "sentence", "link", "command",
+    ] {
+        context[field] = event.data[field].clone();
+    }
     let mut bytes = Bounded(Vec::new());
+    let context = Value::from(Serde(&context));
     template
-        .render_captured_to(Value::from(Serde(&context)), &mut bytes)
+        .render_captured_to(context, &mut bytes)
         .map_err(failed)?;
-    Ok(bytes.0)
+    let kind = receiver
+        .content_type
+        .as_deref()
+        .unwrap_or("application/json");
+    if kind.starts_with("application/json") {
+        serde_json::from_slice::<serde::de::IgnoredAny>(&bytes.0).map_err(|error| {
+            format!(
+                "template makes no JSON ({error}): write {{{{ sentence | tojson }}}} without quotes"
+            )
+        })?;
+    }
+    Ok((kind.to_owned(), bytes.0))
 }
 
 #[cfg(test)]
@@ -186,7 +208,7 @@ mod tests {
         let mut written = json!({ "name": "a", "url": "https://example.com" });
         json_patch::merge(&mut written, more);
         let receivers: NoticeReceivers = json!([written]).to_string().parse().unwrap();
-        receivers.parse().unwrap().remove(0)
+        receivers.0[0].clone()
     }
 
     fn made(format: &str, event: &Event) -> (String, serde_json::Value) {
@@ -216,7 +238,7 @@ mod tests {
     #[test]
     fn chats_get_the_sentence_the_command_and_the_link_and_no_foreign_markup() {
         let mut event = began();
-        event.sentence = "a <!channel> & b".to_owned();
+        event.data["sentence"] = json!("a <!channel> & b");
         let (_, body) = made("slack", &event);
         let text = body["text"].as_str().unwrap();
         assert!(text.contains("a &lt;!channel&gt; &amp; b"), "{text}");
@@ -225,7 +247,7 @@ mod tests {
         let card = &body["attachments"][0]["content"];
         assert_eq!(card["body"][1]["text"], "a <!channel> & b");
         assert_eq!(card["actions"][0]["url"], "https://page/#failover/m1-x");
-        event.link = String::new();
+        event.data["link"] = json!("");
         let (_, body) = made("teams", &event);
         assert_eq!(body["attachments"][0]["content"]["actions"], json!([]));
     }
@@ -243,6 +265,10 @@ mod tests {
         let good = custom("{\"text\": {{ sentence | tojson }}}", "application/json");
         check(&good).unwrap();
         assert!(body(&good, &left_out()).is_ok());
+        let good = "{{ data.cause.command | tojson }}{{ data.workloads.affected }}";
+        check(&custom(good, "text/plain")).unwrap();
+        let (_, text) = body(&custom(good, "text/plain"), &began()).unwrap();
+        assert_eq!(text, b"null3", "what is absent now is empty");
         for (template, part) in [
             ("{\"text\": \"{{ sentence }}\"}", "tojson"),
             ("{{ sentnce }}", "undefined"),

@@ -24,11 +24,11 @@ use tokio::time::Instant;
 use super::due::{self, Notice, Told, severity};
 use super::event::{self, Event, Sender};
 use super::pacing::{Pacing, Turn};
-use super::sending::{Fault, Way};
+use super::sending::{self, Fault};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::patch_params;
-use crate::settings::notice_receivers::{Receiver, Severity};
+use crate::settings::notice_receivers::Receiver;
 
 const NAME: &str = "failover notices";
 const NOTICES_TOTAL: &str = "muster_notices_total";
@@ -42,7 +42,6 @@ struct Outlet {
     queue: Queue<String>,
     receiver: Receiver,
     sender: Sender,
-    way: Way,
     pacing: Mutex<Pacing>,
     /// What was told of each record, by name, with its uid: caches are behind.
     told: Mutex<HashMap<String, (String, Told)>>,
@@ -51,10 +50,8 @@ struct Outlet {
 /// Starts a queue for each receiver, so that one that fails delays no other. Call it before the
 /// cache of the records is filled.
 pub fn start(fleet: &Arc<Fleet>, records: &Informer<Failover>, tasks: &mut Tasks) {
-    // They were checked before anything was started.
-    let receivers = fleet.settings.notice_receivers.parse().unwrap_or_default();
-    for receiver in receivers {
-        let outlet = Arc::new(Outlet::new(fleet, records, receiver));
+    for receiver in &fleet.settings.notice_receivers.0 {
+        let outlet = Arc::new(Outlet::new(fleet, records, receiver.clone()));
         records.on_change({
             let outlet = Arc::downgrade(&outlet);
             move |change| {
@@ -89,7 +86,6 @@ impl Outlet {
             records: records.clone(),
             queue: Queue::new(NAME),
             receiver,
-            way: Way::default(),
             pacing: Mutex::default(),
             told: Mutex::default(),
         }
@@ -118,7 +114,7 @@ impl Outlet {
                 due::Next::At(time) => break Next::After(until(time, now)),
                 due::Next::Nothing => break Next::Done,
             };
-            let is_wanted = self.receiver.phases.contains(&notice.phase);
+            let is_wanted = self.receiver.wants(notice.phase);
             if is_wanted && let Err(next) = self.offer(&record, &notice, &mut told).await {
                 break next;
             }
@@ -149,7 +145,7 @@ impl Outlet {
             pacing.turn(&name, self.receiver.per_minute, tick)
         };
         match turn {
-            Turn::Send => self.send(Some(record), &event).await?,
+            Turn::Send => self.send(record, &event).await?,
             Turn::Wait(wait) => return Err(Next::After(wait)),
             Turn::Stop => return Err(Next::Done),
             Turn::LeaveOut(wait) => {
@@ -167,9 +163,9 @@ impl Outlet {
     }
 
     /// Sends an event, and notes how that went.
-    async fn send(&self, record: Option<&Failover>, event: &Event) -> Result<(), Next> {
+    async fn send(&self, record: &Failover, event: &Event) -> Result<(), Next> {
         let receiver = self.receiver.name.as_str();
-        let sent = self.way.send(&self.receiver, event, self.fleet.clock.now());
+        let sent = sending::send(&self.receiver, event, self.fleet.clock.now());
         match sent.await {
             Ok(()) => {
                 let had_failed = self.pacing.lock().taken();
@@ -184,10 +180,8 @@ impl Outlet {
                     "Receiver {receiver} answered 410 (gone): it gets no notices until the control plane starts anew. Remove it from the settings."
                 );
                 tracing::warn!(receiver, "the receiver of notices is gone: it gets no more");
-                if let Some(record) = record {
-                    let events = &self.fleet.events;
-                    events.publish(record, EventType::Warning, "NoticesStopped", text);
-                }
+                let events = &self.fleet.events;
+                events.publish(record, EventType::Warning, "NoticesStopped", text);
                 Err(Next::Done)
             }
             Err(Fault::Failed(why, wish)) => {
@@ -220,7 +214,7 @@ impl Outlet {
         let hours = super::pacing::GIVE_UP.as_secs() / 3600;
         let text = format!(
             "Receiver {receiver} could not be told in {hours} hours: {}",
-            event.sentence
+            event.text("sentence")
         );
         let events = &self.fleet.events;
         events.publish(record, EventType::Warning, "NoticeNotDelivered", text);
@@ -231,8 +225,6 @@ impl Outlet {
         let names = self.pacing.lock().left_out();
         let found = names.iter().map(|name| self.records.get(None, name));
         let records: Vec<Arc<Failover>> = found.flatten().collect();
-        let status = records.iter().filter_map(|it| it.status.as_ref());
-        let weight = status.map(severity).max().unwrap_or(Severity::Info);
         let Some(first) = records.first() else {
             let mut pacing = self.pacing.lock();
             for name in &names {
@@ -244,29 +236,23 @@ impl Outlet {
             return Ok(Next::Done);
         }
         let (now, tick) = (self.fleet.clock.now(), Instant::now());
-        let about = records.iter().map(|it| (it.name_any(), &it.spec.cluster));
-        let about: Vec<_> = about.collect();
-        let about: Vec<_> = about
-            .iter()
-            .map(|it| (it.0.as_str(), it.1.as_str()))
-            .collect();
-        let turn = {
+        let (turn, at) = {
             let mut pacing = self.pacing.lock();
             let at = pacing.due(LEFT_OUT, LEFT_OUT, tick, now);
-            let uid = first.uid().unwrap_or_default();
-            let id = format!("{uid}-left-out-{}", at.as_second());
-            let event = event::left_out(&self.sender, &about, weight, (id, at));
-            (pacing.turn(LEFT_OUT, u32::MAX, tick), event)
+            (pacing.turn(LEFT_OUT, u32::MAX, tick), at)
         };
+        let uid = first.uid().unwrap_or_default();
+        let id = format!("{uid}-left-out-{}", at.as_second());
+        let event = event::left_out(&self.sender, &records, id, at);
         match turn {
-            (Turn::Send, event) => {
-                if let Err(next) = self.send(None, &event).await {
+            Turn::Send => {
+                if let Err(next) = self.send(first, &event).await {
                     return Ok(next);
                 }
             }
-            (Turn::GiveUp, event) => self.give_up(first, &event),
-            (Turn::Wait(wait), _) => return Ok(Next::After(wait)),
-            (Turn::LeaveOut(_) | Turn::Stop, _) => return Ok(Next::Done),
+            Turn::GiveUp => self.give_up(first, &event),
+            Turn::Wait(wait) => return Ok(Next::After(wait)),
+            Turn::LeaveOut(_) | Turn::Stop => return Ok(Next::Done),
         }
         {
             let mut pacing = self.pacing.lock();

@@ -1,9 +1,11 @@
 //! What a notice says: the data of a CloudEvent, and the sentence that an operator reads.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_shared::api::failover_record::{
-    Cause, CauseType, Failover, FailoverStatus, FailoverWorkload, Subject, Target,
+    Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Subject, Target,
 };
 use muster_shared::k8s::Time;
 use serde::Serialize;
@@ -42,20 +44,15 @@ pub struct Event {
     pub subject: String,
     /// Time of the moment.
     pub time: Timestamp,
-    /// Weight of the failover.
-    #[serde(skip)]
-    pub severity: Severity,
-    /// The notice in one sentence or two.
-    #[serde(skip)]
-    pub sentence: String,
-    /// Address of the story of the failover; empty if there is no page.
-    #[serde(skip)]
-    pub link: String,
-    /// Command that tells the story.
-    #[serde(skip)]
-    pub command: String,
-    /// Content.
+    /// Content: the sentence, the link, the command, and what they are about.
     pub data: Value,
+}
+
+impl Event {
+    /// Returns a text of the content.
+    pub fn text(&self, field: &str) -> &str {
+        self.data[field].as_str().unwrap_or_default()
+    }
 }
 
 /// Returns the event of a notice. `now` dates what the record gives no time of.
@@ -69,22 +66,19 @@ pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp
         "" => String::new(),
         page => format!("{page}#failover/{name}"),
     };
-    let sentence = sentence(record, status, notice);
-    let command = format!("kubectl muster history {name}");
     let moved = status
         .moves
         .iter()
         .map(|it| named(&it.workload, "to", &it.to));
     let stranded = status.stranded.iter();
     let stranded = stranded.map(|it| named(&it.workload, "reason", &it.reason));
-    let weight = severity(status);
     let data = json!({
         "phase": phase,
         "number": notice.number,
-        "severity": weight.name(),
-        "sentence": sentence,
+        "severity": severity(status).name(),
+        "sentence": sentence(record, status, notice),
         "link": link,
-        "command": command,
+        "command": format!("kubectl muster history {name}"),
         "failover": name,
         "cluster": cluster,
         "state": status.state,
@@ -104,61 +98,50 @@ pub fn event(sender: &Sender, record: &Failover, notice: &Notice, now: Timestamp
         source: sender.fleet.clone(),
         subject: cluster.clone(),
         time: notice.time.unwrap_or(now),
-        severity: weight,
-        sentence,
-        link,
-        command,
         data,
     }
 }
 
-/// Returns the event that stands for those that were left out, because too many came at a time.
-/// `failovers` are the records with the clusters that they are about.
-pub fn left_out(
-    sender: &Sender,
-    failovers: &[(&str, &str)],
-    severity: Severity,
-    (id, now): (String, Timestamp),
-) -> Event {
-    let count = failovers.len();
-    let names: Vec<&str> = failovers.iter().map(|it| it.0).take(MOST_NAMES).collect();
-    let clusters: Vec<&str> = failovers.iter().map(|it| it.1).take(MOST_NAMES).collect();
-    let command = "kubectl muster history".to_owned();
-    let news = if count == 1 {
-        "1 failover"
-    } else {
-        "failovers"
-    };
-    let number = if count == 1 {
-        String::new()
-    } else {
-        format!("{count} ")
-    };
+/// Returns the event that stands for those that were left out, because too many came at a time. Its
+/// content has the fields of the others, too.
+pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Timestamp) -> Event {
+    let status = records.iter().filter_map(|it| it.status.as_ref());
+    let weight = status.map(severity).max().unwrap_or(Severity::Info);
+    let first = || records.iter().take(MOST_NAMES);
+    let names: Vec<String> = first().map(|it| it.name_any()).collect();
+    let clusters: Vec<&str> = first().map(|it| it.spec.cluster.as_str()).collect();
+    let subject = listed(&clusters, records.len());
     let sentence = format!(
-        "News of {number}{news} was left out, because more came in a minute than this receiver \
-         takes: {}.",
-        listed(&clusters, count)
+        "News of {} was left out, because more came in a minute than this receiver takes: \
+         {subject}.",
+        counted(records.len(), "failover"),
     );
+    let blank = Failover::new("", FailoverSpec::default());
+    let notice = Notice {
+        phase: Phase::Began,
+        number: 1,
+        time: Some(now),
+    };
+    let mut event = event(sender, &blank, &notice, now);
+    let content = json!({
+        "phase": "left-out",
+        "number": records.len(),
+        "severity": weight.name(),
+        "sentence": sentence,
+        "link": sender.page,
+        "command": "kubectl muster history",
+        "cluster": subject,
+        "failovers": names,
+        "clusters": clusters,
+    });
+    if let (Some(data), Value::Object(content)) = (event.data.as_object_mut(), content) {
+        data.extend(content);
+    }
     Event {
         id,
         kind: format!("{TYPE}left-out"),
-        source: sender.fleet.clone(),
-        subject: listed(&clusters, count),
-        time: now,
-        severity,
-        data: json!({
-            "phase": "left-out",
-            "number": count,
-            "severity": severity.name(),
-            "sentence": sentence,
-            "link": sender.page,
-            "command": command,
-            "failovers": names,
-            "clusters": clusters,
-        }),
-        sentence,
-        link: sender.page.clone(),
-        command,
+        subject,
+        ..event
     }
 }
 
@@ -180,24 +163,24 @@ fn listed(names: &[&str], all: usize) -> String {
     }
 }
 
-/// Returns a number of workloads in words.
-fn workloads(number: u32) -> String {
+/// Returns a number of things in words.
+fn counted(number: usize, thing: &str) -> String {
     match number {
-        0 => "no workload".to_owned(),
-        1 => "1 workload".to_owned(),
-        _ => format!("{number} workloads"),
+        0 => format!("no {thing}"),
+        1 => format!("1 {thing}"),
+        _ => format!("{number} {thing}s"),
     }
 }
 
-fn have(number: u32) -> &'static str {
-    if number > 1 { "have" } else { "has" }
+fn workloads(number: u32) -> String {
+    counted(number as usize, "workload")
 }
 
 fn sentence(record: &Failover, status: &FailoverStatus, notice: &Notice) -> String {
     let cluster = &record.spec.cluster;
     let counts = &status.workloads;
     let (moved, affected) = (workloads(counts.moved), workloads(counts.affected));
-    let verb = have(counts.moved);
+    let verb = if counts.moved > 1 { "have" } else { "has" };
     match notice.phase {
         Phase::Began => {
             let again = if notice.number > 1 { " again" } else { "" };
@@ -240,12 +223,9 @@ fn sentence(record: &Failover, status: &FailoverStatus, notice: &Notice) -> Stri
             targets(status)
         ),
         Phase::Recovered => format!(
-            "Cluster {cluster} is well again or left the fleet; {moved} {verb} moved, and {} \
-             healthy elsewhere.",
-            match counts.healthy {
-                1 => "1 is".to_owned(),
-                number => format!("{number} are"),
-            }
+            "Cluster {cluster} is well again or left the fleet; {moved} {verb} moved, healthy \
+             elsewhere: {}.",
+            counts.healthy
         ),
         Phase::Ended => {
             let (begun, ended) = (time(record.spec.start_time.as_ref()), notice.time);

@@ -29,11 +29,8 @@ use crate::settings::Settings;
 /// # Errors
 /// When one cannot be used; the error names the receiver.
 pub fn check(settings: &Settings) -> Result<(), Error> {
-    for receiver in settings.notice_receivers.parse()? {
-        body::check(&receiver).map_err(|problem| {
-            let problem = format!("receiver {:?}: {problem}", receiver.name);
-            Error::invalid("notice-receivers", problem)
-        })?;
+    for receiver in &settings.notice_receivers.0 {
+        body::check(receiver).map_err(|problem| receiver.refused(&problem))?;
     }
     Ok(())
 }

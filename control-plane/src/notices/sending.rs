@@ -12,15 +12,15 @@ use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::Full;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use muster_shared::https::client::{self, Connection};
-use parking_lot::Mutex;
+use muster_shared::https::client;
+use rustls::RootCertStore;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::body;
 use super::event::Event;
 use super::signature::Keys;
-use crate::settings::notice_receivers::{Address, Receiver, check_url};
+use crate::settings::notice_receivers::{Receiver, check_url};
 
 /// Time for a whole request, the one that Standard Webhooks suggests at least.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -42,83 +42,54 @@ impl From<String> for Fault {
     }
 }
 
-/// Connections to a receiver, and the authorities that they trust.
-#[derive(Debug, Default)]
-pub struct Way(Mutex<Option<(Option<String>, Connection)>>);
-
-impl Way {
-    /// Sends an event at a time by the clock of the fleet.
-    pub async fn send(
-        &self,
-        receiver: &Receiver,
-        event: &Event,
-        now: Timestamp,
-    ) -> Result<(), Fault> {
-        let (kind, body) = body::body(receiver, event)?;
-        let uri = address(receiver).await?;
-        let timestamp = now.as_second();
-        let mut request = Request::post(uri)
-            .header(CONTENT_TYPE, kind)
-            .header(USER_AGENT, concat!("muster/", env!("CARGO_PKG_VERSION")))
-            .header("webhook-id", &event.id)
-            .header("webhook-timestamp", timestamp);
-        if let Some(file) = &receiver.secret_file {
-            let keys = Keys::read(&text("secretFile", file).await?);
-            let keys =
-                keys.map_err(|problem| format!("secretFile {} {problem}", file.display()))?;
-            let signature = keys.sign(&event.id, timestamp, &body);
-            request = request.header("webhook-signature", signature);
-        }
-        let request = request.body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|error| error.to_string())?;
-        let connection = self.connection(receiver).await?;
-        let response = match timeout(DEADLINE, connection.request(request)).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(client::words(&error).into()),
-            Err(_) => return Err(format!("no answer within {} s", DEADLINE.as_secs()).into()),
-        };
-        match response.status() {
-            status if status.is_success() => Ok(()),
-            StatusCode::GONE => Err(Fault::Gone),
-            status => Err(Fault::Failed(
-                format!("the receiver answered {}", status.as_u16()),
-                wish(response.headers(), now),
-            )),
-        }
+/// Sends an event at a time by the clock of the fleet.
+pub async fn send(receiver: &Receiver, event: &Event, now: Timestamp) -> Result<(), Fault> {
+    let (kind, body) = body::body(receiver, event)?;
+    let uri = address(receiver).await?;
+    let timestamp = now.as_second();
+    let mut request = Request::post(uri)
+        .header(CONTENT_TYPE, kind)
+        .header(USER_AGENT, concat!("muster/", env!("CARGO_PKG_VERSION")))
+        .header("webhook-id", &event.id)
+        .header("webhook-timestamp", timestamp);
+    if let Some(file) = &receiver.secret_file {
+        let keys = Keys::read(&text("secretFile", file).await?);
+        let keys = keys.map_err(|problem| format!("secretFile {} {problem}", file.display()))?;
+        let signature = keys.sign(&event.id, timestamp, &body);
+        request = request.header("webhook-signature", signature);
     }
-
-    async fn connection(&self, receiver: &Receiver) -> Result<Connection, String> {
-        let pem = match &receiver.ca_file {
-            Some(file) => Some(text("caFile", file).await?),
-            None => None,
-        };
-        let mut known = self.0.lock();
-        if let Some((of, connection)) = known.as_ref()
-            && *of == pem
-        {
-            return Ok(connection.clone());
-        }
-        let roots = match (&pem, &receiver.ca_file) {
-            (Some(pem), Some(file)) => client::authorities(pem.as_bytes())
-                .map_err(|problem| format!("caFile {} {problem}", file.display()))?,
-            // Plain HTTP needs none.
-            _ => client::authorities_of_the_system().unwrap_or_else(rustls::RootCertStore::empty),
-        };
-        let connection = client::connection(roots, true)?;
-        *known = Some((pem, connection.clone()));
-        Ok(connection)
+    let request = request.body(Full::new(Bytes::from(body)));
+    let request = request.map_err(|error| error.to_string())?;
+    let roots = match &receiver.ca_file {
+        Some(file) => client::authorities(text("caFile", file).await?.as_bytes())
+            .map_err(|problem| format!("caFile {} {problem}", file.display()))?,
+        // Plain HTTP needs none.
+        None => client::authorities_of_the_system().unwrap_or_else(RootCertStore::empty),
+    };
+    let connection = client::connection(roots, true)?;
+    let response = match timeout(DEADLINE, connection.request(request)).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => return Err(client::words(&error).into()),
+        Err(_) => return Err(format!("no answer within {} s", DEADLINE.as_secs()).into()),
+    };
+    match response.status() {
+        status if status.is_success() => Ok(()),
+        StatusCode::GONE => Err(Fault::Gone),
+        status => Err(Fault::Failed(
+            format!("the receiver answered {}", status.as_u16()),
+            wish(response.headers(), now),
+        )),
     }
 }
 
 async fn address(receiver: &Receiver) -> Result<Uri, String> {
-    match &receiver.address {
-        Address::Url(url) => check_url(url).map_err(|problem| format!("url {problem}")),
-        Address::File(file) => {
-            let url = text("urlFile", file).await?;
-            let uri = check_url(url.trim());
-            uri.map_err(|problem| format!("urlFile {} {problem}", file.display()))
-        }
+    if let Some(file) = &receiver.url_file {
+        let url = text("urlFile", file).await?;
+        let uri = check_url(url.trim());
+        return uri.map_err(|problem| format!("urlFile {} {problem}", file.display()));
     }
+    let url = receiver.url.as_deref().unwrap_or_default();
+    check_url(url).map_err(|problem| format!("url {problem}"))
 }
 
 /// Reads a file that a field names.

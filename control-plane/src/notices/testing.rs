@@ -93,6 +93,6 @@ impl Server {
         }
         json_patch::merge(&mut written, more);
         let receivers: NoticeReceivers = json!([written]).to_string().parse().unwrap();
-        receivers.parse().unwrap().remove(0)
+        receivers.0[0].clone()
     }
 }

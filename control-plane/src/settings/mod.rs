@@ -611,9 +611,9 @@ impl Settings {
 
     /// Rejects receivers of notices of which nothing could be told, or not in the right form.
     fn check_notices(&self) -> Result<(), Error> {
-        let receivers = self.notice_receivers.parse()?;
+        self.notice_receivers.check()?;
         let records = self.runs("failoverHistory") && self.failover_history_limit > 0;
-        if !receivers.is_empty() && !records {
+        if !self.notice_receivers.0.is_empty() && !records {
             return Err(Error::invalid(
                 "notice-receivers",
                 "notices tell of the records of failovers: run the controller failoverHistory, with a failover-history-limit above 0",

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use muster_shared::settings::Error;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 /// Name of the flag.
 const FLAG: &str = "notice-receivers";
@@ -23,7 +23,7 @@ const LONGEST_TEMPLATE: usize = 16 << 10;
 
 /// Defines a word of a setting with its spellings.
 macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+    ($(#[$meta:meta])* $name:ident, $field:literal { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name { $($(#[$doc])* $variant,)* }
@@ -36,11 +36,17 @@ macro_rules! words {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
+        }
 
-            fn read(field: &str, text: &str) -> Result<Self, String> {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
                 let found = Self::ALL.iter().find(|it| it.name() == text);
-                let known = Self::ALL.iter().map(|it| it.name()).collect::<Vec<_>>().join(", ");
-                found.copied().ok_or_else(|| format!("{field} is {text:?}; it may be {known}"))
+                found.copied().ok_or_else(|| {
+                    let known: Vec<_> = Self::ALL.iter().map(|it| it.name()).collect();
+                    let known = known.join(", ");
+                    serde::de::Error::custom(format!("{} is {text:?}; it may be {known}", $field))
+                })
             }
         }
     };
@@ -48,7 +54,7 @@ macro_rules! words {
 
 words! {
     /// Moment of a failover of which people are told.
-    Phase {
+    Phase, "one of phases" {
         /// The cause began, or came back.
         Began = "began",
         /// Workloads stay where they are: held, or with nowhere to go.
@@ -66,7 +72,7 @@ words! {
 
 words! {
     /// Weight of a failover.
-    Severity {
+    Severity, "minimumSeverity" {
         /// A person ordered it, or no workload is in the cluster.
         Info = "info",
         /// Workloads have to leave a cluster.
@@ -78,7 +84,7 @@ words! {
 
 words! {
     /// Form of the body of a request.
-    Format {
+    Format, "format" {
         /// CloudEvents 1.0 in JSON, structured mode.
         CloudEvents = "cloudevents",
         /// A message for an incoming webhook of Slack, or of what understands these.
@@ -90,94 +96,74 @@ words! {
     }
 }
 
-/// Receiver as it is written in settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Written {
-    name: String,
-    url: Option<String>,
-    url_file: Option<PathBuf>,
-    format: Option<String>,
-    template: Option<String>,
-    content_type: Option<String>,
-    secret_file: Option<PathBuf>,
-    ca_file: Option<PathBuf>,
-    phases: Vec<String>,
-    minimum_severity: Option<String>,
-    per_minute: Option<u32>,
-}
-
-/// Place from which the address of a receiver is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Address {
-    /// The address itself.
-    Url(String),
-    /// A file with the address, for one that is a secret.
-    File(PathBuf),
-}
-
 /// Receiver of notices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Receiver {
     /// Name in annotations, metrics and log lines.
     pub name: String,
-    /// Address that notices are sent to.
-    pub address: Address,
+    /// Address that notices are sent to, unless it is in a file.
+    pub url: Option<String>,
+    /// File with the address, for one that is a secret.
+    pub url_file: Option<PathBuf>,
     /// Form of the body.
+    #[serde(default = "cloudevents")]
     pub format: Format,
-    /// Template of the body; empty for other formats than that.
-    pub template: String,
-    /// Content type of what the template makes.
-    pub content_type: String,
+    /// Template of the body, for that format alone.
+    pub template: Option<String>,
+    /// Content type of what the template makes; JSON if absent.
+    pub content_type: Option<String>,
     /// File with the keys that sign, if notices are signed.
     pub secret_file: Option<PathBuf>,
     /// File with the authorities that are trusted instead of those of the system.
     pub ca_file: Option<PathBuf>,
-    /// Phases that are told.
+    /// Phases that are told; all if there are none.
+    #[serde(default)]
     pub phases: Vec<Phase>,
     /// Least severity of failovers that are told.
+    #[serde(default = "info")]
     pub minimum_severity: Severity,
     /// Number of notices a minute at most.
+    #[serde(default = "per_minute")]
     pub per_minute: u32,
+}
+
+const fn cloudevents() -> Format {
+    Format::CloudEvents
+}
+
+const fn info() -> Severity {
+    Severity::Info
+}
+
+const fn per_minute() -> u32 {
+    PER_MINUTE
 }
 
 /// Receivers of notices, given as a YAML list or as JSON in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NoticeReceivers(Vec<Written>);
+pub struct NoticeReceivers(pub Vec<Receiver>);
 
 impl NoticeReceivers {
-    /// Returns whether nobody is told anything.
-    pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Reads the receivers.
+    /// Rejects receivers that nothing could be sent to.
     ///
     /// # Errors
     /// When a field is missing or has a value that is not allowed; the error names both.
-    pub fn parse(&self) -> Result<Vec<Receiver>, Error> {
+    pub fn check(&self) -> Result<(), Error> {
         if self.0.len() > MOST {
             let problem = format!("there are {}; at most {MOST} are told", self.0.len());
             return Err(Error::invalid(FLAG, problem));
         }
         let mut names = BTreeSet::new();
-        let mut receivers = Vec::new();
-        for (place, written) in self.0.iter().enumerate() {
-            let receiver = written.parse().and_then(|it| {
-                let is_new = names.insert(it.name.clone());
-                is_new
-                    .then_some(it)
-                    .ok_or_else(|| "name is that of another receiver, too".into())
-            });
-            receivers.push(receiver.map_err(|problem: String| {
-                let title = match written.name.as_str() {
-                    "" => format!("receiver {}", place + 1),
-                    name => format!("receiver {name:?}"),
-                };
-                Error::invalid(FLAG, format!("{title}: {problem}"))
-            })?);
+        for receiver in &self.0 {
+            let is_new = names.insert(&receiver.name);
+            let twice = || "name is that of another receiver, too".to_owned();
+            let checked = receiver
+                .check()
+                .and_then(|()| is_new.then_some(()).ok_or_else(twice));
+            checked.map_err(|problem| receiver.refused(&problem))?;
         }
-        Ok(receivers)
+        Ok(())
     }
 }
 
@@ -195,63 +181,58 @@ pub fn check_url(url: &str) -> Result<http::Uri, &'static str> {
     (is_known && has_host).then_some(uri).ok_or(PROBLEM)
 }
 
-impl Written {
-    fn parse(&self) -> Result<Receiver, String> {
+impl Receiver {
+    /// Makes the error for a receiver that cannot be used.
+    pub fn refused(&self, problem: &str) -> Error {
+        Error::invalid(FLAG, format!("receiver {:?}: {problem}", self.name))
+    }
+
+    fn check(&self) -> Result<(), String> {
         let allowed = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
         let is_name = (1..=40).contains(&self.name.len())
             && self.name.chars().all(allowed)
             && !self.name.starts_with('-')
             && !self.name.ends_with('-');
         if !is_name {
-            let rule = "it has up to 40 lower-case letters, digits and inner hyphens";
-            return Err(format!("name is {:?}; {rule}", self.name));
+            return Err(
+                "name has up to 40 lower-case letters, digits and inner hyphens".to_owned(),
+            );
         }
-        let address = match (&self.url, &self.url_file) {
-            (Some(url), None) => {
-                check_url(url).map_err(|problem| format!("url {problem}"))?;
-                Address::Url(url.clone())
-            }
-            (None, Some(file)) => Address::File(file.clone()),
-            _ => return Err("one of url and urlFile is required, and not both".to_owned()),
-        };
-        let format = self.format.as_deref();
-        let format = format.map_or(Ok(Format::CloudEvents), |it| Format::read("format", it))?;
-        let template = self.template.clone().unwrap_or_default();
-        if (format == Format::Template) == template.is_empty() {
-            return Err("template is required by format template, and by no other".to_owned());
+        if self.url.is_some() == self.url_file.is_some() {
+            return Err("one of url and urlFile is required, and not both".to_owned());
         }
-        if template.len() > LONGEST_TEMPLATE {
+        if let Some(url) = &self.url {
+            check_url(url).map_err(|problem| format!("url {problem}"))?;
+        }
+        let is_template = self.format == Format::Template;
+        if is_template != self.template.is_some() || !is_template && self.content_type.is_some() {
+            let rule = "required by format template, and contentType allowed; by no other";
+            return Err(format!("template is {rule}"));
+        }
+        if self
+            .template
+            .as_ref()
+            .is_some_and(|it| it.len() > LONGEST_TEMPLATE)
+        {
             return Err(format!("template is longer than {LONGEST_TEMPLATE} bytes"));
         }
-        let content_type = self.content_type.clone();
-        if content_type.is_some() && format != Format::Template {
-            return Err("contentType is for format template alone".to_owned());
-        }
-        let content_type = content_type.unwrap_or_else(|| "application/json".to_owned());
-        if http::HeaderValue::from_str(&content_type).is_err() || content_type.is_empty() {
+        let kind = self
+            .content_type
+            .as_deref()
+            .map(http::HeaderValue::from_str);
+        if kind.is_some_and(|it| it.is_err()) {
             return Err("contentType is no value of a header, such as text/plain".to_owned());
         }
-        let phases = self.phases.iter();
-        let phases: Result<Vec<_>, _> = phases.map(|it| Phase::read("phases", it)).collect();
-        let phases = Some(phases?).filter(|it| !it.is_empty());
-        let severity = self.minimum_severity.as_deref();
-        let severity = severity.map(|it| Severity::read("minimumSeverity", it));
-        let per_minute = self.per_minute.unwrap_or(PER_MINUTE);
-        if !(1..=600).contains(&per_minute) {
-            return Err(format!("perMinute is {per_minute}; it may be 1 to 600"));
+        if !(1..=600).contains(&self.per_minute) {
+            let number = self.per_minute;
+            return Err(format!("perMinute is {number}; it may be 1 to 600"));
         }
-        Ok(Receiver {
-            name: self.name.clone(),
-            address,
-            format,
-            template,
-            content_type,
-            secret_file: self.secret_file.clone(),
-            ca_file: self.ca_file.clone(),
-            phases: phases.unwrap_or_else(|| Phase::ALL.to_vec()),
-            minimum_severity: severity.transpose()?.unwrap_or(Severity::Info),
-            per_minute,
-        })
+        Ok(())
+    }
+
+    /// Returns whether a phase is told.
+    pub fn wants(&self, phase: Phase) -> bool {
+        self.phases.is_empty() || self.phases.contains(&phase)
     }
 }
 
@@ -263,15 +244,6 @@ impl FromStr for NoticeReceivers {
         }
         let read = serde_json::from_str(text).map(Self);
         read.map_err(|error| format!("{FLAG} is no JSON list of receivers: {error}"))
-    }
-}
-
-impl fmt::Display for NoticeReceivers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_empty() {
-            return Ok(());
-        }
-        f.write_str(&serde_json::to_string(&self.0).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -305,7 +277,8 @@ mod tests {
 
     fn read(receivers: &Value) -> Result<Vec<Receiver>, String> {
         let read: NoticeReceivers = receivers.to_string().parse()?;
-        read.parse().map_err(|error| error.to_string())
+        read.check().map_err(|error| error.to_string())?;
+        Ok(read.0)
     }
 
     #[test]
@@ -314,7 +287,7 @@ mod tests {
         let [receiver] = &found[..] else {
             panic!("{found:?}")
         };
-        assert_eq!(receiver.phases, Phase::ALL);
+        assert!(Phase::ALL.iter().all(|it| receiver.wants(*it)));
         assert_eq!(receiver.format, Format::CloudEvents);
         assert_eq!(receiver.minimum_severity, Severity::Info);
         assert_eq!(receiver.per_minute, PER_MINUTE);
@@ -324,7 +297,7 @@ mod tests {
     fn what_is_not_allowed_is_named_with_what_is() {
         let url = "https://example.com";
         for (receiver, words) in [
-            (json!({ "url": url }), &["receiver 1", "name"][..]),
+            (json!({ "url": url }), &["name"][..]),
             (json!({ "name": "A_b", "url": url }), &["A_b", "lower-case"]),
             (json!({ "name": "a" }), &["\"a\"", "url", "urlFile"]),
             (

@@ -207,7 +207,7 @@ fn receivers_of_notices_are_a_list_in_a_file_and_json_elsewhere() {
     let json = r#"[{"name":"a","url":"https://example.com","phases":["ended"]}]"#;
     let of_flag = load(&[&format!("--notice-receivers={json}")]).unwrap();
     assert_eq!(of_file.notice_receivers, of_flag.notice_receivers);
-    assert_eq!(of_flag.notice_receivers.parse().unwrap().len(), 1);
+    assert_eq!(of_flag.notice_receivers.0.len(), 1);
     std::fs::write(&path, "notice-receivers: [{name: a, adress: x}]").unwrap();
     let error = load(&[&format!("--config={}", path.display())]).unwrap_err();
     std::fs::remove_file(&path).unwrap();

@@ -8,9 +8,11 @@ pub fn began() -> Event {
 
 /// Returns an event that stands for 12 others.
 pub fn left_out() -> Event {
-    let names = vec![("a-1", "a"); 12];
-    let id = ("left-out-1".to_owned(), Timestamp::UNIX_EPOCH);
-    super::left_out(&sender(), &names, Severity::Warning, id)
+    let mut record = Failover::new("a-1", FailoverSpec::default());
+    record.spec.cluster.push('a');
+    let record = Arc::new(record);
+    let (records, id) = (vec![record; 12], "left-out-1".to_owned());
+    super::left_out(&sender(), &records, id, Timestamp::UNIX_EPOCH)
 }
 
 fn sender() -> Sender {
@@ -96,8 +98,8 @@ fn each_notice_is_a_sentence_for_an_operator() {
             Phase::Recovered,
             1,
             counts.clone(),
-            "Cluster m1 is well again or left the fleet; 3 workloads have moved, and 1 is healthy \
-             elsewhere.",
+            "Cluster m1 is well again or left the fleet; 3 workloads have moved, healthy \
+             elsewhere: 1.",
         ),
         (
             Phase::Ended,
@@ -108,8 +110,7 @@ fn each_notice_is_a_sentence_for_an_operator() {
         ),
     ] {
         let event = told(phase, number, &workloads);
-        assert_eq!(event.sentence, sentence);
-        assert_eq!(event.data["sentence"], sentence);
+        assert_eq!(event.text("sentence"), sentence);
         assert_eq!(event.id, format!("uid-1-{}-{number}", phase.name()));
     }
 }
@@ -127,7 +128,11 @@ fn an_event_counts_all_and_names_the_first() {
     let names = "a, a, a, a, a, a, a, a, a, a and 2 more";
     let end = format!("than this receiver takes: {names}.");
     let begin = "News of 12 failovers was left out";
-    assert!(event.sentence.starts_with(begin) && event.sentence.ends_with(&end));
+    let sentence = event.text("sentence");
+    assert!(
+        sentence.starts_with(begin) && sentence.ends_with(&end),
+        "{sentence}"
+    );
 }
 
 #[test]

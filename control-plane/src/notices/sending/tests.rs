@@ -10,9 +10,9 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-async fn send(receiver: &Receiver) -> Result<(), Fault> {
+async fn sent(receiver: &Receiver) -> Result<(), Fault> {
     let now = Timestamp::from_second(1_000_000).unwrap();
-    Way::default().send(receiver, &began(), now).await
+    send(receiver, &began(), now).await
 }
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn the_status_alone_decides_what_comes_next() {
         ),
     ] {
         server.next(status, header, value);
-        assert_eq!(send(&receiver).await, expected, "{status} {value}");
+        assert_eq!(sent(&receiver).await, expected, "{status} {value}");
         assert_eq!(server.take().len(), 1, "no redirect is followed");
     }
 }
@@ -55,7 +55,7 @@ async fn a_request_is_signed_by_the_keys_that_the_file_has_now() {
     let receiver = server.receiver(&json!({ "secretFile": path }));
     for key in [old, new] {
         std::fs::write(&path, key).unwrap();
-        send(&receiver).await.unwrap();
+        sent(&receiver).await.unwrap();
         let [(headers, body)] = &server.take()[..] else {
             panic!("one request")
         };
@@ -66,13 +66,13 @@ async fn a_request_is_signed_by_the_keys_that_the_file_has_now() {
         assert_eq!(headers["webhook-signature"], expected);
     }
     std::fs::write(&path, "hunter2").unwrap();
-    let error = format!("{:?}", send(&receiver).await.unwrap_err());
+    let error = format!("{:?}", sent(&receiver).await.unwrap_err());
     assert!(
         error.contains("secretFile") && !error.contains("hunter2"),
         "{error}"
     );
     std::fs::remove_file(&path).unwrap();
-    let error = format!("{:?}", send(&receiver).await.unwrap_err());
+    let error = format!("{:?}", sent(&receiver).await.unwrap_err());
     assert!(error.contains("cannot read secretFile"), "{error}");
     assert!(server.take().is_empty(), "nothing is sent unsigned");
 }
@@ -82,12 +82,12 @@ async fn an_address_in_a_file_is_used_and_told_to_nobody() {
     let server = Server::start().await;
     let path = file("url", &format!("{}/T0/secret\n", server.address));
     let receiver = server.receiver(&json!({ "urlFile": path, "format": "slack" }));
-    send(&receiver).await.unwrap();
+    sent(&receiver).await.unwrap();
     assert_eq!(server.take().len(), 1);
     // No server listens on this port.
     for text in ["http://127.0.0.1:1/T0/secret", "ftp://x/secret", "secret"] {
         std::fs::write(&path, text).unwrap();
-        let error = format!("{:?}", send(&receiver).await.unwrap_err());
+        let error = format!("{:?}", sent(&receiver).await.unwrap_err());
         assert!(!error.contains("secret"), "{error}");
     }
     std::fs::remove_file(&path).unwrap();
@@ -98,7 +98,7 @@ async fn authorities_that_are_none_are_refused_by_their_field() {
     let server = Server::start().await;
     let path = file("ca", "no certificate");
     let receiver = server.receiver(&json!({ "caFile": path }));
-    let error = format!("{:?}", send(&receiver).await.unwrap_err());
+    let error = format!("{:?}", sent(&receiver).await.unwrap_err());
     assert!(error.contains("caFile") && error.contains("PEM"), "{error}");
     std::fs::remove_file(&path).unwrap();
 }
