@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::failover_record::{
-    CauseType, FailoverSpec, FailoverStatus, State, Workloads,
+    CauseType, FailoverSpec, FailoverStatus, State, Subject, Workloads,
 };
 use muster_shared::k8s::Time;
 use serde::{Deserialize, Serialize};
@@ -107,6 +107,9 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
         })
     };
     let run = status.relapses.saturating_add(1);
+    if told.began < run && !has_to_leave(spec, status) {
+        return Next::Nothing;
+    }
     if told.began < run {
         let returned = status.returns.last().and_then(|it| seconds(&it.returned));
         let returned = returned.filter(|_| run > 1);
@@ -149,6 +152,18 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
         }
         _ => Next::Nothing,
     }
+}
+
+/// Returns whether workloads have to leave the cluster, or had to. A cluster that is not ready has
+/// a record, too, and nobody is woken up before something follows from that.
+fn has_to_leave(spec: &FailoverSpec, status: &FailoverStatus) -> bool {
+    let counts = &status.workloads;
+    let is_tainted = status.times.tainted.is_some();
+    is_tainted
+        || spec.subject == Subject::Applications
+        || counts.moved > 0
+        || counts.held > 0
+        || counts.stranded > 0
 }
 
 /// Returns how many workloads stay now that would have to leave.

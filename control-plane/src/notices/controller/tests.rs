@@ -13,7 +13,7 @@ fn record(name: &str, held: u32) -> Value {
         "status": {
             "state": "Active",
             "cause": { "type": "ClusterUnreachable" },
-            "times": {},
+            "times": { "tainted": "2024-01-01T00:00:05Z" },
             "workloads": { "affected": 3, "held": held, "heldNow": held },
         },
     })

@@ -29,6 +29,8 @@ fn status(state: &str, counts: [u32; 5], times: &Value) -> FailoverStatus {
             )
         })
         .collect();
+    let mut times = times;
+    times.insert("tainted".to_owned(), json!(at(0).to_string()));
     let [affected, moved, healthy, held, stranded] = counts;
     serde_json::from_value(json!({
         "state": state,
@@ -167,4 +169,28 @@ fn the_severity_tells_orders_moves_and_what_is_stuck_apart() {
         status.cause.kind = serde_json::from_value(json!(cause)).unwrap();
         assert_eq!(severity(&status), expected, "{cause} {counts:?}");
     }
+}
+
+#[test]
+fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
+    let over = json!({ "recovered": 1, "ended": 1 });
+    for (mut status, tells) in [
+        (status("Active", [5, 0, 0, 0, 0], &json!({})), false),
+        (status("Ended", [5, 0, 0, 0, 0], &over), false),
+        (status("Active", [5, 1, 0, 0, 0], &json!({})), true),
+        (status("Active", [5, 0, 0, 0, 1], &json!({})), true),
+        (status("Active", [5, 0, 0, 1, 0], &json!({})), true),
+    ] {
+        status.times.tainted = None;
+        let found = tell(&mut Told::default(), &status, 2);
+        assert_eq!(!found.is_empty(), tells, "{found:?}");
+    }
+    let mut status = status("Settling", [0; 5], &json!({}));
+    status.times.tainted = None;
+    let spec = FailoverSpec {
+        subject: Subject::Applications,
+        ..spec()
+    };
+    let found = next(&Told::default(), &spec, &status, at(2));
+    assert!(matches!(found, Next::Now(_)), "applications have no taint");
 }
