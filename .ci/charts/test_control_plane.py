@@ -1,5 +1,6 @@
 """The chart of the control plane: the Deployment, the access to the fleet, and admission."""
 
+import json
 import pathlib
 
 import pytest
@@ -24,6 +25,25 @@ def test_deployment():
     kinds = {each["metadata"]["name"] for each in of_kind(external({"definitions": {"create": True}}), "CustomResourceDefinition")}
     defined = {each.stem for each in pathlib.Path(CONTROL_PLANE, "definitions").glob("*.yaml")}
     assert kinds == defined and "clusters.cluster.karmada.io" in kinds, "the kinds come with the chart"
+
+
+def test_notices():
+    assert not [each for each in arguments(external({})) if "notice" in each], "nobody is told before somebody is named"
+    secret = {"name": "chat", "key": "k"}
+    template = '{"text": {{ sentence | tojson }}, "x": "$(HOME)"}'
+    receivers = [{"name": "chat", "urlSecret": secret, "format": "template", "template": template}, {"name": "bus", "url": "https://bus.example", "signingSecret": secret, "caSecret": secret, "perMinute": 5}]
+    objects = external({"notices": {"source": "eu", "pageUrl": "https://page.example/", "receivers": receivers}})
+    sound(CONTROL_PLANE, {}, objects)
+    given = dict(each[2:].split("=", 1) for each in arguments(objects) if "notice" in each)
+    assert given["notice-source"] == "eu" and given["notice-page-url"] == "https://page.example/"
+    chat, bus = json.loads(given["notice-receivers"])
+    assert chat == {"name": "chat", "urlFile": "/etc/muster/notices/chat/url", "format": "template", "template": template.replace("$(", "$$(")}, "the kubelet makes $( of $$("
+    assert bus == {"name": "bus", "url": "https://bus.example", "secretFile": "/etc/muster/notices/bus/key", "caFile": "/etc/muster/notices/bus/ca.crt", "perMinute": 5}
+    deployment, of_container = container(objects)
+    assert {"name": "notices", "mountPath": "/etc/muster/notices", "readOnly": True} in of_container["volumeMounts"]
+    (volume,) = [each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "notices"]
+    found = {source["secret"]["items"][0]["path"] for source in volume["projected"]["sources"]}
+    assert found == {"chat/url", "bus/key", "bus/ca.crt"}, "each file that a receiver names is there"
 
 
 @pytest.mark.parametrize(("values", "expected"), [({"networkPolicy": {"enabled": True, "metricsFrom": MONITORING}}, {"metrics": MONITORING}), ({"networkPolicy": {"enabled": True}, "webhook": {"enabled": True}}, {"webhook": None})], ids=["who reads metrics", "admission"])
@@ -54,6 +74,10 @@ REFUSED = [
     ({"webhook": {"failurePolicy": "Never"}}, "failurePolicy"),
     ({"webhook": {"exempt": ["a'b"]}}, "exempt"),
     ({"webhook": {"url": "http://a"}}, "url"),
+    ({"notices": {"receivers": [{"name": "a"}]}}, "receivers"),
+    ({"notices": {"receivers": [{"name": "a", "url": "https://user:password@a"}]}}, "url"),
+    ({"notices": {"receivers": [{"name": "a", "url": "https://a", "phases": ["begin"]}]}}, "phases"),
+    ({"notices": {"receivers": [{"name": "a", "url": "https://a", "signingSecret": "whsec_x"}]}}, "signingSecret"),
 ]
 
 

@@ -31,7 +31,8 @@
 //!   `spec.gracefulEvictionTasks`.
 //! * `failoverHistory` watches Clusters, bindings and Works; decides in
 //!   [`failovers`](movement::failovers) (`ledger`, `episode`, `cause`, `prune`); writes Failovers,
-//!   which nothing reads to decide anything.
+//!   which nothing reads to decide anything. Tells the receivers of [`notices`] of them (`due`,
+//!   `pacing`), and writes into an annotation what it told.
 //! * `scheduler` watches bindings and Clusters; decides in [`scheduler::core::schedule`]; writes
 //!   `spec.clusters` and the condition `Scheduled`.
 //! * `detector` watches policies, templates and bindings; decides in
@@ -121,6 +122,7 @@ pub mod fleet;
 pub mod fleet_api;
 mod measures;
 pub mod movement;
+pub mod notices;
 pub mod propagation;
 pub mod scheduler;
 pub mod settings;

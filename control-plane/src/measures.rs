@@ -115,6 +115,11 @@ pub(crate) const SECTIONS: &[Section] = &[
                 &[],
                 "Failovers without a record, because all of `--failover-history-limit` go on",
             ),
+            counter(
+                "muster_notices_total",
+                &["receiver", "result: sent, failed, left-out, given-up"],
+                "Notices of failovers: attempts that were taken or failed, and notices that were left out or given up",
+            ),
             gauge(
                 "cluster_fault_num",
                 &[],

@@ -93,6 +93,7 @@ const CONTROL_PLANE: Floors = &[
     &["fleet"],
     &["scheduler"],
     &["clusters"],
+    &["notices"],
     &["movement"],
     &["propagation"],
     &["fleet_api"],

@@ -1,6 +1,7 @@
 //! Warnings at admission about what workloads need and no policy takes along.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use muster_interpreter::dependencies;
 use muster_shared::api::policy::PropagationSpec;
@@ -27,10 +28,12 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
             let within = namespace.or_else(|| given(selector.namespace.as_deref()));
             let Some(within) = within else { continue };
             let workloads = fleet.templates.list(&kind, Some(within)).into_iter();
-            let workloads = workloads.flatten().filter(|(key, template)| {
-                strength(selector, Subject::of(key, template)) > Strength::Mismatch
+            let workloads = workloads.flatten().filter(|template| {
+                strength(selector, Subject::of(&kind, template)) > Strength::Mismatch
             });
-            for (key, template) in workloads.take(MOST_WORKLOADS) {
+            let shared = Arc::new(kind.clone());
+            for template in workloads.take(MOST_WORKLOADS) {
+                let key = TemplateKey::of_template(&shared, &template);
                 let needs = dependencies(&template.object(&kind)).ok().flatten();
                 let needs = needs
                     .iter()

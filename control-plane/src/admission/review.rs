@@ -10,7 +10,7 @@ use json_patch::diff;
 use muster_interpreter::lua::Customization;
 use muster_interpreter::without_blocking_others;
 use muster_shared::k8s::ObjectMeta;
-use muster_shared::names::annotation::ORDERED_BY;
+use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::names::label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -23,6 +23,7 @@ use super::{
     policy, taint_policy,
 };
 use crate::fleet::attribution::{self, Standing};
+use crate::fleet::pause::Pause;
 use crate::settings::{CUSTOMIZED_CLUSTER_RESOURCE_MODELING, Settings};
 
 /// Kind of review.
@@ -267,6 +268,9 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
             if is_new || old.is_some() {
                 cluster::default(object, old.as_ref(), rules.modeling, now);
             }
+            if let Some(pause) = paused_by(object, request, now) {
+                object["metadata"]["annotations"][PAUSED] = json!(pause);
+            }
         }
         Kind::TaintPolicy
         | Kind::Binding
@@ -279,7 +283,7 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
             (&it.metadata, attribution::of_policy(&it.spec))
         }),
         Kind::Cluster => attributed(object, request, now, |it: &cluster::Cluster| {
-            let orders = attribution::of_cluster(&it.metadata, &it.spec.taints);
+            let orders = attribution::of_cluster(&it.metadata, &it.spec.taints, now);
             (&it.metadata, orders)
         }),
         _ => None,
@@ -287,6 +291,18 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
     if let Some(annotation) = annotation {
         object["metadata"]["annotations"][ORDERED_BY] = json!(annotation);
     }
+}
+
+/// Returns the annotation of a pause that a write brings, in the name of whoever writes; `None` if
+/// it names them.
+fn paused_by(object: &Value, request: &Request, now: Timestamp) -> Option<String> {
+    let (user, path) = (&request.user_info.username, "/metadata/annotations");
+    let said = |it: &Value| it.pointer(path).map(|all| all[PAUSED].clone());
+    if user.is_empty() || said(object) == said(&request.old_object) {
+        return None;
+    }
+    let new = cluster::Cluster::deserialize(object).ok()?;
+    Pause::attributed(&new.metadata, user, now)
 }
 
 /// Returns the annotation that tells who gives the orders that a write brings; `None` if it is

@@ -4,13 +4,14 @@
 //! `kubectl muster` writes it with the order, and admission has the last word: it replaces the name
 //! of whoever ordered by that of the user who writes, and adds orders that were given in another
 //! way, such as by `kubectl edit`. Without admission, what was not ordered by `kubectl muster` is
-//! told by the name of the program that wrote it.
+//! told by the name of the program that wrote it. What an object brings along of former times, as
+//! from a backup, is what whoever writes it says.
 
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::{PropagationSpec, Suspension};
+use muster_shared::api::policy::PropagationSpec;
 use muster_shared::k8s::{ManagedFieldsEntry, ObjectMeta, Taint};
 use muster_shared::names::annotation::ORDERED_BY;
 use muster_shared::names::taint::{CORDON, DRAIN};
@@ -22,6 +23,8 @@ use super::pause::Pause;
 
 /// Orders that an annotation keeps.
 const KEPT: usize = 8;
+/// Age of an order at most that is given with the write that records it; clocks differ.
+const FRESH: SignedDuration = SignedDuration::from_mins(5);
 /// Letters of a text of an order at most.
 pub const LONGEST: usize = 200;
 /// Name under which `kubectl muster` writes. A pause in this name is a step of another order.
@@ -78,10 +81,13 @@ impl Attribution {
         newest(all.map(Self::bounded).collect())
     }
 
-    /// Returns the annotation of an object that is given one more order.
+    /// Returns the annotation of an object that is given one more order, or another step of its
+    /// last one.
     pub fn added(metadata: &ObjectMeta, order: Self) -> String {
         let mut all = Self::all(metadata);
-        all.push(order);
+        if all.last() != Some(&order) {
+            all.push(order);
+        }
         text(all)
     }
 
@@ -193,13 +199,13 @@ fn newest(mut all: Vec<Attribution>) -> Vec<Attribution> {
 pub type Standing = (Option<String>, &'static str, &'static str);
 
 /// Returns the orders about a cluster.
-pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint]) -> [Standing; 3] {
+pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [Standing; 3] {
     let tainted = |key: &str| {
         let is_there = taints.iter().any(|it| it.key == key);
         is_there.then(String::new)
     };
     // A pause that is a step of another order is not worth a word.
-    let pause = Pause::of_annotations(metadata).filter(|it| it.by != COMMAND);
+    let pause = Pause::of_annotations(metadata).filter(|it| !it.is_step(now));
     [
         (tainted(DRAIN), order::DRAIN, order::UNDRAIN),
         (tainted(CORDON), order::CORDON, order::UNCORDON),
@@ -210,7 +216,10 @@ pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint]) -> [Standing; 3] {
 /// Returns the order of a policy to suspend what it propagates.
 pub fn of_policy(spec: &PropagationSpec) -> [Standing; 1] {
     let suspension = spec.suspension.as_ref();
-    let suspension = suspension.filter(|it| **it != Suspension::default());
+    let suspension = suspension.filter(|it| {
+        let clusters = it.dispatching_on_clusters.as_ref();
+        it.dispatching == Some(true) || clusters.is_some_and(|it| !it.cluster_names.is_empty())
+    });
     let said = suspension.map(|it| json!(it).to_string());
     [(said, order::SUSPEND, order::UNSUSPEND)]
 }
@@ -229,11 +238,23 @@ pub fn attribute<const N: usize>(
         return None;
     }
     let (known, mut all) = (Attribution::all(old), Attribution::all(metadata));
-    let is_new = |it: &Attribution| !known.contains(it);
+    let is_fresh = |it: &Attribution| {
+        let age = it.at.map(|at| now.duration_since(at).abs());
+        age.is_some_and(|age| age <= FRESH)
+    };
+    let is_new = |it: &Attribution| is_fresh(it) && !known.contains(it);
+    let told = format!(", as {user} says");
     let mut is_changed = false;
-    for order in all.iter_mut().filter(|it| is_new(it) && it.by != user) {
-        user.clone_into(&mut order.by);
-        is_changed = true;
+    for order in all.iter_mut().filter(|it| !known.contains(it)) {
+        if is_fresh(order) {
+            is_changed |= order.by != user;
+            user.clone_into(&mut order.by);
+        } else if !order.by.ends_with(&told) {
+            let mut by = order.author().to_owned();
+            by.push_str(&told);
+            order.by = by;
+            is_changed = true;
+        }
     }
     for ((was, begins, ends), (is, ..)) in before.into_iter().zip(after) {
         let name = if is.is_some() { begins } else { ends };

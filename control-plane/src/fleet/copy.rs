@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
 use muster_shared::names::{condition, execution_namespace, work};
@@ -162,6 +162,16 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
         return Some(Obstacle::NamespaceLeaves(namespace.to_owned()));
     }
     fleet.orders.refuse(spec, cluster).map(Obstacle::Override)
+}
+
+/// Returns whether the status of a kind of Kubernetes' own counts its replicas. The number is left
+/// out while it is 0.
+pub fn is_counted(resource: &ObjectReference) -> bool {
+    match (&*resource.api_version, &*resource.kind) {
+        ("apps/v1", kind) => matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet"),
+        ("v1", kind) => kind == "ReplicationController",
+        _ => false,
+    }
 }
 
 /// Returns the number of ready replicas in a status; some kinds report only those that have been

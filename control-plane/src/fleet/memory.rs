@@ -65,13 +65,21 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
     }
 
     /// Returns the next wait of a key: each is twice as long as the one before it, up to the
-    /// longest.
+    /// longest. Before the last one is over it is what is left of that: many events of a moment
+    /// make no wait long.
     pub fn next(&self, key: &K) -> Wait {
         let mut waits = self.waited.lock();
         let waited = waits.entry(key.clone()).or_default();
-        let time = self.length(waited.count);
+        let now = Instant::now();
+        if let Some(rest) = waited.rest(now) {
+            return Wait {
+                time: rest,
+                is_worth_telling: false,
+                is_long: waited.is_long(self),
+            };
+        }
         waited.count = waited.count.saturating_add(1);
-        let (is_long, now) = (time >= LONG, Instant::now());
+        let (time, is_long) = (self.length(waited.count), waited.is_long(self));
         waited.until = Some(now + time);
         let is_news = waited
             .told
@@ -89,9 +97,18 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
 
     /// Returns what is left of the last wait of a key.
     pub fn rest(&self, key: &K) -> Option<Duration> {
-        let until = self.waited.lock().get(key)?.until?;
-        let rest = until.saturating_duration_since(Instant::now());
-        (!rest.is_zero()).then_some(rest)
+        self.waited.lock().get(key)?.rest(Instant::now())
+    }
+
+    /// Returns whether a key waits.
+    pub fn has(&self, key: &K) -> bool {
+        self.waited.lock().contains_key(key)
+    }
+
+    /// Returns whether a key has waited for long: what it waits for may never come.
+    pub fn is_long(&self, key: &K) -> bool {
+        let waits = self.waited.lock();
+        waits.get(key).is_some_and(|it| it.is_long(self))
     }
 
     /// Ends the wait of a key: what it waited for has come, or is not waited for any more.
@@ -99,9 +116,23 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         self.waited.lock().remove(key);
     }
 
-    fn length(&self, count: u32) -> Duration {
-        let doubled = self.first.saturating_mul(1 << count.min(16));
+    /// Returns how long the wait of a number is; the first has number 1.
+    fn length(&self, number: u32) -> Duration {
+        let doubled = self
+            .first
+            .saturating_mul(1 << number.saturating_sub(1).min(16));
         doubled.min(self.longest)
+    }
+}
+
+impl Waited {
+    fn rest(&self, now: Instant) -> Option<Duration> {
+        let rest = self.until?.saturating_duration_since(now);
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    fn is_long<K: Clone + Eq + Hash>(&self, waits: &Backoff<K>) -> bool {
+        self.count > 0 && waits.length(self.count) >= LONG
     }
 }
 
@@ -197,11 +228,15 @@ mod tests {
         assert_eq!(waits.next(&"a").time, FIRST);
     }
 
-    #[test]
-    fn waits_have_bounds_of_their_own() {
+    #[tokio::test(start_paused = true)]
+    async fn waits_have_bounds_of_their_own_and_are_not_made_longer_by_who_asks_often() {
         let waits = Backoff::between(Duration::from_secs(15), Duration::from_secs(50));
-        let seconds = [(); 4].map(|()| waits.next(&"a").time.as_secs());
-        assert_eq!(seconds, [15, 30, 50, 50]);
+        for expected in [15, 30, 50, 50] {
+            for _ in 0..3 {
+                assert_eq!(waits.next(&"a").time.as_secs(), expected);
+            }
+            tokio::time::advance(Duration::from_secs(expected)).await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -209,10 +244,12 @@ mod tests {
         let minute = Duration::from_mins(1);
         let waits = Backoff::between(minute, 60 * minute);
         assert_eq!(waits.rest(&"a"), None);
-        let minutes: Vec<u64> = (0..9)
-            .map(|_| waits.next(&"a").time.as_secs() / 60)
-            .collect();
-        assert_eq!(minutes, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
+            let wait = waits.next(&"a");
+            assert_eq!(wait.time, expected * minute);
+            tokio::time::advance(wait.time).await;
+        }
+        waits.next(&"a");
         tokio::time::advance(minute).await;
         assert_eq!(waits.rest(&"a"), Some(59 * minute));
         tokio::time::advance(59 * minute).await;

@@ -1,10 +1,11 @@
 //! Compares the resource selectors of policies with resources.
 
+use kube::Resource as _;
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::selectors::matches_labels;
 
 use crate::fleet::compact_map::CompactMap;
-use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template::{Kind, Template};
 
 /// Resource that selectors are compared with.
 #[derive(Clone, Copy, Debug)]
@@ -20,12 +21,13 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Returns a template as policies see it.
-    pub fn of(key: &'a TemplateKey, template: &'a Template) -> Self {
+    /// Returns a template of a kind as policies see it.
+    pub fn of(kind: &'a Kind, template: &'a Template) -> Self {
+        let metadata = template.meta();
         Self {
-            kind: &key.kind,
-            namespace: key.namespace.as_deref(),
-            name: &key.name,
+            kind,
+            namespace: metadata.namespace.as_deref(),
+            name: metadata.name.as_deref().unwrap_or_default(),
             labels: Some(template.labels()),
         }
     }

@@ -90,6 +90,15 @@ impl TemplateKey {
         }
     }
 
+    /// Returns the key of a template of a kind.
+    pub fn of_template(kind: &Arc<Kind>, template: &Template) -> Self {
+        Self {
+            kind: Arc::clone(kind),
+            namespace: template.metadata.namespace.clone(),
+            name: template.metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
     /// Returns the key of the template that a dependency names, if it names one.
     pub fn of_dependency(dependency: &Dependency) -> Option<Self> {
         Some(Self {

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Client;
 use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
-use kube::{Client, Resource};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::watch::{Informer, Selection};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -173,26 +173,16 @@ impl Templates {
 
     /// Returns the templates of a kind, of one namespace if one is given; `None` while they have
     /// not been listed. The cost grows with the number of templates that are found.
-    pub fn list(
-        &self,
-        kind: &Kind,
-        namespace: Option<&str>,
-    ) -> Option<Vec<(TemplateKey, Arc<Template>)>> {
+    pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Option<Vec<Arc<Template>>> {
         let kinds = self.read();
-        let Some((kind, entry)) = kinds.get_key_value(kind) else {
+        let Some(entry) = kinds.get(kind) else {
             return is_reserved(kind).then(Vec::new);
         };
         match &entry.watched {
-            Watched::Following { informer, .. } if informer.is_synced() => {
-                let found = match namespace {
-                    Some(namespace) => informer.list_in(namespace),
-                    None => informer.list(),
-                };
-                let named = found
-                    .into_iter()
-                    .map(|template| (key_of(kind, &template), template));
-                Some(named.collect())
-            }
+            Watched::Following { informer, .. } if informer.is_synced() => Some(match namespace {
+                Some(namespace) => informer.list_in(namespace),
+                None => informer.list(),
+            }),
             Watched::Unfit => Some(Vec::new()),
             Watched::Following { .. } | Watched::Sought | Watched::Missing { .. } => None,
         }
@@ -366,7 +356,7 @@ impl Templates {
         informer.on_change(move |change| {
             if let Some(event) = event(change) {
                 templates.notify(&TemplateChange {
-                    key: key_of(&of, change.object()),
+                    key: TemplateKey::of_template(&of, change.object()),
                     event,
                 });
             }
@@ -448,15 +438,6 @@ fn retry_after(looks: u32, missing: usize) -> Duration {
     let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));
     backoff.min(LONGEST_RETRY).max(share)
-}
-
-fn key_of(kind: &Arc<Kind>, template: &Template) -> TemplateKey {
-    let metadata = template.meta();
-    TemplateKey {
-        kind: Arc::clone(kind),
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone().unwrap_or_default(),
-    }
 }
 
 #[cfg(test)]

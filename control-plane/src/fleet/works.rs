@@ -37,7 +37,7 @@ pub struct CachedWork {
     pub annotations: CompactMap,
     /// The fingerprint of the objects that the member is to have.
     pub manifests: u64,
-    /// Replicas that the first of them asks for, where it has `spec.replicas` or, as a Job,
+    /// Replicas that the first of them asks for: its `spec.replicas` or, of a Job,
     /// `spec.parallelism`.
     pub replicas: Option<i64>,
     /// Role of the first of them in the member.
@@ -97,15 +97,22 @@ impl<'de> Deserialize<'de> for CachedWork {
             annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
-            replicas: ["replicas", "parallelism"]
-                .iter()
-                .find_map(|field| whole.spec["workload"]["manifests"][0]["spec"][field].as_i64()),
+            replicas: replicas_of(&whole.spec["workload"]["manifests"][0]),
             role: Role::of_manifest(&whole.spec["workload"]["manifests"][0]),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
             report: whole.status,
         })
     }
+}
+
+/// Returns the replicas that a manifest asks for.
+fn replicas_of(manifest: &Value) -> Option<i64> {
+    let field = match (manifest["apiVersion"].as_str(), manifest["kind"].as_str()) {
+        (Some("batch/v1"), Some("Job")) => "parallelism",
+        _ => "replicas",
+    };
+    manifest["spec"][field].as_i64()
 }
 
 muster_shared::resource_as!(CachedWork as Work);

@@ -4,6 +4,7 @@
 pub mod evict_plugin;
 pub mod failback_times;
 pub mod grade_rule;
+pub mod notice_receivers;
 mod published;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 use crate::settings::evict_plugin::EvictPlugins;
 use crate::settings::failback_times::FailbackTimes;
 use crate::settings::grade_rule::GradeRule;
+use crate::settings::notice_receivers::NoticeReceivers;
 
 /// The name under which the control plane writes: field manager of its objects and source of its
 /// events.
@@ -360,6 +362,24 @@ pub struct Settings {
     #[arg(long, default_value_t = 100, value_name = "NUMBER")]
     pub failover_history_entries: usize,
 
+    /// Receivers of notices of failovers, as a list in the file or as JSON: each has a `name`, a
+    /// `url` or `urlFile`, and if wanted `format` (cloudevents, slack, teams, template),
+    /// `template`, `contentType`, `secretFile`, `caFile`, `phases`, `minimumSeverity`, `perMinute`.
+    #[arg(
+        long,
+        default_value = "",
+        value_name = "JSON",
+        hide_default_value = true
+    )]
+    pub notice_receivers: NoticeReceivers,
+    /// Name or address of the fleet in notices, their `source`.
+    #[arg(long, default_value = "muster", value_name = "NAME")]
+    pub notice_source: String,
+    /// Address at which people open the page of the fleet: notices link to the failover there.
+    /// Empty: no link.
+    #[arg(long, default_value = "", value_name = "URL")]
+    pub notice_page_url: String,
+
     /// Name of this scheduler: it places bindings whose policy names it.
     #[arg(long, default_value = "default-scheduler")]
     pub scheduler_name: String,
@@ -556,6 +576,7 @@ impl Settings {
             ));
         }
         EvictPlugins::parse(&self.evict_plugins)?;
+        self.check_notices()?;
         self.check_ports()?;
         self.check_controllers()
     }
@@ -584,6 +605,30 @@ impl Settings {
                 );
                 return Err(Error::invalid("secure-port", problem));
             }
+        }
+        Ok(())
+    }
+
+    /// Rejects receivers of notices of which nothing could be told, or not in the right form.
+    fn check_notices(&self) -> Result<(), Error> {
+        self.notice_receivers.check()?;
+        let records = self.runs("failoverHistory") && self.failover_history_limit > 0;
+        if !self.notice_receivers.0.is_empty() && !records {
+            return Err(Error::invalid(
+                "notice-receivers",
+                "notices tell of the records of failovers: run the controller failoverHistory, with a failover-history-limit above 0",
+            ));
+        }
+        let source = &self.notice_source;
+        if source.is_empty() || source.parse::<http::Uri>().is_err() {
+            let problem = format!("{source:?} must be a name or an address without spaces");
+            return Err(Error::invalid("notice-source", problem));
+        }
+        let page = &self.notice_page_url;
+        if !page.is_empty()
+            && let Err(problem) = notice_receivers::check_url(page)
+        {
+            return Err(Error::invalid("notice-page-url", format!("it {problem}")));
         }
         Ok(())
     }

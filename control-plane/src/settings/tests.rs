@@ -75,7 +75,7 @@ fn the_defaults_of_detection_are_those_of_karmada() {
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 12] = [
+    let cases: [(&str, Spoil); 16] = [
         ("failover-history-entries", |s| {
             s.failover_history_entries = 501;
         }),
@@ -108,6 +108,18 @@ fn senseless_values_are_refused_by_name() {
         ("evict-plugins", |s| {
             s.evict_plugins = Words(vec!["Hope".to_owned()]);
         }),
+        ("notice-receivers", |s| {
+            s.notice_receivers = r#"[{"name": "a"}]"#.parse().unwrap();
+        }),
+        ("failover-history-limit", |s| {
+            let one = r#"[{"name": "a", "url": "https://example.com"}]"#;
+            s.notice_receivers = one.parse().unwrap();
+            s.failover_history_limit = 0;
+        }),
+        ("notice-source", |s| {
+            s.notice_source = "two words".to_owned();
+        }),
+        ("notice-page-url", |s| s.notice_page_url = "page".to_owned()),
     ];
     for (name, spoil) in cases {
         let mut settings = Settings::default();
@@ -184,4 +196,24 @@ fn admission_on_the_port_of_another_server_is_refused_with_both_names() {
     ];
     load(&[&elsewhere[..], &[seed]].concat()).unwrap();
     load(&["--cert-dir=/tls", "--health-probe-bind-address=0", seed]).unwrap();
+}
+
+#[test]
+fn receivers_of_notices_are_a_list_in_a_file_and_json_elsewhere() {
+    let path = std::env::temp_dir().join(format!("muster-notices-{}.yaml", std::process::id()));
+    let text = "notice-receivers:\n- {name: a, url: \"https://example.com\", phases: [ended]}\n";
+    std::fs::write(&path, text).unwrap();
+    let of_file = load(&[&format!("--config={}", path.display())]).unwrap();
+    let json = r#"[{"name":"a","url":"https://example.com","phases":["ended"]}]"#;
+    let of_flag = load(&[&format!("--notice-receivers={json}")]).unwrap();
+    assert_eq!(of_file.notice_receivers, of_flag.notice_receivers);
+    assert_eq!(of_flag.notice_receivers.0.len(), 1);
+    std::fs::write(&path, "notice-receivers: [{name: a, adress: x}]").unwrap();
+    let error = load(&[&format!("--config={}", path.display())]).unwrap_err();
+    std::fs::remove_file(&path).unwrap();
+    let error = error.to_string();
+    assert!(
+        error.contains("adress") && error.contains("urlFile"),
+        "{error}"
+    );
 }

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission;
 use crate::fleet::Fleet;
+use crate::notices;
 use crate::settings::Settings;
 
 /// How long tasks may take to finish after a shutdown was asked for; below Kubernetes' default
@@ -61,6 +62,7 @@ pub async fn run_over(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.check()?;
+    notices::check(&settings)?;
     controllers::say_what_runs(&settings);
     let health = Health::default();
     health.expect("caches");

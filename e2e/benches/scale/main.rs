@@ -1,6 +1,6 @@
 //! What the whole control plane costs as a fleet grows: memory, rates, a restart, a report, the
-//! loss of one cluster, an edit that concerns every workload, and the end of many workloads at
-//! once.
+//! loss of one cluster and of a tenth of them, an edit that concerns every workload, and the end of
+//! many workloads at once.
 //!
 //! A real control plane process against an embedded API: so many clusters and Deployments, a policy
 //! for each cluster that names it and the next one, and agents that are played: they answer each
@@ -12,6 +12,7 @@
 mod common;
 mod plot;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -70,8 +71,9 @@ struct Row {
     report: f64,
     /// Seconds from the start of a new process until a new Deployment has its Work.
     restart: f64,
-    /// The loss of a cluster, in workloads a second.
     loss: Loss,
+    /// The loss of a tenth of the clusters.
+    region: Loss,
     /// Megabytes after that.
     after: f64,
     /// Works a second that are written anew after an edit that concerns all.
@@ -80,8 +82,10 @@ struct Row {
     deleted: f64,
 }
 
-/// Workloads a second of a lost cluster, from its taint on.
+/// Workloads a second of lost clusters, from their taints on.
 struct Loss {
+    /// Number of workloads that were there.
+    moved: usize,
     /// Placed anew.
     decided: f64,
     /// With their new Works.
@@ -98,7 +102,7 @@ fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
     println!(
-        "clusters  workloads  bound/s  KB each  RSS MB  idle ms/min  ms/report  restart s  decided/s  new Works/s  cleaned/s  RSS MB after  edited/s  deleted/s"
+        "clusters  workloads  bound/s  KB each  RSS MB  idle ms/min  ms/report  restart s  lost  decided/s  new Works/s  cleaned/s  region  decided/s  new Works/s  cleaned/s  RSS MB after  edited/s  deleted/s"
     );
     let mut curves = Vec::new();
     for clusters in &arguments.clusters {
@@ -106,7 +110,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         for workloads in &arguments.workloads {
             let row = size(arguments, *clusters, *workloads).await?;
             println!(
-                "{:8}  {:9}  {:7.0}  {:7.1}  {:6.0}  {:11.0}  {:9.2}  {:9.1}  {:9.0}  {:11.0}  {:9.0}  {:12.0}  {:8.0}  {:9.0}",
+                "{:8}  {:9}  {:7.0}  {:7.1}  {:6.0}  {:11.0}  {:9.2}  {:9.1}  {:4}  {:9.0}  {:11.0}  {:9.0}  {:6}  {:9.0}  {:11.0}  {:9.0}  {:12.0}  {:8.0}  {:9.0}",
                 row.clusters,
                 row.workloads,
                 row.bound,
@@ -115,9 +119,14 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 row.rest,
                 row.report,
                 row.restart,
+                row.loss.moved,
                 row.loss.decided,
                 row.loss.made,
                 row.loss.cleaned,
+                row.region.moved,
+                row.region.decided,
+                row.region.made,
+                row.region.cleaned,
                 row.after,
                 row.edited,
                 row.deleted,
@@ -215,6 +224,14 @@ impl Fleet {
         let bound = number(total) / start.elapsed().as_secs_f64();
         self.answer_all()?;
         quiet(&self.api, self.patience).await?;
+        let (one, target) = (name(0, 0), self.target(&name(0, 0)).context("no target")?);
+        let stored = [
+            self.deployments.get("default", &one),
+            self.binding(&one),
+            self.work(&target, &one),
+        ];
+        let bytes = stored.map(|it| it.unwrap_or_default().to_string().len());
+        eprintln!("a workload is stored as {bytes:?} bytes of JSON: template, binding, Work");
         let used = usage(id)?;
         let memory = megabytes(used.anonymous.saturating_sub(empty)) * 1e3 / number(total);
         let (rest, report) = self.listen(id).await?;
@@ -229,7 +246,9 @@ impl Fleet {
         self.answer_all()?;
         quiet(&self.api, self.patience).await?;
 
-        let loss = self.lose().await?;
+        let loss = self.lose(&[0]).await?;
+        let region: Vec<usize> = (5..self.groups.len()).step_by(10).collect();
+        let region = self.lose(&region).await?;
         let id = process.id().context("the control plane ended")?;
         let after = megabytes(usage(id)?.resident);
         let edited = self.edit().await?;
@@ -244,6 +263,7 @@ impl Fleet {
             report,
             restart,
             loss,
+            region,
             after,
             edited,
             deleted,
@@ -303,22 +323,23 @@ impl Fleet {
         Ok((rest * 60e3, used.max(0.0) * 1e3 / reports))
     }
 
-    /// Taints the first cluster, and waits until what was there runs elsewhere.
-    async fn lose(&self) -> anyhow::Result<Loss> {
-        let lost = cluster(0);
-        // The second cluster's policy does not name the first; the last one's does.
-        let end = self.groups.len() - 1;
-        let all = [0, end].map(|group| self.of_group(group));
-        let mut moving: Vec<String> = all.into_iter().flatten().collect();
-        moving.retain(|name| self.target(name).as_deref() == Some(&*lost));
-        anyhow::ensure!(!moving.is_empty(), "nothing is placed in {lost}");
-        let mut object = self.clusters.get("", &lost).context("no cluster")?;
+    /// Taints clusters, and waits until what was there runs elsewhere. The policies name pairs of
+    /// neighbours, of which one is left.
+    async fn lose(&self, lost: &[usize]) -> anyhow::Result<Loss> {
+        let lost: BTreeSet<String> = lost.iter().map(|it| cluster(*it)).collect();
+        let is_lost = |name: &str| self.target(name).is_some_and(|it| lost.contains(&it));
+        let mut moving = self.all();
+        moving.retain(|name| is_lost(name));
+        anyhow::ensure!(!moving.is_empty(), "nothing is placed in {lost:?}");
         let taint = |effect: &str| json!({"key": "bench/down", "effect": effect, "timeAdded": "2026-01-01T00:00:00Z"});
-        object["spec"]["taints"] = json!([taint("NoExecute"), taint("NoSchedule")]);
         let rate = |start: Instant| number(moving.len()) / start.elapsed().as_secs_f64();
         let start = Instant::now();
-        self.clusters.put(object)?;
-        let is_placed = |name: &str| self.target(name).is_some_and(|target| target != lost);
+        for name in &lost {
+            let mut object = self.clusters.get("", name).context("no cluster")?;
+            object["spec"]["taints"] = json!([taint("NoExecute"), taint("NoSchedule")]);
+            self.clusters.put(object)?;
+        }
+        let is_placed = |name: &str| self.target(name).is_some_and(|it| !lost.contains(&it));
         self.each("placed anew", &moving, is_placed).await?;
         let decided = rate(start);
         let is_made = |name: &str| {
@@ -331,14 +352,17 @@ impl Fleet {
         self.answer_all()?;
         // Nobody takes the finalizer off that an agent has on a Work.
         let is_clean = |name: &str| {
-            let work = self.work(&lost, name);
-            work.is_none_or(|it| !it["metadata"]["deletionTimestamp"].is_null())
+            let works = lost.iter().filter_map(|it| self.work(it, name));
+            works
+                .into_iter()
+                .all(|it| !it["metadata"]["deletionTimestamp"].is_null())
         };
-        self.each("removed from the lost cluster", &moving, is_clean)
+        self.each("removed from the lost clusters", &moving, is_clean)
             .await?;
         let cleaned = rate(start);
         quiet(&self.api, self.patience).await?;
         Ok(Loss {
+            moved: moving.len(),
             decided,
             made,
             cleaned,
@@ -348,8 +372,7 @@ impl Fleet {
     /// Creates an override policy that selects every Deployment; returns how many Works a second
     /// are as it wants them.
     async fn edit(&self) -> anyhow::Result<f64> {
-        let groups = 0..self.groups.len();
-        let all: Vec<String> = groups.flat_map(|group| self.of_group(group)).collect();
+        let all = self.all();
         let start = Instant::now();
         self.overrides.put(json!({
             "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterOverridePolicy",
@@ -377,9 +400,9 @@ impl Fleet {
     /// Deletes many workloads and, as garbage collection does, their bindings; returns how many a
     /// second are gone.
     async fn delete(&self) -> anyhow::Result<f64> {
-        let groups = 0..self.groups.len();
-        let all = groups.flat_map(|group| self.of_group(group));
-        let ends: Vec<String> = all
+        let ends: Vec<String> = self
+            .all()
+            .into_iter()
             .take(DELETED.min(self.groups.iter().sum::<usize>() / 2))
             .collect();
         let start = Instant::now();
@@ -394,8 +417,12 @@ impl Fleet {
         Ok(number(ends.len()) / start.elapsed().as_secs_f64())
     }
 
-    fn of_group(&self, group: usize) -> impl Iterator<Item = String> + use<> {
-        (0..self.groups[group]).map(move |n| name(group, n))
+    /// Returns the names of all workloads.
+    fn all(&self) -> Vec<String> {
+        let groups = self.groups.iter().enumerate();
+        groups
+            .flat_map(|(group, count)| (0..*count).map(move |n| name(group, n)))
+            .collect()
     }
 
     fn binding(&self, name: &str) -> Option<Value> {
@@ -430,8 +457,11 @@ impl Fleet {
         .await
     }
 
+    /// Waits for something, and says on standard error how long that took.
     async fn wait(&self, what: &str, holds: impl FnMut() -> bool) -> anyhow::Result<()> {
+        let start = Instant::now();
         until(what, self.patience, Duration::from_millis(50), holds).await?;
+        eprintln!("{:6.1} s until {what}", start.elapsed().as_secs_f64());
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 
 mod applications;
 mod history;
+mod notices;
 mod orders;
 mod support;
 

@@ -23,6 +23,7 @@ use crate::http_server::{self, Limits, Options};
 
 mod body;
 mod certificate;
+pub mod client;
 
 pub use self::certificate::{Certificate, Error};
 

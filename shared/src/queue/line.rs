@@ -16,7 +16,7 @@ type Turn = (Instant, u64);
 /// are due by rank and then by how long they have been.
 pub(super) struct Line<K> {
     to_come: BTreeMap<Turn, K>,
-    due: BTreeMap<(Reverse<i32>, Turn), K>,
+    due: BTreeMap<Reverse<i32>, BTreeMap<Turn, K>>,
     places: HashMap<K, (Turn, i32)>,
     arrivals: u64,
 }
@@ -58,14 +58,41 @@ impl<K: Clone + Eq + Hash> Line<K> {
 
     /// Takes the first key that is due out of the line.
     pub fn take(&mut self, now: Instant) -> Option<K> {
+        self.arrive(now);
+        let rank = *self.due.first_key_value()?.0;
+        self.take_of(rank)
+    }
+
+    /// Takes the first key of the lowest rank that is due out of the line.
+    pub fn take_lowest(&mut self, now: Instant) -> Option<K> {
+        self.arrive(now);
+        let rank = *self.due.last_key_value()?.0;
+        self.take_of(rank)
+    }
+
+    /// Returns when a key will be due, or was.
+    pub fn next_due(&self) -> Option<Instant> {
+        let due = self.due.values().flat_map(BTreeMap::keys);
+        due.chain(self.to_come.keys()).map(|turn| turn.0).next()
+    }
+
+    /// Sorts the keys whose time has come by their rank.
+    fn arrive(&mut self, now: Instant) {
         while let Some(first) = self.to_come.first_entry()
             && first.key().0 <= now
         {
             let (turn, key) = first.remove_entry();
             let rank = self.places.get(&key).map_or(0, |(_, rank)| *rank);
-            self.due.insert((Reverse(rank), turn), key);
+            self.due.entry(Reverse(rank)).or_default().insert(turn, key);
         }
-        let (_, key) = self.due.pop_first()?;
+    }
+
+    fn take_of(&mut self, rank: Reverse<i32>) -> Option<K> {
+        let due = self.due.get_mut(&rank)?;
+        let (_, key) = due.pop_first()?;
+        if due.is_empty() {
+            self.due.remove(&rank);
+        }
         self.places.remove(&key);
         if self.places.is_empty() {
             // A rush leaves room for as many keys behind, here and in every other queue.
@@ -74,15 +101,15 @@ impl<K: Clone + Eq + Hash> Line<K> {
         Some(key)
     }
 
-    /// Returns when a key will be due, or was.
-    pub fn next_due(&self) -> Option<Instant> {
-        let due = self.due.keys().map(|(_, turn)| turn);
-        due.chain(self.to_come.keys()).map(|turn| turn.0).next()
-    }
-
     fn leave(&mut self, (turn, rank): (Turn, i32)) {
-        if self.to_come.remove(&turn).is_none() {
-            self.due.remove(&(Reverse(rank), turn));
+        if self.to_come.remove(&turn).is_some() {
+            return;
+        }
+        if let Some(due) = self.due.get_mut(&Reverse(rank)) {
+            due.remove(&turn);
+            if due.is_empty() {
+                self.due.remove(&Reverse(rank));
+            }
         }
     }
 }
@@ -115,6 +142,8 @@ mod tests {
             line.add(key, at(when), rank);
         }
         let expected = ["high", "high, later", "plain", "plain, arrived last", "low"];
+        assert_eq!(line.take_lowest(at(3)), Some("low"));
+        line.add("low", start, -5);
         assert_eq!(drain(&mut line, start, 3), expected);
         assert_eq!(line.next_due(), Some(at(5)));
         assert_eq!(drain(&mut line, start, 5), ["highest, not due"]);

@@ -3,7 +3,9 @@
 //! - A key waits at most once, and one worker at a time works on it.
 //! - A key can be added for a later time.
 //! - A key whose work fails is tried again with a back-off of its own.
-//! - With ranks, due keys of a higher rank come first.
+//! - With ranks, due keys of a higher rank come first. Without, keys that were added since the work
+//!   began come before those that waited for it to begin: in a new process what changes now is not
+//!   behind a look at everything there is.
 //!
 //! The contract is that of client-go's rate-limiting work queue. kube's `Controller` has no
 //! back-off per object.
@@ -64,6 +66,12 @@ const LONGEST_WAIT_WITH_NEWS: Duration = Duration::from_secs(1);
 /// Time for running work to finish after shutdown was requested.
 const DRAIN: Duration = Duration::from_secs(10);
 
+/// Rank of keys that are added before the work begins.
+const BACKLOG: i32 = -1;
+/// One of so many keys is one of those, so that they do not wait for ever in a fleet that is never
+/// at rest.
+const BACKLOG_EACH: u64 = 8;
+
 /// Result of successful work on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -96,6 +104,10 @@ struct Inner<K> {
 
 struct State<K> {
     line: Line<K>,
+    /// Whether the work has begun.
+    has_begun: bool,
+    /// Number of keys that were taken.
+    taken: u64,
     running: HashSet<K>,
     /// Keys that became due while they were being worked on.
     again: HashSet<K>,
@@ -129,6 +141,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     fn with(name: &'static str, rank: Option<Rank<K>>) -> Self {
         let state = State {
             line: Line::new(),
+            has_begun: false,
+            taken: 0,
             running: HashSet::new(),
             again: HashSet::new(),
             failures: HashMap::new(),
@@ -176,6 +190,7 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         Fut: Future<Output = Result<Next, E>> + Send + 'static,
         E: Display + Send + 'static,
     {
+        self.lock().has_begun = true;
         let mut running: JoinSet<Result<Next, E>> = JoinSet::new();
         let mut keys: HashMap<tokio::task::Id, K> = HashMap::new();
         loop {
@@ -207,8 +222,11 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn add_at(&self, key: K, when: Instant) {
-        let rank = self.inner.rank.as_ref().map_or(0, |rank| rank(&key));
-        self.lock().line.add(key, when, rank);
+        let rank = self.inner.rank.as_ref().map(|rank| rank(&key));
+        let mut state = self.lock();
+        let rank = rank.unwrap_or(if state.has_begun { 0 } else { BACKLOG });
+        state.line.add(key, when, rank);
+        drop(state);
         self.gauge();
         self.inner.changed.notify_one();
     }
@@ -218,7 +236,14 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         let now = Instant::now();
         let mut state = self.lock();
         loop {
-            let key = state.line.take(now)?;
+            state.taken += 1;
+            let is_of_backlog =
+                self.inner.rank.is_none() && state.taken.is_multiple_of(BACKLOG_EACH);
+            let key = if is_of_backlog {
+                state.line.take_lowest(now)?
+            } else {
+                state.line.take(now)?
+            };
             if state.running.contains(&key) {
                 state.again.insert(key);
                 continue;
@@ -374,6 +399,41 @@ mod tests {
             order.push(told.recv().await.unwrap());
         }
         assert_eq!(order, [("!now", 0), ("a", 0), ("b", 0), ("!later", 1000)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_now_is_not_behind_everything_there_is_which_goes_on_nevertheless() {
+        let queue = Queue::new("test");
+        let there: Vec<String> = (0..20).map(|n| format!("there {n}")).collect();
+        for key in &there {
+            queue.add(key.clone());
+        }
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let news = queue.clone();
+        // A change comes with the first key, and from then on another one with each.
+        let work = move |key: String| {
+            let count = news.len();
+            news.add(format!("news {count}"));
+            tell.send(key).unwrap();
+            async { Ok::<_, Infallible>(Next::Done) }
+        };
+        tokio::spawn(queue.run(1, CancellationToken::new(), work));
+        let mut order = Vec::new();
+        while order.iter().filter(|key| there.contains(key)).count() < 4 {
+            order.push(told.recv().await.unwrap());
+        }
+        let places = order
+            .iter()
+            .enumerate()
+            .filter(|(_, key)| there.contains(key));
+        let found: Vec<(usize, &str)> = places.map(|(at, key)| (at, &**key)).collect();
+        let expected = [
+            (0, "there 0"),
+            (7, "there 1"),
+            (15, "there 2"),
+            (23, "there 3"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use muster_control_plane::fleet::attribution::Attribution;
-use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::fleet::pause::{Pause, STEP};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
@@ -53,9 +53,6 @@ pub(super) enum Before {
     /// no more. It ends with the order in the same write, and by itself if the command ends.
     Hold,
 }
-
-/// Time after which such a pause ends by itself.
-const HELD: SignedDuration = SignedDuration::from_mins(1);
 
 impl Order {
     /// Returns the merge patch for a cluster; `None` if it is as ordered already.
@@ -131,7 +128,7 @@ fn held(names: &[String], now: Timestamp) -> String {
         reason: format!("an order about {} is being written", names.join(", ")),
         by: FIELD_MANAGER.to_owned(),
         since: Some(now),
-        until: now.checked_add(HELD).ok(),
+        until: now.checked_add(STEP).ok(),
         ..Pause::default()
     };
     json!(pause.fields()).to_string()
@@ -156,19 +153,19 @@ pub(super) async fn give(
     for name in &names {
         find_cluster(client, name).await?;
     }
-    let time = ServerTime::ask(client).await;
-    let held = held(&names, time.now());
+    // One time for all, so that no order is older than what it brings, and its steps are one.
+    let now = ServerTime::ask(client).await.now();
+    let (held, given) = (held(&names, now), author.order(order.name, now));
     if names.len() > 1 {
+        // A short pause is nobody's order.
+        let given = (order.before == Some(Before::KeepAway)).then_some(&given);
         for name in &names {
-            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, time.now()));
-            change(client, name, None, first).await?;
+            let first = |cluster: &Cluster| Ok(order.first(cluster, &held, now));
+            change(client, name, given, first).await?;
         }
     }
     let mut told = String::new();
     for name in &names {
-        // One time for both, so that no order is older than what it brings.
-        let now = time.now();
-        let given = author.order(order.name, now);
         // A new reason for an order that stands is recorded as well.
         let explains = !order.add.is_empty() && !given.reason.is_empty();
         let last = |cluster: &Cluster| {

@@ -135,6 +135,15 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
     let order = options.why.author(client).await.order(order::RESUME, now);
     let Some(names) = chosen else {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+        // Whoever may not end the pause is not recorded to have done so.
+        let trial = DeleteParams::default().dry_run();
+        match api.delete(NAME, &trial).await {
+            Err(error) if client::is_not_found(&error) => {
+                return Ok("Movement was not paused\n".to_owned());
+            }
+            Err(error) => bail!("end the pause: {}", client::brief(&error)),
+            Ok(_) => {}
+        }
         // Whoever watches the record learns thereby who ended the pause. That it ends does not
         // depend on it.
         let orders = Attribution::added(&ObjectMeta::default(), order);
@@ -171,4 +180,55 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         };
     }
     Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_may_not_end_a_pause_is_not_recorded_to_have_ended_it() {
+        // The role of bob has `patch`, and not `delete`, for ConfigMaps.
+        let record = Arc::new(Mutex::new(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": SYSTEM_NAMESPACE},
+        })));
+        let held = Arc::clone(&record);
+        let service =
+            tower::service_fn(move |request: Request<Body>| {
+                let record = Arc::clone(&held);
+                async move {
+                    let (head, body) = request.into_parts();
+                    let body = body.collect_bytes().await.unwrap();
+                    let mut record = record.lock();
+                    if head.method == Method::PATCH {
+                        json_patch::merge(&mut record, &serde_json::from_slice(&body).unwrap());
+                    }
+                    let (code, text) = match head.method {
+                    Method::DELETE => (403, json!({
+                        "kind": "Status", "code": 403, "reason": "Forbidden", "message": "no",
+                    }).to_string()),
+                    Method::PATCH => (200, record.to_string()),
+                    _ => (200, json!({"status": {"userInfo": {"username": "bob"}}}).to_string()),
+                };
+                    let answer = Response::builder().status(code);
+                    Ok::<_, http::Error>(answer.body(Body::from(text.into_bytes()))?)
+                }
+            });
+        let client = Client::new(service, "default");
+        let options = Resuming {
+            clusters: Vec::new(),
+            why: Why::default(),
+        };
+        resume(&client, &options).await.unwrap_err();
+        let record: ConfigMap = serde_json::from_value(record.lock().clone()).unwrap();
+        // alice ends the pause with plain kubectl a day later: who is told to have done it?
+        assert_eq!(Pause::of_fleet(&record).resumed, None);
+    }
 }

@@ -224,3 +224,75 @@ fn an_order_is_attributed_to_the_user_who_writes_it_whatever_they_write_it_with(
         }
     }
 }
+
+/// Returns an object as admission changes it.
+fn admitted(group: &str, kind: &str, new: &Value, old: &Value) -> Value {
+    let answer = ask(Question::Default, group, kind, new, old);
+    let mut patched = new.clone();
+    if let Some(patch) = answer["patch"].as_str() {
+        let patch = STANDARD.decode(patch).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+        json_patch::patch(&mut patched, &patch).unwrap();
+    }
+    patched
+}
+
+#[test]
+fn nobody_pauses_a_cluster_in_the_name_of_another_or_unrecorded() {
+    use crate::fleet::pause::Pause;
+    let paused = |by: &str| {
+        let pause = json!({"by": by, "reason": "freeze"}).to_string();
+        json!({
+            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause}},
+            "spec": {"syncMode": "Pull"},
+        })
+    };
+    let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
+    for by in ["ceo", "kubectl-muster"] {
+        let new = admitted("cluster.karmada.io", "Cluster", &paused(by), &cluster);
+        let new = cluster::Cluster::deserialize(&new).unwrap();
+        let recorded = attribution::Attribution::all(&new.metadata);
+        let pause = Pause::of_annotations(&new.metadata).unwrap();
+        assert!(!recorded.is_empty(), "{by}: the pause is recorded");
+        assert_eq!(pause.by, "me", "{by}: {pause}");
+    }
+}
+
+#[test]
+fn whoever_restores_a_policy_is_not_told_to_have_given_its_orders_long_ago() {
+    let orders = json!([{
+        "order": "suspend", "by": "alice", "at": "2020-01-01T00:00:00Z", "reason": "an audit",
+    }]);
+    let policy = json!({
+        "metadata": {
+            "name": "p", "namespace": "n",
+            "annotations": {ORDERED_BY: orders.to_string()},
+        },
+        "spec": {"suspension": {"dispatching": true}},
+    });
+    let new = admitted(
+        "policy.karmada.io",
+        "PropagationPolicy",
+        &policy,
+        &Value::Null,
+    );
+    let new = policy::Policy::deserialize(&new).unwrap();
+    let told: Vec<_> = attribution::Attribution::all(&new.metadata);
+    let lie = told.iter().any(|it| it.by == "me" && it.at < Some(now()));
+    assert!(!lie, "{told:?}");
+}
+
+#[test]
+fn a_suspension_that_is_switched_off_is_ended_and_not_ordered() {
+    let policy = |dispatching: bool| {
+        json!({
+            "metadata": {"name": "p", "namespace": "n"},
+            "spec": {"suspension": {"dispatching": dispatching}},
+        })
+    };
+    let (new, old) = (policy(false), policy(true));
+    let new = admitted("policy.karmada.io", "PropagationPolicy", &new, &old);
+    let new = policy::Policy::deserialize(&new).unwrap();
+    let told = attribution::Attribution::all(&new.metadata);
+    assert_eq!(told.last().unwrap().order, attribution::order::UNSUSPEND);
+}

@@ -139,7 +139,7 @@ fn admission_attributes_each_new_order_to_the_user_who_writes() {
     ] {
         let (old, new) = (with(&before.1), with(&after.1));
         let standing = |metadata: &ObjectMeta, taints: &Value| {
-            of_cluster(metadata, &cluster(taints, metadata).spec.taints)
+            of_cluster(metadata, &cluster(taints, metadata).spec.taints, at(50))
         };
         let standing = (standing(&old, before.0), standing(&new, after.0));
         let written = attribute(&new, &old, standing, "bob", at(50));
@@ -150,18 +150,23 @@ fn admission_attributes_each_new_order_to_the_user_who_writes() {
 
 #[test]
 fn a_pause_that_is_a_step_of_another_order_has_no_author_of_its_own() {
-    let paused = |by: &str| -> ObjectMeta {
-        let text = json!({"by": by, "reason": "r"}).to_string();
+    let paused = |by: &str, until: i64| -> ObjectMeta {
+        let text = json!({"by": by, "reason": "r", "until": at(until)}).to_string();
         serde_json::from_value(json!({"annotations": {"failover.muster.io/paused": text}})).unwrap()
     };
     let none = ObjectMeta::default();
-    for (by, expected) in [("alice", Some("pause")), (COMMAND, None)] {
-        let paused = paused(by);
-        let standing = (of_cluster(&none, &[]), of_cluster(&paused, &[]));
-        let written = attribute(&paused, &none, standing, "bob", at(1));
+    for (by, until, expected) in [
+        ("alice", 61, Some("pause")),
+        (COMMAND, 61, None),
+        // Nobody hides a pause in its name.
+        (COMMAND, 6_000, Some("pause")),
+    ] {
+        let paused = paused(by, until);
+        let standing = [&none, &paused].map(|it| of_cluster(it, &[], at(1)));
+        let written = attribute(&paused, &none, standing.into(), "bob", at(1));
         let written = written.map(|text| Attribution::all(&metadata(Some(&text))));
         let order = written.map(|all| all[0].order.clone());
-        assert_eq!(order.as_deref(), expected, "{by}");
+        assert_eq!(order.as_deref(), expected, "{by} until {until}");
     }
 }
 

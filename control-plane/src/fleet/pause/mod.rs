@@ -32,7 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-pub use self::state::Pause;
+pub use self::state::{Pause, STEP};
 use super::attribution::Attribution;
 
 /// Name of the ConfigMap that pauses the fleet.

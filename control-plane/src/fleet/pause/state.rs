@@ -6,16 +6,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{ConfigMap, ObjectMeta, ResourceExt};
 use muster_shared::names::annotation::PAUSED;
 use serde::{Deserialize, Serialize};
 
-use crate::fleet::attribution::{Attribution, order};
+use crate::fleet::attribution::{Attribution, COMMAND, order};
 
 /// Letters of a text in a record that are repeated to people.
 const LONGEST: usize = 200;
+
+/// Time after which a pause ends by itself that is a step of an order about several clusters.
+pub const STEP: SignedDuration = SignedDuration::from_mins(1);
 
 /// A pause of movement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +139,25 @@ impl Pause {
         fields
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))
             .collect()
+    }
+
+    /// Returns whether the pause is a step of an order of `kubectl muster` about several clusters,
+    /// which lasts for a moment.
+    pub fn is_step(&self, now: Timestamp) -> bool {
+        let end = self.until.map(|until| until.duration_since(now));
+        self.by == COMMAND && end.is_some_and(|end| end <= 2 * STEP)
+    }
+
+    /// Returns the annotation of a cluster with a pause that names the user who writes it; `None`
+    /// if it does so already, or cannot be read.
+    pub fn attributed(metadata: &ObjectMeta, user: &str, now: Timestamp) -> Option<String> {
+        let text = metadata.annotations.as_ref()?.get(PAUSED)?;
+        let mut record: Record = serde_json::from_str(text).ok()?;
+        if record.by == user || Self::read(&record).is_step(now) {
+            return None;
+        }
+        user.clone_into(&mut record.by);
+        serde_json::to_string(&record).ok()
     }
 
     /// Returns whether the pause is not over at `now`.

@@ -31,6 +31,7 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
 use crate::movement::graceful_eviction::assess::retains_replicas;
+use crate::notices;
 
 const NAME: &str = "failover records";
 /// Time in which changes of a failover are gathered into one write.
@@ -68,6 +69,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         queue: Queue::new(NAME),
     });
     recorder.listen();
+    notices::start(fleet, &recorder.records, tasks);
     let shutdown = tasks.shutdown().clone();
     tasks.spawn(
         "failover record watch",

@@ -13,8 +13,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use muster_interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::api::binding::{
-    AggregatedStatusItem, GracefulEvictionTask, ObjectReference, ResourceBindingSpec,
-    ResourceHealth, TargetCluster,
+    AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
 use muster_shared::k8s::Time;
 use muster_shared::work_status::REPLICAS_LEFT;
@@ -22,7 +21,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{Copy, Known, Order, ready_replicas};
+use crate::fleet::copy::{Copy, Known, Order, is_counted, ready_replicas};
 use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -411,19 +410,11 @@ pub fn runs_all(
 /// out of the status of these kinds while it is 0. Other kinds count where any cluster of the
 /// binding reports a number.
 pub fn counts_replicas(spec: &ResourceBindingSpec, reports: &[AggregatedStatusItem]) -> bool {
-    let ObjectReference {
-        api_version, kind, ..
-    } = &spec.resource;
-    let is_native = match api_version.as_str() {
-        "apps/v1" => matches!(kind.as_str(), "Deployment" | "ReplicaSet" | "StatefulSet"),
-        "v1" => kind == "ReplicationController",
-        _ => false,
-    };
     let has_number = |it: &AggregatedStatusItem| {
         let status = it.status.as_ref();
         status.is_some_and(|status| status.0["replicas"].is_i64())
     };
-    is_native || (spec.replicas > 0 && reports.iter().any(has_number))
+    is_counted(&spec.resource) || (spec.replicas > 0 && reports.iter().any(has_number))
 }
 
 /// Returns whether the template of a binding asks for no replicas of a workload that is counted in

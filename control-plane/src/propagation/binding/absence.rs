@@ -69,7 +69,8 @@ pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
         }
         let all = fleet.templates.list(kind, key.namespace.as_deref());
         let mut all = all.into_iter().flatten();
-        all.any(|(template, it)| {
+        all.any(|it| {
+            let template = TemplateKey::of_template(kind, &it);
             BindingKey::for_template(&template) == *key && is_wanted(&template, &it)
         })
     };

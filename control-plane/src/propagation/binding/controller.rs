@@ -60,7 +60,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         waits: Backoff::default(),
         scaling: Backoff::default(),
         unremoved: Backoff::default(),
-        replacing: Backoff::default(),
+        replacing: Arc::default(),
         outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
@@ -69,6 +69,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     overriding::follow(fleet, &queue);
     let keeping = Arc::clone(&memory.keeping);
+    let replacing = Arc::clone(&memory.replacing);
     let following = Controller::with(fleet, "binding", &queue)
         .watches(&fleet.bindings, move |_, change| {
             concerned(&keeping, change)
@@ -81,18 +82,24 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             let is_there = news.event != TemplateEvent::Gone;
             is_there.then(|| BindingKey::for_template(&news.key))
         })
-        .watches(&fleet.works, |fleet, change| {
+        .watches(&fleet.works, move |fleet, change| {
+            let key = binding_of(change.object())?;
             let concerns_us = match change {
-                // Somebody changed the spec, or gave the permanent id that the manifest carries.
+                // Somebody changed the spec, or gave the permanent id that the manifest carries; or
+                // old copies wait for what the agent reports.
                 Change::Applied {
                     old: Some(old),
                     new,
-                } => old.metadata.generation != new.metadata.generation || old.labels != new.labels,
+                } => {
+                    old.metadata.generation != new.metadata.generation
+                        || old.labels != new.labels
+                        || replacing.has(&key) && !new.reports_as(old)
+                }
                 // Made while its binding moved on or went: nobody else would ever look at it.
                 Change::Applied { old: None, new } => !is_expected(fleet, new),
                 Change::Deleted { .. } => true,
             };
-            binding_of(change.object()).filter(|_| concerns_us)
+            concerns_us.then_some(key)
         });
     memory.companions.follow(fleet, &queue);
     let patches = Arc::clone(&memory.patches);
@@ -126,7 +133,7 @@ pub(super) struct Memory {
     /// Bindings whose unwanted Works could not be deleted because the API gave no answer.
     unremoved: Backoff<BindingKey>,
     /// Bindings whose unwanted Works wait for copies that take their place.
-    replacing: Backoff<BindingKey>,
+    replacing: Arc<Backoff<BindingKey>>,
     /// Bindings that are about a former object.
     pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
@@ -250,6 +257,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         is_heard: &|cluster| is_heard(fleet, cluster),
         is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
+        has_waited: memory.replacing.is_long(key),
         // The clock that tasks are dated by.
         now: fleet.clock.now(),
     };
@@ -348,13 +356,16 @@ fn tell_of_removal(
 /// Publishes an event that copies stay in clusters which were deselected, and what they wait for.
 fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
     let named = |clusters: &[String]| muster_shared::check::listed(clusters, MOST_NAMED);
-    let lacks = if plan.lacks.is_empty() {
-        "another cluster is to take its place, or the pause of movement is to end".to_owned()
-    } else {
+    let cause = if !plan.lacks.is_empty() {
         format!("{} is to have applied its own", named(&plan.lacks))
+    } else if !plan.paused.is_empty() {
+        let paused = named(&plan.paused);
+        format!("the pause of movement out of {paused} is to end")
+    } else {
+        "another cluster is to take its place".to_owned()
     };
     let note = format!(
-        "the copy in {} stays and may run, although no policy wants it there any more: {lacks}",
+        "the copy in {} stays and may run, although no policy wants it there any more: {cause}",
         named(&plan.waits)
     );
     let (kind, reason) = (EventType::Warning, "OldCopyStays");

@@ -539,6 +539,7 @@ async fn a_cluster_leaves_although_the_binding_does_not_remove_a_work_there_any_
     binding["spec"]["suspension"] = json!({"dispatching": true});
     binding["metadata"]["generation"] = json!(2);
     new["status"]["conditions"][0]["status"] = json!("False");
+    new["status"]["manifestStatuses"] = Value::Null;
     stand.api.put("works", new);
     stand.api.put("resourcebindings", binding);
     stand.api.answer_truly();

@@ -128,7 +128,7 @@ impl Affected {
         }
         let selects = |key: &TemplateKey| match self.templates.get(key) {
             Lookup::Found(template) => {
-                let subject = Subject::of(key, &template);
+                let subject = Subject::of(&key.kind, &template);
                 [old, new]
                     .into_iter()
                     .flatten()
@@ -228,7 +228,7 @@ fn refusal(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<S
     let Lookup::Found(template) = fleet.templates.get(&key) else {
         return None;
     };
-    let subject = Subject::of(&key, &template);
+    let subject = Subject::of(&key.kind, &template);
     let policies = match policies(fleet, subject) {
         Ok(policies) => policies,
         Err(error) => return Some(error.to_string()),

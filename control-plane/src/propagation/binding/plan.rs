@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
 
 use super::controller::cluster_of;
@@ -15,7 +16,7 @@ use super::prepare::Prepared;
 use super::removal::{self, Reason};
 use super::render::Scope;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::copy::Order;
+use crate::fleet::copy::{self, Order};
 use crate::fleet::fencing;
 use crate::fleet::works::CachedWork;
 
@@ -42,6 +43,8 @@ pub(super) struct Facts<'a> {
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
     pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether copies that nobody wants have waited for others for long.
+    pub(super) has_waited: bool,
     pub(super) now: Timestamp,
 }
 
@@ -59,7 +62,9 @@ pub(super) struct Plan<'a> {
     pub(super) remove: Vec<Removal<'a>>,
     /// Clusters in which a Work that nobody wants stays until there are copies that take its place.
     pub(super) waits: Vec<String>,
-    /// Targets that have no copy yet which could do that.
+    /// Those of them that only the pause of movement keeps.
+    pub(super) paused: Vec<String>,
+    /// Targets whose copies the others wait for.
     pub(super) lacks: Vec<String>,
     /// The copy that holds new ones back.
     pub(super) hold: Option<Hold<'a>>,
@@ -70,10 +75,10 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// Returns what is done about the Works of a binding.
     ///
-    /// A copy goes only for copies that are there: at least one target has applied its own, and so
-    /// has every other one that is heard of. Where two copies must not run, or the policy asks for
-    /// old ones to go at once, one that can be made is enough (safety contract 1). While movement
-    /// out of a cluster is paused, no copy goes there for others.
+    /// A copy goes only for copies that are there: at least one target that is heard of has applied
+    /// its own, and so has every other one that can. Where two copies must not run, or the policy
+    /// asks for old ones to go at once, one that can be made is enough (safety contract 1). While
+    /// movement out of a cluster is paused, no copy goes there for others.
     pub(super) fn of(
         wanted: &Wanted<'a>,
         make: Result<Prepared, Error>,
@@ -94,21 +99,25 @@ impl<'a> Plan<'a> {
         let unwanted: Vec<_> = unwanted.collect();
         // Reading the reports of the targets costs more than all else here.
         let successors = (!unwanted.is_empty())
-            .then(|| successors(wanted, &make, facts))
+            .then(|| successors(wanted, &unwanted, &make, facts))
             .flatten();
-        let goes_first = fencing::asked(spec).is_some() || asks_directly(spec);
-        let may_go = |cluster: &str| {
-            let Some(successors) = &successors else {
-                return false;
-            };
-            let any = |wanted: &[Successor]| successors.iter().any(|(_, it)| wanted.contains(it));
-            let has_place = if goes_first || scope.purged_first.contains(cluster) {
-                any(&[Successor::There, Successor::Coming])
-            } else {
-                any(&[Successor::There]) && !any(&[Successor::Coming, Successor::Missing])
-            };
-            successors.is_empty() || has_place && !(facts.is_paused)(cluster)
+        let any = |wanted: &[Successor]| {
+            let mut all = successors.iter().flatten();
+            all.any(|(_, it)| wanted.contains(it))
         };
+        let (is_there, is_coming) = (any(&[Successor::There]), any(&[Successor::Coming]));
+        let is_awaited = is_coming || any(&[Successor::Missing]);
+        let goes_first = fencing::asked(spec).is_some() || asks_directly(spec);
+        let has_place = |cluster: &str| match &successors {
+            None => false,
+            Some(none) if none.is_empty() => true,
+            Some(_) if goes_first || scope.purged_first.contains(cluster) => is_there || is_coming,
+            Some(_) => is_there && !is_awaited,
+        };
+        // What nothing takes the place of does not move.
+        let moves = successors.as_ref().is_some_and(|it| !it.is_empty());
+        let is_paused = |cluster: &str| moves && (facts.is_paused)(cluster);
+        let may_go = |cluster: &str| has_place(cluster) && !is_paused(cluster);
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
         let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
@@ -117,19 +126,25 @@ impl<'a> Plan<'a> {
             stays: removal::stays(work.role, Reason::of(spec, cluster), preserves),
         });
         let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
-        let is_there = |cluster: &str| {
+        let is_still_there = |cluster: &str| {
             scope.purged_first.contains(cluster)
                 && !kept.contains(cluster)
                 && (facts.is_heard)(cluster)
                 && has_work(cluster)
         };
-        let lacking = successors.iter().flatten();
-        let lacking = lacking.filter(|(_, it)| *it != Successor::There);
+        let lacking = successors.iter().flatten().filter(|(_, it)| match it {
+            Successor::There => false,
+            Successor::Coming | Successor::Missing => true,
+            Successor::Stuck => !is_there,
+        });
+        let waiting = waiting.iter().map(|(_, it)| *it);
+        let paused = waiting.clone().filter(|it| has_place(it) && is_paused(it));
         Self {
             remove: remove.collect(),
-            waits: waiting.iter().map(|(_, it)| (*it).to_owned()).collect(),
+            paused: paused.map(str::to_owned).collect(),
+            waits: waiting.map(str::to_owned).collect(),
             lacks: lacking.map(|(it, _)| (*it).to_owned()).collect(),
-            hold: hold::hold(&spec.graceful_eviction_tasks, &is_there, facts.now),
+            hold: hold::hold(&spec.graceful_eviction_tasks, &is_still_there, facts.now),
             make,
         }
     }
@@ -145,14 +160,16 @@ fn asks_directly(spec: &ResourceBindingSpec) -> bool {
 /// Copy of a target, as far as it takes the place of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Successor {
-    /// Its agent has applied it.
+    /// Its agent has applied it, and is heard of.
     There,
     /// It is sent to a cluster that is heard of, or can be.
     Coming,
-    /// It cannot be made, or its cluster refuses it.
+    /// It cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
-    /// Its cluster leaves or is not heard of, and nobody saw the copy there.
-    Unheard,
+    /// Nobody knows whether it will come: its cluster leaves, is not heard of, gets nothing by
+    /// order of the policy, or goes on refusing it. Where another one is there, nobody waits
+    /// for it.
+    Stuck,
 }
 
 /// Returns the copies that take the place of those that nobody wants any more: of each target with
@@ -161,6 +178,7 @@ enum Successor {
 /// of a copy: no cluster fits the placement, or the replicas are not divided yet.
 fn successors<'a>(
     wanted: &Wanted<'a>,
+    unwanted: &[(&Arc<CachedWork>, &str)],
     make: &Result<Prepared, Error>,
     facts: &Facts<'_>,
 ) -> Option<Vec<(&'a str, Successor)>> {
@@ -185,27 +203,52 @@ fn successors<'a>(
     let own = own.into_iter().filter_map(|it| Some((cluster_of(it)?, it)));
     let own: BTreeMap<_, _> = own.collect();
     let is_counted = spec.replicas > 0 && spec.components.is_empty();
+    // Where nothing runs in what is to go, nothing need run in what takes its place.
+    let has_pods =
+        copy::is_counted(resource) && unwanted.iter().any(|(it, _)| !reports_none(&it.status()));
     let successor = |cluster: &str| {
+        if (facts.is_leaving)(cluster) || !(facts.is_heard)(cluster) {
+            return Successor::Stuck;
+        }
         let work = own.get(cluster);
+        let status = work.map(|it| it.status()).unwrap_or_default();
+        let order = work.map_or(Order::Absent, |_| Order::said(&status));
         // One without replicas waits for those of its share.
         let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
-        let order = work.map_or(Order::Absent, |it| Order::said(&it.status()));
-        let is_sent = !spec.dispatching_suspended_in(cluster)
-            && match work {
-                Some(work) => work.suspend_dispatching != Some(true),
-                None => is_rendered(make, cluster),
-            };
+        let is_sent = match work {
+            Some(work) => work.suspend_dispatching != Some(true) && !is_empty,
+            None => is_rendered(make, cluster),
+        };
         match order {
-            _ if (facts.is_leaving)(cluster) => Successor::Unheard,
+            Order::Applied if is_counted && has_pods && !is_empty && reports_none(&status) => {
+                Successor::Coming
+            }
             Order::Applied if !is_empty => Successor::There,
-            _ if !(facts.is_heard)(cluster) => Successor::Unheard,
-            Order::Absent | Order::Sent if is_sent && !is_empty => Successor::Coming,
+            // It runs as it was, and a later order was refused.
+            Order::Refused if is_healthy(&status) && !is_empty => Successor::There,
+            _ if spec.dispatching_suspended_in(cluster) => Successor::Stuck,
+            Order::Refused if facts.has_waited => Successor::Stuck,
+            Order::Absent | Order::Sent if is_sent => Successor::Coming,
             _ => Successor::Missing,
         }
     };
     let shares = targets.iter().filter(|it| !is_counted || it.replicas > 0);
     let shares = shares.map(|it| it.name.as_str());
     Some(shares.map(|it| (it, successor(it))).collect())
+}
+
+/// Returns whether an agent reports that a workload has no pods: what it applied asked for none, or
+/// it has not made them yet. Kubernetes leaves the number out while it is 0.
+fn reports_none(status: &WorkStatus) -> bool {
+    status.manifest_statuses.first().is_some_and(|it| {
+        let status = it.status.as_ref();
+        status.and_then(|it| it.0["replicas"].as_i64()).unwrap_or(0) == 0
+    })
+}
+
+fn is_healthy(status: &WorkStatus) -> bool {
+    let first = status.manifest_statuses.first();
+    first.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
 }
 
 fn is_rendered(make: &Result<Prepared, Error>, cluster: &str) -> bool {
@@ -233,6 +276,14 @@ mod tests {
     /// changes its spec, where a workload keeps what is in others. `made` says whether the Works of
     /// its targets can be rendered.
     fn planned(edit: &Value, made: bool, works: &[&str], kept: &[&str]) -> String {
+        plan_of(edit, made, works, kept).0
+    }
+
+    fn lacking(edit: &Value, made: bool, works: &[&str]) -> Vec<String> {
+        plan_of(edit, made, works, &[]).1
+    }
+
+    fn plan_of(edit: &Value, made: bool, works: &[&str], kept: &[&str]) -> (String, Vec<String>) {
         let mut binding = testing::binding();
         merge::apply(&mut binding["spec"], edit);
         let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).unwrap();
@@ -266,9 +317,11 @@ mod tests {
             is_heard: &|cluster| cluster != "silent",
             is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",
+            has_waited: false,
             now: Timestamp::UNIX_EPOCH,
         };
         let plan = Plan::of(&wanted, Ok(if made { prepared } else { later }), &facts);
+        let lacks = plan.lacks.clone();
         let removed = plan.remove.iter().map(|it| {
             let fate = if it.stays { "released" } else { "removed" };
             format!("{} {fate}", cluster_of(it.work).unwrap())
@@ -276,7 +329,7 @@ mod tests {
         let waits = (!plan.waits.is_empty()).then(|| "others wait".to_owned());
         let hold = plan.hold.map(|it| format!("{} holds", it.cluster));
         let all: Vec<String> = removed.chain(waits).chain(hold).collect();
-        all.join(", ")
+        (all.join(", "), lacks)
     }
 
     fn to(clusters: &[&str]) -> Value {
@@ -311,7 +364,7 @@ mod tests {
             (to(&["m2"]), false, &["m1"], "others wait"),
             (to(&["m2"]), false, &["m1", "m2"], "m1 removed"),
             (to(&["m2", "m3"]), false, &["m1", "m2"], "others wait"),
-            (to(&["silent"]), false, &["m1", "silent"], "m1 removed"),
+            (to(&["silent"]), false, &["m1", "silent"], "others wait"),
             (to(&["leaving"]), true, &["m1", "leaving"], "others wait"),
             (with(to(&["m2"]), &fenced), true, &["m1"], "m1 removed"),
             (with(to(&["m2"]), &directly), true, &["m1"], "m1 removed"),
@@ -404,5 +457,18 @@ mod tests {
             let spec = with(to(&["m2"]), &edit);
             assert_eq!(planned(&spec, true, works, &[]), expected, "{edit}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_a_pause_holds_is_not_told_to_wait_for_a_silent_target() {
+        let spec = to(&["m2", "silent"]);
+        // Without the pause it goes, with the same successors.
+        assert_eq!(planned(&spec, true, &["m1", "m2"], &[]), "m1 removed");
+        assert_eq!(planned(&spec, true, &["paused", "m2"], &[]), "others wait");
+        let lacks = lacking(&spec, true, &["paused", "m2"]);
+        assert!(
+            lacks.is_empty(),
+            "the event names {lacks:?}, and it is the pause"
+        );
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn prepare(
         return Ok(Prepared::Later(next));
     }
     let origin = origin(key, id);
-    let subject = Subject::of(&template_key, &template);
+    let subject = Subject::of(&template_key.kind, &template);
     let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let mut keepers = None;

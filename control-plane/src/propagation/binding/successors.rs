@@ -440,3 +440,208 @@ async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hour
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_has_applied_that() {
+    let name = names::work("Deployment", "web", "shop");
+    let binding = to(&["m2"], 1);
+    let old = work_of(&binding, "m1");
+    let mut new = work_of(&binding, "m2");
+    new["metadata"]["name"] = json!(name);
+    // It had no share until now: its agent has applied it with no replicas.
+    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
+    new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
+    let mut stand = started([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", deployment(2)),
+        ("resourcebindings", binding),
+        ("works", old),
+        ("works", new),
+    ]);
+    stand.follow().await;
+    // The agent of m2 renews its lease, and does not get to its Works.
+    pass(10 * 60).await;
+    let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+    let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+    assert_eq!(asked, 2, "it asks for its share by now");
+    assert_eq!(
+        written(&stand, "web-deployment"),
+        [],
+        "nothing runs in m2, and m1 has the living copy"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_refuses_its_own() {
+    for is_refused in [false, true] {
+        let mut binding = to(&["m2", "m3"], 1);
+        binding["spec"]["replicas"] = json!(4);
+        binding["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated",
+            "producer": "TaintManager", "creationTimestamp": "2024-01-01T00:00:00Z",
+            "gracePeriodSeconds": 60,
+        }]);
+        let report = json!({
+            "clusterName": "m2", "applied": true, "health": "Healthy",
+            "status": {"replicas": 2, "readyReplicas": 2},
+        });
+        binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
+        let old = work_of(&binding, "m1");
+        let works = ["m2", "m3"].map(|cluster| {
+            let mut new = work_of(&binding, cluster);
+            new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+            new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+            if cluster == "m3" && is_refused {
+                // A quota of m3 is used up.
+                new["status"]["conditions"][0]["status"] = json!("False");
+                new["status"]["manifestStatuses"] = Value::Null;
+            }
+            ("works", new)
+        });
+        let mut stand = started(works.into_iter().chain([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("clusters", cluster("m3")),
+            ("deployments", deployment(4)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]));
+        let pace = crate::fleet::budget::pace::Pace::of(&stand.fleet.settings);
+        let fleet = std::sync::Arc::clone(&stand.fleet);
+        crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pace.begin(tokio::time::Instant::now());
+        pass(60 * 60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        let tasks = &bound.spec.graceful_eviction_tasks;
+        let told = stand.api.told().await;
+        let told = told
+            .iter()
+            .any(|it| it.1 == "EvictWorkloadFromClusterSucceed");
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            tasks.is_empty(),
+            is_removed,
+            "refused: {is_refused}: said to have left m1: {told}; removed: {is_removed}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_goes_although_the_running_copy_of_the_only_other_target_refuses_an_update() {
+    for is_refused in [false, true] {
+        let mut binding = to(&["m1", "m2"], 1);
+        let name = names::work("Deployment", "web", "shop");
+        let works = ["m1", "m2"].map(|cluster| {
+            let mut work = work_of(&binding, cluster);
+            work["metadata"]["name"] = json!(name);
+            if is_refused {
+                // The template was edited in a field that members do not let change. The copies run
+                // on, and are reported as healthy.
+                work["status"]["conditions"][0]["status"] = json!("False");
+            }
+            ("works", work)
+        });
+        binding["metadata"]["generation"] = json!(1);
+        let mut stand = started(works.into_iter().chain([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+        ]));
+        stand.follow().await;
+        pass(10).await;
+        stand.api.forget();
+        stand.api.put("resourcebindings", to(&["m2"], 2));
+        pass(60 * 60).await;
+        let deleted = stand.api.writes().into_iter();
+        let deleted = deleted.filter(|(method, path, _)| {
+            *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
+        });
+        assert_eq!(deleted.count(), 1, "refused: {is_refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_events_of_a_moment_neither_alarm_nor_delay_the_removal_of_an_old_copy() {
+    let binding = to(&["m2"], 1);
+    let old = work_of(&binding, "m1");
+    let mut stand = started([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", deployment(2)),
+        ("resourcebindings", binding),
+        ("works", old),
+    ]);
+    stand.follow().await;
+    // The template is edited ten times within a second: a rollout tool that annotates it.
+    for edit in 0..10 {
+        let mut template = deployment(2);
+        template["metadata"]["annotations"] = json!({"edit": edit.to_string()});
+        stand.api.put("deployments", template);
+        pass(0).await;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    apply(&stand, "m2");
+    pass(3).await;
+    let told = stand.api.told().await;
+    let told: Vec<_> = told.iter().filter(|it| it.1 == "OldCopyStays").collect();
+    let is_removed = !written(&stand, "web-deployment").is_empty();
+    assert!(told.is_empty(), "it waited for half a second: {told:?}");
+    assert!(is_removed, "applied three seconds ago");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_withdrawn_goes_although_nothing_is_dispatched_to_another_new_target() {
+    // A person moves the workload to m2 and m3, and has m3 left alone for the time being.
+    for suspended in [
+        Value::Null,
+        json!({"dispatchingOnClusters": {"clusterNames": ["m3"]}}),
+    ] {
+        let mut binding = to(&["m2", "m3"], 1);
+        binding["spec"]["suspension"] = suspended.clone();
+        let old = work_of(&binding, "m1");
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("clusters", cluster("m3")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.follow().await;
+        pass(10).await;
+        apply(&stand, "m2");
+        if suspended.is_null() {
+            apply(&stand, "m3");
+        }
+        pass(60 * 60).await;
+        assert_eq!(written(&stand, "web-deployment").len(), 1, "{suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any_more() {
+    for heard in ["True", "Unknown"] {
+        let binding = to(&["m2"], 1);
+        let old = work_of(&binding, "m1");
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut target = cluster("m2");
+        target["status"]["conditions"][0]["status"] = json!(heard);
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", target),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        stand.follow().await;
+        pass(60).await;
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(is_removed, heard == "True", "m2 Ready={heard}");
+    }
+}

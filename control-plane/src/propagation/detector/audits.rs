@@ -21,7 +21,7 @@ use super::controller::Detector;
 use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Strength, Subject, given, strength};
-use crate::fleet::template::{Kind, TemplateKey};
+use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, Standing};
 
 /// How long after a change of a policy the fleet may still lack what it names.
@@ -209,11 +209,20 @@ impl Facts for Now<'_> {
             };
             return Some(matches!(templates.get(&key), Lookup::Found(_)));
         }
-        let found = templates.list(&kind, namespace)?;
-        Some(found.iter().any(|(key, template)| {
-            let subject = Subject::of(key, template);
+        let selects = |template: &Template| {
+            let subject = Subject::of(&kind, template);
             reaches(self.policy, subject) && strength(selector, subject) > Strength::Mismatch
-        }))
+        };
+        let is_bound = |template: TemplateKey| {
+            let held = templates.get(&template);
+            *template.kind == kind && matches!(held, Lookup::Found(it) if selects(&it))
+        };
+        // What the policy has is seen at a glance; comparing it with all that there is takes long.
+        if self.detector.templates_of(&own).any(is_bound) {
+            return Some(true);
+        }
+        let found = templates.list(&kind, namespace)?;
+        Some(found.iter().any(|it| selects(it)))
     }
 
     fn has_cluster(&self, name: &str) -> bool {

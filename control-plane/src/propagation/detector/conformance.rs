@@ -33,7 +33,7 @@ fn decide(input: &Value) -> Value {
         name: text(&object["metadata"]["name"]).unwrap(),
     };
     let template = Template::new(object.clone()).unwrap();
-    let subject = Subject::of(&key, &template);
+    let subject = Subject::of(&key.kind, &template);
     let near = policies(&input["propagationPolicies"], true);
     let wide = policies(&input["clusterPropagationPolicies"], false);
     let own = near

@@ -185,8 +185,8 @@ fn listen(detector: &Arc<Detector>) {
             }
             // Templates of a kind that is not listed yet are heard of when it is.
             let all = templates.list(&kind, None);
-            for (template, _) in all.into_iter().flatten() {
-                to.add(template);
+            for template in all.into_iter().flatten() {
+                to.add(TemplateKey::of_template(&kind, &template));
             }
         }
     });
@@ -268,7 +268,7 @@ impl Detector {
         if template.is_deleting() || claimed_elsewhere || !self.scope.admits(key) {
             return Ok(Next::Done);
         }
-        let subject = Subject::of(key, &template);
+        let subject = Subject::of(&key.kind, &template);
         let claim = Claim::on(&*template).or_else(|| self.claim_of_binding(key, &template));
         let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.

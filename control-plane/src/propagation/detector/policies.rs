@@ -112,7 +112,7 @@ impl Detector {
         let mut rest = Rest::default();
         for template in self.bound(&claim) {
             match self.fleet.templates.get(&template) {
-                Lookup::Found(found) if !selects(&policy, Subject::of(&template, &found)) => {
+                Lookup::Found(found) if !selects(&policy, Subject::of(&template.kind, &found)) => {
                     rest.take(self.release(&client, &template, &claim).await);
                 }
                 Lookup::Found(_) => self.templates.add(template),
@@ -162,13 +162,9 @@ impl Detector {
                 let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
                 let ours =
                     |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
-                claimed.extend(
-                    templates
-                        .into_iter()
-                        .flatten()
-                        .filter(|(_, template)| ours(template))
-                        .map(|(key, _)| key),
-                );
+                let kind = Arc::new(kind);
+                let templates = templates.iter().flatten().filter(|it| ours(it));
+                claimed.extend(templates.map(|it| TemplateKey::of_template(&kind, it)));
             }
             let mut rest = Rest::default();
             for template in claimed {
@@ -235,10 +231,15 @@ impl Detector {
             .collect()
     }
 
+    /// Returns the templates of the bindings of a policy.
+    pub(super) fn templates_of(&self, policy: &PolicyKey) -> impl Iterator<Item = TemplateKey> {
+        let found = self.memory().bound.by_policy(policy).into_iter();
+        found.filter_map(|key| self.template_of(&key))
+    }
+
     /// Looks again at everything that names a policy which is gone.
     fn revisit_claimed(&self, policy: &PolicyKey) {
-        let found = self.memory().bound.by_policy(policy);
-        for template in found.iter().filter_map(|key| self.template_of(key)) {
+        for template in self.templates_of(policy) {
             self.templates.add(template);
         }
     }
@@ -273,7 +274,7 @@ impl Detector {
                     name: name.to_owned(),
                 };
                 match self.fleet.templates.get(&key) {
-                    Lookup::Found(template) => self.revisit_free(policy, key, &template),
+                    Lookup::Found(template) => self.revisit_free(policy, &key.kind, &template),
                     Lookup::Absent => {}
                     Lookup::Unknown => rest.unlisted(&key.kind),
                 }
@@ -284,8 +285,9 @@ impl Detector {
             }
             match self.fleet.templates.list(&kind, namespace) {
                 Some(templates) => {
-                    for (key, template) in templates {
-                        self.revisit_free(policy, key, &template);
+                    let kind = Arc::new(kind);
+                    for template in &templates {
+                        self.revisit_free(policy, &kind, template);
                     }
                 }
                 None => rest.unlisted(&kind),
@@ -293,12 +295,15 @@ impl Detector {
         }
     }
 
-    fn revisit_free(&self, policy: &Policy, key: TemplateKey, template: &Template) {
+    fn revisit_free(&self, policy: &Policy, kind: &Arc<Kind>, template: &Template) {
+        let subject = Subject::of(kind, template);
+        if !selects(policy, subject) {
+            return;
+        }
         let claim = Claim::on(template);
         let is_free = claim.is_none() || claim == Claim::by(policy);
-        let subject = Subject::of(&key, template);
-        if (is_free && selects(policy, subject)) || may_preempt(policy, subject) {
-            self.templates.add(key);
+        if is_free || may_preempt(policy, subject) {
+            self.templates.add(TemplateKey::of_template(kind, template));
         }
     }
 }

@@ -9,16 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Request, Uri};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::{Body as _, Incoming};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client as HyperClient;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use muster_shared::https::client::{self, Connection};
 use muster_shared::work_status::LONGEST_STATUS;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::RootCertStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -45,16 +40,12 @@ const SMALL: usize = 64 << 10;
 pub(super) const LARGE_KIB: usize = 8 << 10;
 /// Bytes of the longest body of an error that is read, to be quoted.
 const LONGEST_ERROR: usize = 1024;
-/// Connections that are kept for the next question.
-const IDLE_CONNECTIONS: usize = 4;
-/// Time for which they are kept.
-const IDLE: Duration = Duration::from_secs(90);
 
 /// The way to a webhook. Connections are kept between questions.
 #[derive(Debug)]
 pub(super) struct Client {
     uri: Uri,
-    connection: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connection: Connection,
 }
 
 impl Client {
@@ -63,24 +54,10 @@ impl Client {
     pub(super) fn new(uri: Uri, authorities: Option<&str>) -> Result<Self, String> {
         let roots = match authorities.filter(|text| !text.is_empty()) {
             Some(text) => given(text).map_err(|text| format!("clientConfig.caBundle: {text}"))?,
-            None => of_the_system()?,
+            None => client::authorities_of_the_system()
+                .ok_or("clientConfig.caBundle is absent, and this system trusts no authorities")?,
         };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_only()
-            .enable_http1()
-            .build();
-        let connection = HyperClient::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build(connector);
+        let connection = client::connection(roots, false)?;
         Ok(Self { uri, connection })
     }
 
@@ -150,62 +127,21 @@ impl Client {
     }
 }
 
-/// Reads a body until it ends, or until more than this number of bytes have come. Returns whether
-/// it has ended.
+/// Reads a body as [`client::read`] does.
 async fn read(body: &mut Incoming, bytes: &mut Vec<u8>, most: usize) -> Result<bool, Fault> {
-    while bytes.len() <= most {
-        let Some(frame) = body.frame().await else {
-            return Ok(true);
-        };
-        let frame = frame.map_err(|error| Fault::Connection(words(&error)))?;
-        if let Ok(data) = frame.into_data() {
-            bytes.extend_from_slice(&data);
-        }
-    }
-    Ok(false)
+    let reading = client::read(body, bytes, most).await;
+    reading.map_err(|error| Fault::Connection(words(&error)))
 }
 
-/// Returns the text of an error with its causes, as the first errors are often general.
 fn words(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    shortened(&text)
+    shortened(&client::words(error))
 }
 
 fn given(text: &str) -> Result<RootCertStore, String> {
     let pem = STANDARD
         .decode(text)
         .map_err(|error| format!("is not base64: {error}"))?;
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| format!("is not PEM: {error}"))?;
-        roots
-            .add(certificate)
-            .map_err(|error| format!("has a certificate that cannot be used: {error}"))?;
-    }
-    if roots.is_empty() {
-        return Err("has no certificate in PEM".to_owned());
-    }
-    Ok(roots)
-}
-
-fn of_the_system() -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    let found = rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err(
-            "clientConfig.caBundle is absent, and this system trusts no authorities".to_owned(),
-        );
-    }
-    Ok(roots)
+    client::authorities(&pem)
 }
 
 /// Checks the authorities of a webhook, PEM in base64.

@@ -136,7 +136,7 @@ async fn while_drains_of_several_end_nothing_leaves_those_that_are_still_drained
         );
         // A command that ends here leaves no pause that lasts.
         for pause in state.iter().filter_map(pause) {
-            assert_eq!(pause.until, pause.since.map(|it| it + HELD));
+            assert_eq!(pause.until, pause.since.map(|it| it + STEP));
         }
     }
     let last = states.last().unwrap();
@@ -169,11 +169,18 @@ async fn a_cluster_that_was_paused_stays_paused_when_its_drain_ends_with_others(
 async fn clusters_that_are_drained_together_take_nothing_of_each_other() {
     let (client, states) = api(&fleet(&json!([])));
     let drain = crate::orders::drain::order(None);
-    let told = give(&client, &names(), &drain, &Author::default())
-        .await
-        .unwrap();
+    let author = Author {
+        by: "alice".to_owned(),
+        reason: "an upgrade".to_owned(),
+    };
+    let told = give(&client, &names(), &drain, &author).await.unwrap();
     assert_eq!(told.matches("Cluster m1").count(), 1, "{told}");
     let states = states.lock();
+    // Both steps are one order, and nobody who sees the first has to ask whose it is.
+    for cluster in states.iter().flatten() {
+        let orders = Attribution::all(&cluster.metadata).len();
+        assert_eq!(orders, usize::from(!cluster.spec.taints.is_empty()));
+    }
     for state in states.iter().filter(|it| it.iter().any(is_drained)) {
         let keeps_out = |it: &Cluster| it.spec.taints.iter().any(|it| it.effect == NO_SCHEDULE);
         assert!(state.iter().all(keeps_out), "{state:?}");

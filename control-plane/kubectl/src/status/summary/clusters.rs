@@ -48,13 +48,21 @@ impl State {
     }
 }
 
-/// Returns since when a cluster is in its state: one that is silent since it was heard last.
+/// Time at most that passes between a cluster's last word and the moment in which it counts as
+/// silent.
+const JUDGED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+
+/// Returns since when a cluster is in its state: one that is silent since it was heard last, unless
+/// its clock, by which that is dated, is ahead or slow.
 fn since(it: &NotWell) -> Option<Timestamp> {
     let heard = it.last_heard.filter(|_| State::of(it) == State::Silent);
-    // The clock of the cluster may be ahead.
-    heard
-        .filter(|heard| it.since.is_none_or(|since| *heard <= since))
-        .or(it.since)
+    let is_true = |heard: &Timestamp| {
+        it.since.is_none_or(|since| {
+            let passed = since.duration_since(*heard);
+            (SignedDuration::ZERO..=JUDGED_WITHIN).contains(&passed)
+        })
+    };
+    heard.filter(is_true).or(it.since)
 }
 
 fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {

@@ -264,7 +264,9 @@ impl Distributor {
         }
         for (kind, namespace) in chosen {
             let near = fleet.templates.list(&kind, namespace.as_deref());
-            for (template, _) in near.into_iter().flatten() {
+            let kind = Arc::new(kind);
+            for template in near.iter().flatten() {
+                let template = TemplateKey::of_template(&kind, template);
                 if self.index.lock().concerns(&template) {
                     self.templates.add(template);
                 }

@@ -219,11 +219,13 @@ impl Detector {
                 continue;
             };
             let selected = templates
-                .into_iter()
-                .filter(|(key, template)| selects(policy, Subject::of(key, template)));
+                .iter()
+                .filter(|it| selects(policy, Subject::of(&kind, it)));
+            let place = |it: &Template| (it.meta().namespace.clone(), it.meta().name.clone());
             // The first by name, so that each process tells the same one.
-            if let Some((key, template)) = selected.min_by(|(a, _), (b, _)| a.cmp(b)) {
-                return self.why_not(policy, &key, &template);
+            if let Some(template) = selected.min_by_key(|it| place(it)) {
+                let key = TemplateKey::of_template(&Arc::new(kind), template);
+                return self.why_not(policy, &key, template);
             }
         }
         if is_listed {

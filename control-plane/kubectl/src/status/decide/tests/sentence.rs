@@ -300,3 +300,25 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         assert_eq!(report.code(), code, "{expected}");
     }
 }
+
+#[test]
+fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
+    // The control plane saw all of them fall silent five minutes ago. The clock of m1 is three
+    // hours slow.
+    let slow = || {
+        let leases = [("m1".to_owned(), lease("m1", "2025-12-31T21:04:20Z"))];
+        Ok(BTreeMap::from(leases))
+    };
+    let one = Snapshot {
+        leases: slow(),
+        ..snapshot(five(&["Unknown"]), Vec::new())
+    };
+    let all = Snapshot {
+        leases: slow(),
+        ..snapshot(five(&["Unknown"; 5]), Vec::new())
+    };
+    let told = [one, all].map(|it| decide(&it).summary.line());
+    assert!(told[0].contains("m1 silent for 5 min"), "{told:?}");
+    assert!(told[1].contains("at once"), "{told:?}");
+    assert!(told[1].contains("most likely the network"), "{told:?}");
+}

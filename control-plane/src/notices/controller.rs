@@ -1,0 +1,336 @@
+//! Follows the records of failovers, and tells each receiver what is due.
+//!
+//! A record remembers what each receiver was told of it, in an annotation that is written after the
+//! receiver has taken a notice: whoever leads next goes on from there, and repeats at most the one
+//! whose annotation could not be written, under the same identity.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use kube::api::{Api, Patch};
+use muster_shared::api::failover_record::Failover;
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::names::annotation::NOTICES;
+use muster_shared::queue::{Next, Queue, until};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::due::{self, Notice, Told, severity};
+use super::event::{self, Event, Sender};
+use super::pacing::{Pacing, Turn};
+use super::sending::{self, Fault};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::patch_params;
+use crate::settings::notice_receivers::Receiver;
+
+const NAME: &str = "failover notices";
+const NOTICES_TOTAL: &str = "muster_notices_total";
+/// Key of the queue by which all is told that was left out. No record has an empty name.
+const LEFT_OUT: &str = "";
+
+/// A receiver, and what it was told.
+struct Outlet {
+    fleet: Arc<Fleet>,
+    records: Informer<Failover>,
+    queue: Queue<String>,
+    receiver: Receiver,
+    sender: Sender,
+    pacing: Mutex<Pacing>,
+    /// What was told of each record, by name, with its uid: caches are behind.
+    told: Mutex<HashMap<String, (String, Told)>>,
+}
+
+/// Starts a queue for each receiver, so that one that fails delays no other. Call it before the
+/// cache of the records is filled.
+pub fn start(fleet: &Arc<Fleet>, records: &Informer<Failover>, tasks: &mut Tasks) {
+    for receiver in &fleet.settings.notice_receivers.0 {
+        let outlet = Arc::new(Outlet::new(fleet, records, receiver.clone()));
+        records.on_change({
+            let outlet = Arc::downgrade(&outlet);
+            move |change| {
+                let Some(outlet) = outlet.upgrade() else {
+                    return;
+                };
+                if let Change::Deleted { old } = change {
+                    outlet.forget(&old.name_any());
+                } else {
+                    outlet.queue.add(change.object().name_any());
+                }
+            }
+        });
+        Controller::with(fleet, NAME, &outlet.queue).run(
+            tasks,
+            1,
+            Arc::clone(&outlet),
+            |_, outlet, name: String| async move { outlet.reconcile(&name).await },
+        );
+    }
+}
+
+impl Outlet {
+    fn new(fleet: &Arc<Fleet>, records: &Informer<Failover>, receiver: Receiver) -> Self {
+        let settings = &fleet.settings;
+        Self {
+            sender: Sender {
+                fleet: settings.notice_source.clone(),
+                page: settings.notice_page_url.clone(),
+            },
+            fleet: Arc::clone(fleet),
+            records: records.clone(),
+            queue: Queue::new(NAME),
+            receiver,
+            pacing: Mutex::default(),
+            told: Mutex::default(),
+        }
+    }
+
+    /// Tells what is due of one record.
+    async fn reconcile(&self, name: &str) -> Result<Next, ApiError> {
+        if name == LEFT_OUT {
+            return self.tell_left_out().await;
+        }
+        let Some(record) = self.records.get(None, name) else {
+            return Ok(Next::Done);
+        };
+        let Some(status) = &record.status else {
+            return Ok(Next::Done);
+        };
+        if severity(status) < self.receiver.minimum_severity {
+            return Ok(Next::Done);
+        }
+        let mut written = self.written(&record);
+        let mut told = self.known(&record);
+        let next = loop {
+            let now = self.fleet.clock.now();
+            let notice = match due::next(&told, &record.spec, status, now) {
+                due::Next::Now(notice) => notice,
+                due::Next::At(time) => break Next::After(until(time, now)),
+                due::Next::Nothing => break Next::Done,
+            };
+            let is_wanted = self.receiver.wants(notice.phase);
+            if is_wanted && let Err(next) = self.offer(&record, &notice, &mut told).await {
+                break next;
+            }
+            told.note(&notice);
+            self.remember(&record, told);
+            if is_wanted {
+                self.write(&record, told).await?;
+                written = told;
+            }
+        };
+        if told != written {
+            self.write(&record, told).await?;
+        }
+        Ok(next)
+    }
+
+    /// Sends a notice, if it is its turn. Otherwise the result is an error with what comes next.
+    async fn offer(&self, record: &Failover, notice: &Notice, told: &mut Told) -> Result<(), Next> {
+        if !self.fleet.leadership.is_current() {
+            return Err(Next::Done);
+        }
+        let (name, now, tick) = (record.name_any(), self.fleet.clock.now(), Instant::now());
+        let mut event = event::event(&self.sender, record, notice, now);
+        let turn = {
+            let mut pacing = self.pacing.lock();
+            let due = pacing.due(&name, &event.id, tick, now);
+            event.time = notice.time.unwrap_or(due);
+            pacing.turn(&name, self.receiver.per_minute, tick)
+        };
+        match turn {
+            Turn::Send => self.send(record, &event).await?,
+            Turn::Wait(wait) => return Err(Next::After(wait)),
+            Turn::Stop => return Err(Next::Done),
+            Turn::LeaveOut(wait) => {
+                self.count("left-out");
+                self.queue.add_after(LEFT_OUT.to_owned(), wait);
+                return Err(Next::Done);
+            }
+            Turn::GiveUp => {
+                told.undelivered = told.undelivered.saturating_add(1);
+                self.give_up(record, &event);
+            }
+        }
+        self.pacing.lock().done(&name);
+        Ok(())
+    }
+
+    /// Sends an event, and notes how that went.
+    async fn send(&self, record: &Failover, event: &Event) -> Result<(), Next> {
+        let receiver = self.receiver.name.as_str();
+        let sent = sending::send(&self.receiver, event, self.fleet.clock.now());
+        match sent.await {
+            Ok(()) => {
+                let had_failed = self.pacing.lock().taken();
+                self.count("sent");
+                tracing::info!(receiver, id = event.id, had_failed, "sent a notice");
+                Ok(())
+            }
+            Err(Fault::Gone) => {
+                self.pacing.lock().stop();
+                self.count("failed");
+                let text = format!(
+                    "Receiver {receiver} answered 410 (gone): it gets no notices until the control plane starts anew. Remove it from the settings."
+                );
+                tracing::warn!(receiver, "the receiver of notices is gone: it gets no more");
+                let events = &self.fleet.events;
+                events.publish(record, EventType::Warning, "NoticesStopped", text);
+                Err(Next::Done)
+            }
+            Err(Fault::Failed(why, wish)) => {
+                let (pause, is_first) = self.pacing.lock().failed(wish, Instant::now());
+                self.count("failed");
+                if is_first {
+                    tracing::warn!(
+                        receiver,
+                        why,
+                        id = event.id,
+                        "a notice is not delivered yet"
+                    );
+                } else {
+                    tracing::debug!(
+                        receiver,
+                        why,
+                        id = event.id,
+                        "a notice is not delivered yet"
+                    );
+                }
+                Err(Next::After(pause))
+            }
+        }
+    }
+
+    fn give_up(&self, record: &Failover, event: &Event) {
+        let receiver = self.receiver.name.as_str();
+        self.count("given-up");
+        tracing::warn!(receiver, id = event.id, "a notice is not tried any more");
+        let hours = super::pacing::GIVE_UP.as_secs() / 3600;
+        let text = format!(
+            "Receiver {receiver} could not be told in {hours} hours: {}",
+            event.text("sentence")
+        );
+        let events = &self.fleet.events;
+        events.publish(record, EventType::Warning, "NoticeNotDelivered", text);
+    }
+
+    /// Tells in one notice of all records of which news was left out.
+    async fn tell_left_out(&self) -> Result<Next, ApiError> {
+        let names = self.pacing.lock().left_out();
+        let found = names.iter().map(|name| self.records.get(None, name));
+        let records: Vec<Arc<Failover>> = found.flatten().collect();
+        let Some(first) = records.first() else {
+            let mut pacing = self.pacing.lock();
+            for name in &names {
+                pacing.told(name);
+            }
+            return Ok(Next::Done);
+        };
+        if !self.fleet.leadership.is_current() {
+            return Ok(Next::Done);
+        }
+        let (now, tick) = (self.fleet.clock.now(), Instant::now());
+        let (turn, at) = {
+            let mut pacing = self.pacing.lock();
+            let at = pacing.due(LEFT_OUT, LEFT_OUT, tick, now);
+            (pacing.turn(LEFT_OUT, u32::MAX, tick), at)
+        };
+        let uid = first.uid().unwrap_or_default();
+        let id = format!("{uid}-left-out-{}", at.as_second());
+        let event = event::left_out(&self.sender, &records, id, at);
+        match turn {
+            Turn::Send => {
+                if let Err(next) = self.send(first, &event).await {
+                    return Ok(next);
+                }
+            }
+            Turn::GiveUp => self.give_up(first, &event),
+            Turn::Wait(wait) => return Ok(Next::After(wait)),
+            Turn::LeaveOut(_) | Turn::Stop => return Ok(Next::Done),
+        }
+        {
+            let mut pacing = self.pacing.lock();
+            pacing.done(LEFT_OUT);
+            for name in &names {
+                pacing.told(name);
+            }
+        }
+        for record in records {
+            let Some(status) = &record.status else {
+                continue;
+            };
+            let mut told = self.known(&record);
+            told.note_all(&record.spec, status, now);
+            self.remember(&record, told);
+            self.write(&record, told).await?;
+            // What happened since is news again.
+            self.queue.add(record.name_any());
+        }
+        Ok(Next::Done)
+    }
+
+    fn count(&self, result: &'static str) {
+        let receiver = self.receiver.name.clone();
+        metrics::counter!(NOTICES_TOTAL, "receiver" => receiver, "result" => result).increment(1);
+    }
+
+    fn key(&self) -> String {
+        format!("{NOTICES}{}", self.receiver.name)
+    }
+
+    /// Returns what a record says that the receiver was told. What cannot be read was told by
+    /// nobody, and is written over.
+    fn written(&self, record: &Failover) -> Told {
+        let text = record.annotations().get(&self.key());
+        let told = text.and_then(|text| serde_json::from_str(text).ok());
+        told.unwrap_or_default()
+    }
+
+    fn known(&self, record: &Failover) -> Told {
+        let uid = record.uid().unwrap_or_default();
+        let told = self.told.lock();
+        let known = told.get(&record.name_any()).filter(|it| it.0 == uid);
+        known.map_or_else(|| self.written(record), |it| it.1)
+    }
+
+    fn remember(&self, record: &Failover, told: Told) {
+        let uid = record.uid().unwrap_or_default();
+        self.told.lock().insert(record.name_any(), (uid, told));
+    }
+
+    fn forget(&self, name: &str) {
+        self.told.lock().remove(name);
+        self.pacing.lock().told(name);
+    }
+
+    async fn write(&self, record: &Failover, told: Told) -> Result<(), ApiError> {
+        let name = record.name_any();
+        let patch = json!({ "metadata": {
+            // Another record of the same name was told nothing.
+            "uid": record.uid(),
+            "annotations": { self.key(): json!(told).to_string() },
+        } });
+        let client = self.fleet.status_writer.turn().await;
+        let api: Api<Failover> = Api::all(client.clone());
+        match api
+            .patch(&name, &patch_params(), &Patch::Merge(patch))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(error) if is_conflict(&error) || is_not_found(&error) => Ok(()),
+            Err(error) => Err(ApiError::of(
+                "note what was told in",
+                &format!("Failover {name}"),
+            )(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

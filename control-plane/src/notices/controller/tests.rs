@@ -1,0 +1,147 @@
+use http::Method;
+use muster_shared::watch::Selection;
+use serde_json::Value;
+
+use super::super::testing::Server;
+use super::*;
+use crate::fleet::testing::{Stand, refusal};
+
+fn record(name: &str, held: u32) -> Value {
+    json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}") },
+        "spec": { "cluster": name, "subject": "Cluster", "startTime": "2024-01-01T00:00:00Z" },
+        "status": {
+            "state": "Active",
+            "cause": { "type": "ClusterUnreachable" },
+            "times": { "tainted": "2024-01-01T00:00:05Z" },
+            "workloads": { "affected": 3, "held": held, "heldNow": held },
+        },
+    })
+}
+
+/// Makes an outlet whose cache has the records of an API.
+async fn outlet(stand: &mut Stand, server: &Server, more: &Value) -> Arc<Outlet> {
+    let api = Api::all(stand.fleet.watch_client.clone());
+    let records = Informer::new(api, Selection::everything());
+    let watch = records.clone().run(stand.fleet.shutdown.clone());
+    stand.tasks.spawn("records", watch);
+    records.synced().await;
+    Arc::new(Outlet::new(&stand.fleet, &records, server.receiver(more)))
+}
+
+fn told(stand: &Stand, name: &str) -> Value {
+    let object = stand.api.object("failovers", "", name).unwrap();
+    let text = &object["metadata"]["annotations"]["notices.failover.muster.io/a"];
+    text.as_str()
+        .map_or(Value::Null, |text| serde_json::from_str(text).unwrap())
+}
+
+#[tokio::test]
+async fn what_was_told_is_in_the_record_and_is_not_told_again_by_the_next_process() {
+    let server = Server::start().await;
+    let mut stand = Stand::new([("failovers", record("m1", 2))]);
+    let first = outlet(&mut stand, &server, &json!({})).await;
+    assert_eq!(first.reconcile("m1").await.unwrap(), Next::Done);
+    assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
+    assert_eq!(first.reconcile("m1").await.unwrap(), Next::Done);
+    let kept = told(&stand, "m1");
+    assert_eq!((&kept["began"], &kept["held"]), (&json!(1), &json!(1)));
+    let next = outlet(&mut stand, &server, &json!({})).await;
+    assert_eq!(next.reconcile("m1").await.unwrap(), Next::Done);
+    assert_eq!(server.ids(), [""; 0], "neither process repeats it");
+}
+
+#[tokio::test]
+async fn what_could_not_be_noted_is_noted_later_and_not_sent_twice_by_one_process() {
+    let server = Server::start().await;
+    let mut stand = Stand::new([("failovers", record("m1", 0))]);
+    let outlet = outlet(&mut stand, &server, &json!({})).await;
+    let busy = refusal(503, "ServiceUnavailable", "");
+    stand.api.answer(Method::PATCH, "/failovers/m1", 503, busy);
+    outlet.reconcile("m1").await.unwrap_err();
+    assert_eq!(told(&stand, "m1"), Value::Null);
+    stand.api.answer_truly();
+    outlet.reconcile("m1").await.unwrap();
+    assert_eq!(server.ids(), ["uid-m1-began-1"]);
+    assert_eq!(told(&stand, "m1")["began"], 1);
+}
+
+#[tokio::test]
+async fn what_is_not_taken_waits_with_its_time_and_its_identity() {
+    let server = Server::start().await;
+    let mut stand = Stand::new([("failovers", record("m1", 0))]);
+    let outlet = outlet(&mut stand, &server, &json!({})).await;
+    server.next(500, "retry-after", "600");
+    let Next::After(pause) = outlet.reconcile("m1").await.unwrap() else {
+        panic!("it is tried again")
+    };
+    assert!(pause.as_secs() >= 599, "{pause:?}");
+    assert_eq!(server.ids(), ["uid-m1-began-1"]);
+    let again = outlet.reconcile("m1").await.unwrap();
+    assert!(matches!(again, Next::After(_)), "{again:?}");
+    assert_eq!(server.ids(), [""; 0], "nothing is sent before that");
+    assert_eq!(told(&stand, "m1"), Value::Null);
+    outlet.pacing.lock().taken();
+    assert_eq!(outlet.reconcile("m1").await.unwrap(), Next::Done);
+    assert_eq!(server.ids(), ["uid-m1-began-1"]);
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_gone_is_sent_nothing_more() {
+    let server = Server::start().await;
+    let records = ["m1", "m2"].map(|it| ("failovers", record(it, 0)));
+    let mut stand = Stand::new(records);
+    let outlet = outlet(&mut stand, &server, &json!({})).await;
+    server.next(410, "x", "");
+    for name in ["m1", "m2", "m1"] {
+        assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
+    }
+    assert_eq!(server.ids(), ["uid-m1-began-1"]);
+}
+
+#[tokio::test]
+async fn phases_and_severities_that_a_receiver_does_not_want_are_not_sent() {
+    let server = Server::start().await;
+    let records = [("m1", 0), ("m2", 1)].map(|(it, held)| ("failovers", record(it, held)));
+    let mut stand = Stand::new(records);
+    let wishes = json!({ "phases": ["held"], "minimumSeverity": "critical" });
+    let outlet = outlet(&mut stand, &server, &wishes).await;
+    for name in ["m1", "m2"] {
+        assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
+    }
+    assert_eq!(server.ids(), ["uid-m2-held-1"]);
+    assert_eq!(told(&stand, "m1"), Value::Null, "it may become critical");
+}
+
+#[tokio::test]
+async fn many_failovers_at_a_time_are_told_in_one_notice() {
+    let server = Server::start().await;
+    let names = ["m1", "m2", "m3"];
+    let records = names.map(|it| ("failovers", record(it, 1)));
+    let mut stand = Stand::new(records);
+    let outlet = outlet(&mut stand, &server, &json!({ "perMinute": 2 })).await;
+    for name in names {
+        assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
+    }
+    assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
+    server.next(500, "x", "");
+    let failed = outlet.reconcile(LEFT_OUT).await.unwrap();
+    assert!(matches!(failed, Next::After(_)), "{failed:?}");
+    assert_eq!(told(&stand, "m2"), Value::Null, "nobody was told of it");
+    let before = server.ids();
+    outlet.pacing.lock().taken();
+    assert_eq!(outlet.reconcile(LEFT_OUT).await.unwrap(), Next::Done);
+    let [(headers, body)] = &server.take()[..] else {
+        panic!("one request")
+    };
+    let event: Value = serde_json::from_slice(body).unwrap();
+    assert_eq!(event["type"], "com.muster.failover.left-out");
+    assert_eq!(event["data"]["clusters"], json!(["m2", "m3"]));
+    assert_eq!(headers["webhook-id"], before[0], "the same notice");
+    for name in ["m2", "m3"] {
+        assert_eq!(told(&stand, name)["held"], 1);
+        assert_eq!(outlet.reconcile(name).await.unwrap(), Next::Done);
+    }
+    outlet.reconcile(LEFT_OUT).await.unwrap();
+    assert_eq!(server.ids(), [""; 0], "it is told once");
+}
