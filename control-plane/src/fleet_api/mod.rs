@@ -92,6 +92,9 @@ pub struct Settings {
     /// Further DNS names and IP addresses of the fleet API.
     #[arg(long, default_value = "", value_name = "LIST")]
     pub certificate_names: Words,
+    /// Make an account for the page that is served to whoever signs in.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub page_account: bool,
     /// Lifetime of new certificates, which are renewed when a third of it is left.
     #[arg(long, default_value = "2160h")]
     pub certificate_lifetime: Duration,
@@ -157,6 +160,7 @@ impl Settings {
             cluster_domain: self.cluster_domain.clone(),
             address: self.address.clone(),
             names: self.certificate_names.0.clone(),
+            has_page: self.page_account,
         }
     }
 }

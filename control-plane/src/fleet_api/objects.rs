@@ -24,6 +24,8 @@ use crate::settings::COMPONENT;
 const CONTROL_PLANE: &str = include_str!("../../../charts/control-plane/access/control-plane.yaml");
 /// Roles for people, which nobody has by that.
 const PEOPLE: &str = include_str!("../../../charts/control-plane/access/people.yaml");
+/// Rights of the page, whose user exists where it is served to others.
+const PAGE: &str = include_str!("../../../charts/control-plane/access/page.yaml");
 /// Priority of leases at the API server.
 const LEASES: &str = include_str!("leases.yaml");
 
@@ -67,6 +69,7 @@ pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
     all.extend(rest);
     all.extend(access::of_registration()?);
     all.extend(access::objects(PEOPLE)?);
+    all.extend(access::objects(PAGE)?);
     all.extend(access::objects(LEASES)?);
     all.push(dynamic(&administrators())?);
     Ok(all)

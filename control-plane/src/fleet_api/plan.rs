@@ -8,6 +8,8 @@ const ETCD_MEMBERS: usize = 3;
 pub(super) const PORT: u16 = 6443;
 /// User name of the control plane at the fleet API (charts/control-plane/access).
 pub const CONTROL_PLANE: &str = "system:muster:control-plane";
+/// User name of the page at the fleet API (charts/control-plane/access).
+pub const PAGE: &str = "system:muster:page";
 /// Group of administrators at the fleet API, which is bound to cluster-admin. Unlike
 /// `system:masters` it can be taken its rights.
 pub(crate) const ADMINISTRATORS: &str = "muster:administrators";
@@ -27,6 +29,8 @@ pub(super) struct Site {
     pub address: String,
     /// Further DNS names and IP addresses of the fleet API.
     pub names: Vec<String>,
+    /// Whether the page that is served to others has an account.
+    pub has_page: bool,
 }
 
 /// The authority that signs a certificate.
@@ -108,7 +112,12 @@ impl Site {
             asks: true,
             kubeconfig: Kubeconfig::None,
         };
-        vec![
+        let page = self.has_page.then(|| Leaf {
+            purpose: "certificate of the page",
+            kubeconfig: Kubeconfig::Inside,
+            ..client("page", PAGE)
+        });
+        let mut all = vec![
             Leaf {
                 purpose: "serving certificate of kube-apiserver",
                 names: self.api_names(),
@@ -144,7 +153,9 @@ impl Site {
                 kubeconfig: Kubeconfig::Outside,
                 ..client("admin", "muster-admin")
             },
-        ]
+        ];
+        all.extend(page);
+        all
     }
 
     fn api_names(&self) -> Vec<String> {
@@ -209,6 +220,7 @@ pub(super) mod tests {
             cluster_domain: "cluster.local".to_owned(),
             address: "https://fleet.example.com:6443".to_owned(),
             names: vec!["192.0.2.7".to_owned()],
+            has_page: true,
         }
     }
 
@@ -271,8 +283,15 @@ pub(super) mod tests {
                 "muster-admin",
                 Some(ADMINISTRATORS),
             ),
+            row("muster-fleet-page", Fleet, false, true, PAGE, None),
         ];
         assert_eq!(table, expected);
+        let without = Site {
+            has_page: false,
+            ..site()
+        };
+        let expected = &expected[..expected.len() - 1];
+        assert_eq!(without.leaves().len(), expected.len());
     }
 
     #[test]
