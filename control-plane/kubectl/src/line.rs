@@ -43,9 +43,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
 
 /// Returns the command with all its subcommands.
 pub(super) fn command() -> Command {
-    let root = CommandLine::command();
-    let globals = root.get_arguments().filter(|it| it.is_global_set());
-    let globals: Vec<Arg> = globals.cloned().collect();
+    let root = CommandLine::command().mut_args(|it| it.global(true));
+    let globals: Vec<Arg> = root.get_arguments().cloned().collect();
     let help = overview(&root);
     let root = root.help_template(help);
     root.mut_subcommands(|it| keep_own(it, &globals))

@@ -31,6 +31,15 @@ const SHORT: [(&str, &str); 13] = [
     ("crd", "CustomResourceDefinition"),
 ];
 
+/// Words for bindings of a namespace, and for those of the whole fleet.
+const BINDING: [&str; 4] = ["rb", "binding", "resourcebinding", "resourcebindings"];
+const CLUSTER_BINDING: [&str; 4] = [
+    "crb",
+    "cluster-binding",
+    "clusterresourcebinding",
+    "clusterresourcebindings",
+];
+
 /// The object that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
@@ -60,17 +69,20 @@ impl Subject {
             !kind.is_empty() && !name.is_empty(),
             "{what:?} is not KIND/NAME"
         );
-        let name = name.to_owned();
-        Ok(match kind.to_lowercase().as_str() {
-            "rb" | "binding" | "resourcebinding" | "resourcebindings" => Self::Binding(name),
-            "crb" | "cluster-binding" | "clusterresourcebinding" | "clusterresourcebindings" => {
-                Self::ClusterBinding(name)
-            }
+        let (word, name) = (kind.to_lowercase(), name.to_owned());
+        Ok(match word.as_str() {
+            it if BINDING.contains(&it) => Self::Binding(name),
+            it if CLUSTER_BINDING.contains(&it) => Self::ClusterBinding(name),
             _ => Self::Template {
                 kind: kind.to_owned(),
                 name,
             },
         })
+    }
+
+    /// Returns whether a word stands for bindings of either kind.
+    pub fn is_kind_of_binding(word: &str) -> bool {
+        BINDING.contains(&word) || CLUSTER_BINDING.contains(&word)
     }
 }
 
