@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Stands between two looks where nothing can be cleared.
-const SEPARATOR: &str = "---\n";
+/// Begins the line between two looks where nothing can be cleared.
+const SEPARATOR: &str = "--- ";
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
@@ -82,15 +82,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         if !options.watch {
             return Ok(reply);
         }
-        let above = match options.output {
-            Format::Table | Format::Wide => {
-                let is_terminal = std::io::stdout().is_terminal();
-                let before = if is_terminal { CLEAR } else { SEPARATOR };
-                format!("{before}{}", print::head(calendar(), PAUSE))
-            }
-            Format::Json | Format::Yaml => String::new(),
+        let clock = print::clock(calendar(), PAUSE);
+        let text = match options.output {
+            Format::Json | Format::Yaml => reply.text,
+            _ if std::io::stdout().is_terminal() => format!("{CLEAR}{clock}{}", reply.text),
+            Format::Table | Format::Wide => format!("{}{SEPARATOR}{clock}", reply.text),
         };
-        if !muster_shared::telemetry::is_read(&format!("{above}{}", reply.text))? {
+        if !muster_shared::telemetry::is_read(&text)? {
             let (text, code) = (String::new(), reply.code);
             return Ok(Reply { text, code });
         }

@@ -44,8 +44,8 @@ pub(super) fn screen(report: &Report, now: Timestamp) -> String {
     text(report, now, SCREEN)
 }
 
-/// Returns what stands above each screen of a command that looks again.
-pub(super) fn head(now: Timestamp, every: Duration) -> String {
+/// Returns when a command that looks again has looked.
+pub(super) fn clock(now: Timestamp, every: Duration) -> String {
     format!("{now:.0}, again every {}s\n", every.as_secs())
 }
 

@@ -556,8 +556,8 @@ fn a_table_is_cut_on_a_screen_and_nowhere_else() {
     );
     assert_eq!(shown(screen), 10);
     assert_eq!(shown(print::table(&report, now)), 12);
-    let head = print::head(now, std::time::Duration::from_secs(2));
-    assert!(head.ends_with("Z, again every 2s\n"), "{head}");
+    let clock = print::clock(now, std::time::Duration::from_secs(2));
+    assert!(clock.ends_with("Z, again every 2s\n"), "{clock}");
 }
 
 #[test]
