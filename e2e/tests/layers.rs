@@ -147,6 +147,9 @@ const KUBECTL: Floors = &[
     &["list"],
     &["author"],
     &["request"],
+    &["chosen"],
+    // The command line is that of the flags of the connection, whose tests read command lines.
+    &["connection", "line"],
     &["subject"],
     &["running"],
     &["leader"],

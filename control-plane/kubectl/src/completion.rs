@@ -25,6 +25,26 @@ const WORD: &str = "__complete";
 /// Directive of cobra: nothing but the candidates is offered, no files.
 const NO_FILES: &str = ":4";
 
+/// What `kubectl muster completion` prints: the script that kubectl runs, with what to do with it.
+pub(super) const SCRIPT: &str = r#"#!/bin/sh
+# kubectl completes `kubectl muster` by this script, in every shell in which it completes itself
+# (`kubectl completion --help`; kubectl 1.26 and later). Put it into the PATH under this name:
+#
+#   kubectl muster completion > ~/.local/bin/kubectl_complete-muster
+#   chmod +x ~/.local/bin/kubectl_complete-muster
+#
+# A link to the program does the same: ln -s "$(command -v kubectl-muster)" DIRECTORY/kubectl_complete-muster
+exec kubectl-muster __complete "$@"
+"#;
+
+/// Takes the name of a shell, as other programs do: the script is the same for all.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// Shell, for which the script is the same: bash, zsh, fish or powershell.
+    #[arg(value_parser = ["bash", "zsh", "fish", "powershell"])]
+    shell: Option<String>,
+}
+
 /// What a word is completed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {

@@ -26,36 +26,16 @@ const NO_LIMIT: StdDuration = StdDuration::from_hours(24 * 365);
 pub(super) struct Connection {
     /// Kubeconfig of the fleet API (of the member for `register`); KUBECONFIG or the default one
     /// without it.
-    #[arg(
-        id = "connection.kubeconfig",
-        long = "kubeconfig",
-        global = true,
-        value_name = "FILE"
-    )]
+    #[arg(id = "connection.kubeconfig", long = "kubeconfig", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context within the kubeconfig.
-    #[arg(
-        id = "connection.context",
-        long = "context",
-        global = true,
-        value_name = "NAME"
-    )]
+    #[arg(id = "connection.context", long = "context", value_name = "NAME")]
     pub context: Option<String>,
     /// Cluster within the kubeconfig.
-    #[arg(
-        id = "connection.cluster",
-        long = "cluster",
-        global = true,
-        value_name = "NAME"
-    )]
+    #[arg(id = "connection.cluster", long = "cluster", value_name = "NAME")]
     pub cluster: Option<String>,
     /// User within the kubeconfig.
-    #[arg(
-        id = "connection.user",
-        long = "user",
-        global = true,
-        value_name = "NAME"
-    )]
+    #[arg(id = "connection.user", long = "user", value_name = "NAME")]
     pub user: Option<String>,
     /// Namespace of what is asked about; that of the context without it. For `register` the
     /// member's namespace for the agent's Secret: karmada-system without it.
@@ -63,7 +43,6 @@ pub(super) struct Connection {
         id = "connection.namespace",
         long = "namespace",
         short = 'n',
-        global = true,
         value_name = "NAME"
     )]
     pub namespace: Option<String>,
@@ -72,54 +51,26 @@ pub(super) struct Connection {
         id = "connection.server",
         long = "server",
         short = 's',
-        global = true,
         value_name = "URL"
     )]
     pub server: Option<String>,
     /// Bearer token, in place of the credentials in the kubeconfig. Arguments are seen by others.
-    #[arg(
-        id = "connection.token",
-        long = "token",
-        global = true,
-        value_name = "TOKEN"
-    )]
+    #[arg(id = "connection.token", long = "token", value_name = "TOKEN")]
     pub token: Option<String>,
     /// User to act as.
-    #[arg(id = "connection.as", long = "as", global = true, value_name = "USER")]
+    #[arg(id = "connection.as", long = "as", value_name = "USER")]
     pub impersonate: Option<String>,
     /// Group to act as, with --as; may be given several times.
-    #[arg(
-        id = "connection.as-group",
-        long = "as-group",
-        global = true,
-        value_name = "GROUP"
-    )]
+    #[arg(id = "connection.as-group", long = "as-group", value_name = "GROUP")]
     pub as_group: Vec<String>,
     /// Uid to act as, with --as.
-    #[arg(
-        id = "connection.as-uid",
-        long = "as-uid",
-        global = true,
-        value_name = "UID"
-    )]
+    #[arg(id = "connection.as-uid", long = "as-uid", value_name = "UID")]
     pub as_uid: Option<String>,
     /// Longest time for one request, such as 5s; 0 for no limit. 15s without it. Watches go on.
-    #[arg(
-        id = "connection.request-timeout",
-        long = "request-timeout",
-        global = true,
-        value_name = "DURATION",
-        value_parser = seconds
-    )]
+    #[arg(id = "connection.request-timeout", long = "request-timeout", value_name = "DURATION", value_parser = seconds)]
     pub request_timeout: Option<Duration>,
     /// Level of what is told on the standard error: from 6 on each request, with its answer.
-    #[arg(
-        id = "connection.v",
-        long = "v",
-        short = 'v',
-        global = true,
-        value_name = "LEVEL"
-    )]
+    #[arg(id = "connection.v", long = "v", short = 'v', value_name = "LEVEL")]
     pub verbosity: Option<u8>,
 }
 

@@ -71,18 +71,6 @@ enum What {
     Other(Vec<String>),
 }
 
-/// Kinds of bindings, which kubectl shows.
-const BINDINGS: [&str; 8] = [
-    "rb",
-    "resourcebinding",
-    "resourcebindings",
-    "crb",
-    "clusterresourcebinding",
-    "clusterresourcebindings",
-    "binding",
-    "bindings",
-];
-
 /// Returns what is said of a resource that is none of these.
 fn unknown(words: &[String]) -> String {
     let word = words.first().map_or("", String::as_str);
@@ -93,7 +81,7 @@ fn unknown(words: &[String]) -> String {
     };
     let near = known.iter().filter(|it| distance(kind, it) <= 2);
     let meant = match near.min_by_key(|it| distance(kind, it)) {
-        _ if BINDINGS.contains(&kind) => format!(
+        _ if Subject::is_kind_of_binding(kind) => format!(
             "kubectl get {kind} shows these themselves, kubectl muster get workloads what they place"
         ),
         Some(nearest) => format!("is it {nearest}{name}?"),

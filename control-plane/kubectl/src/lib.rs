@@ -69,70 +69,104 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Question {
-    /// Why a workload is where it is, what its old copies wait for, and for each cluster whether it
-    /// fits or which filter refuses it and why, its score, its room, and what it is given.
+    /// The state of the fleet on one screen.
+    ///
+    /// Leader, gate, pace, clusters that are not well, what moves, what waits, and what has nowhere
+    /// to go. Behind a pipe and with -o wide nothing is cut.
+    ///
+    /// Exit codes: 0 all is well, 1 something needs attention (--ignore orders: other than what
+    /// people ordered), 2 too little could be read.
+    #[command(after_help = line::examples(&[
+        "status --watch",
+        "status -o json | jq .summary.severity",
+        "status --ignore orders",
+    ]))]
+    Status(status::Options),
+    /// Why a workload is where it is, and where else it could go.
+    ///
+    /// What its old copies wait for, and for each cluster whether it fits or which filter refuses
+    /// it and why, its score, its room, and what it is given.
+    #[command(after_help = line::examples(&["explain deployment/web -n shop", "explain rb/web-deployment"]))]
     Explain(explain::Options),
-    /// Whether everything is as it should be, and what to do where it is not: run it with the
-    /// kubeconfig of the fleet API.
+    /// The failovers that were, and one of them with its timeline.
+    ///
+    /// When, why, how many workloads moved or could not, and how long it took.
+    History(history::Options),
+    /// Clusters, and workloads with where they are and why one waits.
+    #[command(after_help = line::examples(&[
+        "get clusters -l region=eu -o wide",
+        "get workloads deployment/web -n shop",
+        "get workloads -A --cluster member1 --watch",
+    ]))]
+    Get(get::Options),
+    /// How full the clusters are.
+    ///
+    /// What pods request of what nodes offer, in processors, memory, pods and other resources, and
+    /// how many pods have no node yet.
+    Top(top::Options),
+    /// What would move, be stranded and stay if clusters were lost or drained.
+    ///
+    /// By the live fleet. Changes nothing. Exits with 1 if something would have to leave and could
+    /// not.
+    #[command(after_help = line::examples(&["simulate --lost member1,member2", "simulate -l region=eu"]))]
+    Simulate(simulate::Options),
+    /// The fleet as a page for a browser on this machine, with your own rights.
+    ///
+    /// Fleet, clusters, queue, history and what-if, live, and the same as JSON for programs. It
+    /// prints the address and serves it on loopback until it is stopped. The address holds a
+    /// secret: whoever has it reads the fleet with your rights for as long as the command runs.
+    Ui(ui::Options),
+    #[command(flatten)]
+    Order(orders::Command),
+    /// Has workloads placed anew, once: for example to bring them home after a failover.
+    ///
+    /// Nothing moves back by itself unless its policy says so. Workloads move at the rate of
+    /// evictions, after these; each old copy stays until the new ones are healthy, unless the
+    /// policy allows no two. What a new placement would leave where it is is left alone.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a named workload cannot be placed anew,
+    /// 4 not done within --timeout, 130 interrupted (the moves go on).
+    #[command(after_help = line::examples(&["rebalance deployment/web -n shop", "rebalance --cluster member1 --dry-run"]))]
+    Rebalance(rebalance::Options),
+    /// Whether everything is as it should be, and what to do where it is not.
+    ///
+    /// Run it with the kubeconfig of the fleet API.
     ///
     /// Exit codes: 0 without errors, 1 with errors (with --strict also with warnings) and where
     /// nothing could be checked, 2 for a wrong command line.
     Check(check::Options),
-    /// What scripts of a ResourceInterpreterCustomization, or the built-in rules, say about an
-    /// object.
-    Interpret(interpret::Options),
     /// Bootstrap tokens, by which members join.
     Token {
         #[command(subcommand)]
         what: token::What,
     },
-    /// Joins a member that the control plane connects to (sync mode Push): run it with the
-    /// kubeconfig of the fleet API.
-    Join(join::Options),
-    /// Takes such a member out of the fleet: run it with the kubeconfig of the fleet API.
-    Unjoin(join::Leaving),
-    /// Joins a member by its agent (sync mode Pull): run it with the member's kubeconfig.
+    /// Joins a member by its agent (sync mode Pull), with the member's kubeconfig.
     Register(register::Options),
-    /// Takes a member out of the fleet: run it with the kubeconfig of the fleet API.
+    /// Takes a member that joined by its agent out of the fleet.
+    ///
+    /// Run it with the kubeconfig of the fleet API.
     Unregister(unregister::Options),
-    /// What would move, be stranded and stay if clusters were lost or drained, by the live fleet.
-    /// Changes nothing. Exits with 1 if something would have to leave and could not.
-    Simulate(simulate::Options),
-    /// The state of the fleet on one screen: leader, gate, pace, clusters that are not well, what
-    /// moves, what waits, and what has nowhere to go. Exits with 0 if all is well, with 1 if
-    /// something needs attention, with 2 if too little could be read.
-    Status(status::Options),
-    /// What the fleet has: clusters, and workloads with where they are and why one waits.
-    Get(get::Options),
-    /// How full the clusters are: what pods request of what nodes offer, in processors, memory,
-    /// pods and other resources, and how many pods have no node yet.
-    Top(top::Options),
-    /// Packs what somebody needs who helps from afar into an archive, without secrets: Muster's own
-    /// objects, leases and events, redacted, and what status, check and version say.
-    Report(report::Options),
-    /// Versions of this program, the control plane and the agents, and what does not fit together.
+    /// Joins a member that the control plane connects to (sync mode Push).
+    ///
+    /// Run it with the kubeconfig of the fleet API.
+    Join(join::Options),
+    /// Takes such a member out of the fleet.
+    ///
+    /// Run it with the kubeconfig of the fleet API.
+    Unjoin(join::Leaving),
+    /// What scripts of interpreters, or the built-in rules, say about an object.
+    ///
+    /// Scripts are those of a ResourceInterpreterCustomization.
+    Interpret(interpret::Options),
+    /// Versions of this program, the control plane and the agents, and what does not fit.
     Version(version::Options),
-    /// The failovers that were: when, why, how many workloads moved or could not, and how long it
-    /// took. With the name of one: its timeline.
-    History(history::Options),
-    /// The state of the fleet as a page for a browser on this machine, with your own rights: fleet,
-    /// clusters, queue, history and what-if, live, and the same as JSON for programs.
+    /// Packs what somebody needs who helps from afar, without secrets.
     ///
-    /// It prints the address and serves it on loopback until it is stopped. The address holds a
-    /// secret: whoever has it reads the fleet with your rights for as long as the command runs.
-    Ui(ui::Options),
-    /// Has workloads placed anew, once: for example to bring them home after a failover. Nothing
-    /// moves back by itself unless its policy says so.
-    ///
-    /// Workloads move at the rate of evictions, after these; each old copy stays until the new ones
-    /// are healthy, unless the policy allows no two. What a new placement would leave where it is
-    /// is left alone.
-    ///
-    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a named workload cannot be placed anew,
-    /// 4 not done within --timeout, 130 interrupted (the moves go on).
-    Rebalance(rebalance::Options),
-    #[command(flatten)]
-    Order(orders::Command),
+    /// An archive of Muster's own objects, leases and events, redacted, and of what status, check
+    /// and version say.
+    Report(report::Options),
+    /// Prints the script by which kubectl completes these commands, and how to use it.
+    Completion(completion::Options),
 }
 
 /// Runs the program: carries out one command and returns its exit code.
@@ -235,6 +269,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     let connection = command_line.connection;
     match &command_line.question {
         Question::Interpret(options) => return interpret::carry_out(options).map(Reply::from),
+        Question::Completion(_) => return Ok(completion::SCRIPT.to_owned().into()),
         Question::Version(options) => {
             if let Some(own) = options.own() {
                 return own.map(Reply::from);
@@ -255,7 +290,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             Box::pin(explain::carry_out(client, &namespace, &options)).await
         }
-        Question::Interpret(options) => interpret::carry_out(&options),
+        Question::Interpret(_) | Question::Completion(_) => Ok(String::new()),
         Question::Token { what } => token::carry_out(client, &config, what).await,
         Question::Register(options) => {
             let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());

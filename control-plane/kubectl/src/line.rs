@@ -1,6 +1,7 @@
 //! The command line: how it is read, and what is said of a wrong one.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, Error};
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
@@ -12,12 +13,74 @@ use super::request::distance;
 /// Begins the name of a flag of the connection in a command that has one of that name itself.
 const OTHERWISE: &str = "kubeconfig-";
 
+/// The commands, in the order in which an operator needs them.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "What is going on",
+        &[
+            "status", "explain", "history", "get", "top", "simulate", "ui",
+        ],
+    ),
+    (
+        "Orders",
+        &[
+            "drain",
+            "undrain",
+            "cordon",
+            "uncordon",
+            "taint",
+            "pause",
+            "resume",
+            "rebalance",
+        ],
+    ),
+    (
+        "Set up a fleet and its members",
+        &["check", "token", "register", "unregister", "join", "unjoin"],
+    ),
+    ("Inspect", &["interpret", "version", "report", "completion"]),
+];
+
 /// Returns the command with all its subcommands.
 pub(super) fn command() -> Command {
-    let root = CommandLine::command();
-    let globals = root.get_arguments().filter(|it| it.is_global_set());
-    let globals: Vec<Arg> = globals.cloned().collect();
+    let root = CommandLine::command().mut_args(|it| it.global(true));
+    let globals: Vec<Arg> = root.get_arguments().cloned().collect();
+    let help = overview(&root);
+    let root = root.help_template(help);
     root.mut_subcommands(|it| keep_own(it, &globals))
+}
+
+/// Returns the template of the help about all commands.
+fn overview(root: &Command) -> String {
+    let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
+    for (head, names) in GROUPS {
+        let _ = write!(text, "\n{head}:\n");
+        let commands = names.iter().filter_map(|it| root.find_subcommand(it));
+        for command in commands {
+            let about = command.get_about().map(ToString::to_string);
+            let _ = writeln!(
+                text,
+                "  {:11} {}",
+                command.get_name(),
+                about.unwrap_or_default()
+            );
+        }
+    }
+    text.push_str("\nConnection, for every command:\n{options}\n");
+    let examples = examples(&[
+        "status",
+        "simulate --lost member1",
+        "drain member1 --wait",
+        "help drain",
+    ]);
+    let _ = write!(text, "\n{examples}");
+    text
+}
+
+/// Returns the examples below the help of a command.
+pub(super) fn examples(commands: &[&str]) -> String {
+    let lines = commands.iter().map(|it| format!("\n  kubectl muster {it}"));
+    format!("Examples:{}", lines.collect::<String>())
 }
 
 /// Gives way to the flags that a command has itself: the flag of the connection has another name
@@ -91,6 +154,65 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help_with_a_short_sentence() {
+        let grouped: Vec<&str> = GROUPS.iter().flat_map(|it| it.1).copied().collect();
+        let mut root = command();
+        let known: Vec<String> = root
+            .get_subcommands()
+            .map(|it| it.get_name().to_owned())
+            .collect();
+        for command in root.get_subcommands() {
+            let name = command.get_name();
+            let about = command.get_about().unwrap().to_string();
+            assert!(about.len() <= 85, "{name}: {about}");
+            let times = grouped.iter().filter(|it| **it == name).count();
+            assert_eq!(times, 1, "{name}");
+        }
+        assert_eq!(grouped.len(), known.len());
+        let help = root.render_help().to_string();
+        let at = |part: &str| help.find(part).unwrap_or_else(|| panic!("{part}: {help}"));
+        let places = [
+            "\n  status",
+            "\n  drain",
+            "\n  token",
+            "\n  report",
+            "--as <USER>",
+            "Examples:",
+        ]
+        .map(at);
+        assert!(places.is_sorted(), "{help}");
+    }
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        fn lines(command: &mut Command, found: &mut Vec<String>) {
+            let help = command.render_long_help().to_string();
+            let examples = help
+                .lines()
+                .filter_map(|it| it.strip_prefix("  kubectl muster "));
+            found.extend(examples.map(str::to_owned));
+            command
+                .get_subcommands_mut()
+                .for_each(|it| lines(it, found));
+        }
+        let mut found = Vec::new();
+        lines(&mut command(), &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        for words in found {
+            let words = words
+                .split(" | ")
+                .next()
+                .unwrap()
+                .replace("\'an upgrade\'", "upgrade");
+            let words = words.replace("\'change freeze\'", "freeze");
+            let line = format!("kubectl-muster {words}");
+            if !words.starts_with("help ") {
+                parse(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
     }
 
     #[test]

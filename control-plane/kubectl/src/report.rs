@@ -89,6 +89,8 @@ pub(super) struct Options {
     #[arg(
         long,
         short = 'f',
+        visible_alias = "output",
+        visible_short_alias = 'o',
         value_name = "FILE",
         default_value = "muster-report.tar.gz"
     )]

@@ -31,6 +31,15 @@ const SHORT: [(&str, &str); 13] = [
     ("crd", "CustomResourceDefinition"),
 ];
 
+/// Words for bindings of a namespace, and for those of the whole fleet.
+const BINDING: [&str; 4] = ["rb", "binding", "resourcebinding", "resourcebindings"];
+const CLUSTER_BINDING: [&str; 4] = [
+    "crb",
+    "cluster-binding",
+    "clusterresourcebinding",
+    "clusterresourcebindings",
+];
+
 /// The object that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
@@ -60,17 +69,20 @@ impl Subject {
             !kind.is_empty() && !name.is_empty(),
             "{what:?} is not KIND/NAME"
         );
-        let name = name.to_owned();
-        Ok(match kind.to_lowercase().as_str() {
-            "rb" | "binding" | "resourcebinding" | "resourcebindings" => Self::Binding(name),
-            "crb" | "cluster-binding" | "clusterresourcebinding" | "clusterresourcebindings" => {
-                Self::ClusterBinding(name)
-            }
+        let (word, name) = (kind.to_lowercase(), name.to_owned());
+        Ok(match word.as_str() {
+            it if BINDING.contains(&it) => Self::Binding(name),
+            it if CLUSTER_BINDING.contains(&it) => Self::ClusterBinding(name),
             _ => Self::Template {
                 kind: kind.to_owned(),
                 name,
             },
         })
+    }
+
+    /// Returns whether a word stands for bindings of either kind.
+    pub fn is_kind_of_binding(word: &str) -> bool {
+        BINDING.contains(&word) || CLUSTER_BINDING.contains(&word)
     }
 }
 
@@ -197,7 +209,11 @@ async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
 /// Returns the bindings of the kind and namespace of a key.
 async fn near_to(client: &Client, key: &BindingKey) -> anyhow::Result<Vec<AnyBinding>> {
     let bindings = bindings_of(key.api(client), key.kind()).await;
-    bindings.map_err(anyhow::Error::msg)
+    match bindings {
+        // A tenant sees the bindings of a namespace, and none of the whole fleet.
+        Err(_) if key.namespace.is_none() => Ok(Vec::new()),
+        bindings => bindings.map_err(anyhow::Error::msg),
+    }
 }
 
 /// Names of the templates of a kind.

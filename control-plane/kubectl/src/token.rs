@@ -117,6 +117,11 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
             eprintln!("warning: {warning}");
         }
     }
+    if cluster.is_none() && options.groups.is_empty() {
+        eprintln!(
+            "note: this token brings any cluster that is not there yet; --cluster-name NAME makes one for one cluster, with its rights"
+        );
+    }
     if options.ttl.is_zero() {
         eprintln!("warning: the token is good for ever: kubectl muster token delete ends it");
     }

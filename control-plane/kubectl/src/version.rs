@@ -38,7 +38,10 @@ pub(super) struct Options {
 impl Options {
     /// Returns the version of this program, if it alone is asked for.
     pub fn own(&self) -> Option<anyhow::Result<String>> {
-        self.client.then(|| Versions::default().print(self.output))
+        // Nobody else was asked: what others have is not told to be nothing.
+        let alone = serde_json::json!({"client": OWN});
+        let text = || format!("Client:         {OWN}\n");
+        self.client.then(|| self.output.print(text, &alone))
     }
 }
 
@@ -237,6 +240,19 @@ mod tests {
     fn cluster(name: &str) -> Cluster {
         serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}}))
             .unwrap()
+    }
+
+    #[test]
+    fn of_this_program_alone_nothing_is_told_of_others() {
+        let alone = |output| {
+            let options = Options {
+                output,
+                client: true,
+            };
+            options.own().unwrap().unwrap()
+        };
+        assert_eq!(alone(Format::Yaml), format!("client: \"{OWN}\"\n"));
+        assert_eq!(alone(Format::Table), format!("Client:         {OWN}\n"));
     }
 
     #[test]

@@ -65,6 +65,9 @@ fn a_watch_ends_quietly_when_its_reader_has_left() {
     let mut first = String::new();
     reader.read_line(&mut first).unwrap();
     assert!(first.starts_with("NOT KNOWN: "), "{first}");
+    let clock = reader.by_ref().lines().map_while(Result::ok);
+    let clock = clock.take(100).find(|it| it.starts_with("--- "));
+    assert!(clock.is_some_and(|it| it.ends_with("again every 2s")));
     drop(reader);
     let id = child.id();
     let (tell, ended) = mpsc::channel();

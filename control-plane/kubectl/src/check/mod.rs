@@ -41,10 +41,13 @@ const AGAIN: StdDuration = StdDuration::from_secs(2);
 pub(super) enum Format {
     /// Text for people.
     #[default]
+    #[value(aliases = ["table", "wide"])]
     Text,
     /// JSON document: version, server, status, counts, and checks, each with category, name,
     /// status (ok, warning, error, skipped), message and hint.
     Json,
+    /// The same as a YAML document.
+    Yaml,
 }
 
 /// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing
@@ -177,6 +180,10 @@ pub(super) async fn carry_out(
     let text = match options.output {
         Format::Text => report.text(Style::of_stdout()),
         Format::Json => report.json(OWN, server.trim_end_matches('/')),
+        Format::Yaml => {
+            let document = report.json(OWN, server.trim_end_matches('/'));
+            serde_saphyr::to_string(&serde_json::from_str::<serde_json::Value>(&document)?)?
+        }
     };
     Ok((text, report.succeeds(options.strict)))
 }

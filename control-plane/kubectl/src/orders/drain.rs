@@ -38,6 +38,7 @@ const FLEET: &str = "fleet";
 enum Format {
     /// Lines of text.
     #[default]
+    #[value(aliases = ["table", "wide"])]
     Text,
     /// JSON document.
     Json,

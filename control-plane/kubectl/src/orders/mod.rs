@@ -26,6 +26,7 @@ use muster_shared::taints::NO_SCHEDULE;
 use self::order::Order;
 use super::author::Why;
 use super::chosen::{Clusters, required};
+use super::line;
 use super::output::Reply;
 use super::standstill::Standing;
 
@@ -49,28 +50,42 @@ impl Ordered {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Empties clusters: moves their workloads to others.
+    ///
+    /// Each moves when its new copy can be placed. The order is recorded in the Cluster and holds
+    /// until `undrain`, across Ctrl-C and restarts of the control plane. It moves workloads even if
+    /// the feature gate Failover is off. Old copies stay until the new ones are healthy, unless the
+    /// policy says otherwise; what has nowhere to go stays.
+    ///
+    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
+    /// done within --timeout, 130 interrupted (the drain goes on). What stays because too many
+    /// clusters have failed, drained ones included, counts as having nowhere to go.
+    #[command(after_help = line::examples(&[
+        "drain member1 --dry-run",
+        "drain member1 member2 --reason 'an upgrade' --wait",
+        "drain -l region=eu --rate 0.2",
+    ]))]
+    Drain(drain::Options),
+    /// Ends the drain of clusters; nothing moves back by itself.
+    Undrain(Ordered),
     /// Keeps new workloads out of clusters; what is there stays.
     Cordon(Ordered),
     /// Lets new workloads into clusters again.
     Uncordon(Ordered),
     /// Puts taints on clusters, or takes them off.
+    #[command(after_help = line::examples(&[
+        "taint member1 example.com/maintenance=now:NoSchedule",
+        "taint clusters -l region=eu example.com/maintenance-",
+    ]))]
     Taint(taint::Options),
-    /// Empties clusters: moves their workloads to others, each when its new copy can be placed.
+    /// Stops all movement at once, in the whole fleet or out of clusters.
     ///
-    /// The order is recorded in the Cluster and holds until `undrain`, across Ctrl-C and restarts
-    /// of the control plane. It moves workloads even if the feature gate Failover is off. Old
-    /// copies stay until the new ones are healthy, unless the policy says otherwise; what has
-    /// nowhere to go stays.
-    ///
-    /// Exit codes: 0 done, 1 error, 2 wrong command line, 3 a workload has nowhere to go, 4 not
-    /// done within --timeout, 130 interrupted (the drain goes on). What stays because too many
-    /// clusters have failed, drained ones included, counts as having nowhere to go.
-    Drain(drain::Options),
-    /// Ends the drain of clusters; nothing moves back by itself.
-    Undrain(Ordered),
-    /// Stops all movement at once, in the whole fleet or out of clusters: evictions by taints and
-    /// drains, moves of failing applications, new placements in place of others, and the removal of
-    /// old copies. Clusters are watched on, first placements go on.
+    /// Evictions by taints and drains, moves of failing applications, new placements in place of
+    /// others, and the removal of old copies. Clusters are watched on, first placements go on.
+    #[command(after_help = line::examples(&[
+        "pause --reason 'change freeze' --for 2h",
+        "pause cluster/member1",
+    ]))]
     Pause(pause::Options),
     /// Ends a pause: what waits moves at the rate of the fleet.
     Resume(pause::Resuming),

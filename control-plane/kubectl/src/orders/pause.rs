@@ -204,13 +204,13 @@ mod tests {
             tower::service_fn(move |request: Request<Body>| {
                 let record = Arc::clone(&held);
                 async move {
-                    let (head, body) = request.into_parts();
+                    let (parts, body) = request.into_parts();
                     let body = body.collect_bytes().await.unwrap();
                     let mut record = record.lock();
-                    if head.method == Method::PATCH {
+                    if parts.method == Method::PATCH {
                         json_patch::merge(&mut record, &serde_json::from_slice(&body).unwrap());
                     }
-                    let (code, text) = match head.method {
+                    let (code, text) = match parts.method {
                     Method::DELETE => (403, json!({
                         "kind": "Status", "code": 403, "reason": "Forbidden", "message": "no",
                     }).to_string()),
@@ -218,12 +218,12 @@ mod tests {
                     _ => (200, json!({"status": {"userInfo": {"username": "bob"}}}).to_string()),
                 };
                     let answer = Response::builder().status(code);
-                    Ok::<_, http::Error>(answer.body(Body::from(text.into_bytes()))?)
+                    answer.body(Body::from(text.into_bytes()))
                 }
             });
         let client = Client::new(service, "default");
         let options = Resuming {
-            clusters: Vec::new(),
+            clusters: Clusters::default(),
             why: Why::default(),
         };
         resume(&client, &options).await.unwrap_err();

@@ -50,7 +50,7 @@ const WAITS: [&str; 6] = [
     FOR_TOLERATION,
     FOR_RATE,
     STOPPED,
-    "Paused",
+    PAUSED,
     FOR_FENCE,
     "WaitingForTemplate",
 ];
@@ -59,6 +59,8 @@ const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
 const FOR_RATE: &str = "WaitingForRate";
 
+/// The one of them that the end of a pause ends.
+const PAUSED: &str = "Paused";
 /// The one of them that the stop of the old copy ends.
 const FOR_FENCE: &str = "WaitingForFence";
 /// The one of them that ends when fewer clusters have failed.
@@ -208,17 +210,36 @@ impl Report {
         !self.leader.acts && self.leader.renewed.is_some()
     }
 
-    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
-    /// something is not well or a pause of the fleet could not be read, else 0.
+    /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
+    /// that is drained.
+    fn is_ordered(&self, waiting: &Waiting) -> bool {
+        let mut drained = self.ordered.iter().filter(|it| it.is_drained());
+        match waiting.reason.as_str() {
+            PAUSED => true,
+            FOR_RATE => cluster_of(&waiting.message)
+                .is_some_and(|cluster| drained.any(|it| it.name == cluster)),
+            _ => false,
+        }
+    }
+
+    /// Returns what [`Self::code_without`] does, of everything.
+    #[cfg(test)]
     pub(super) fn code(&self) -> u8 {
+        self.code_without(false)
+    }
+
+    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
+    /// something is not well or a pause of the fleet could not be read, else 0. What people
+    /// ordered is left out if `orders` says so.
+    pub(super) fn code_without(&self, orders: bool) -> u8 {
+        let waits = |it: &Waiting| !(orders && self.is_ordered(it));
         let is_well = self.leader.acts
             && self.not_well.is_empty()
-            && self.ordered.is_empty()
+            && (orders || self.ordered.is_empty() && self.paused.is_empty())
             && self.unknown == 0
-            && self.paused.is_empty()
             && !self.may_be_paused
             && self.expires.is_empty()
-            && self.waiting.is_empty()
+            && !self.waiting.iter().any(waits)
             && self.stranded.is_empty()
             && self.unplaced.is_empty()
             && self.without_dependencies.is_empty();

@@ -9,7 +9,7 @@ mod summary;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use futures::join;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::movement::eviction::judge::Switches;
@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Moves the cursor to the corner and clears the terminal.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
+/// Begins the line between two looks where nothing can be cleared.
+const SEPARATOR: &str = "--- ";
+
 #[derive(Debug, Args)]
 pub(super) struct Options {
     /// How the answer is printed; with `--watch` JSON is one document a line, and each document in
@@ -39,6 +42,10 @@ pub(super) struct Options {
     /// Looks again every two seconds until it is stopped.
     #[arg(long, short)]
     watch: bool,
+    /// What does not count for the exit code: with `orders` clusters that people drained or
+    /// cordoned, pauses, and what waits for no other reason.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    ignore: Vec<Ignored>,
     /// Entries of each list in JSON and YAML at most; `counts` has the numbers of all.
     #[arg(long, value_name = "NUMBER")]
     most: Option<usize>,
@@ -51,6 +58,13 @@ pub(super) struct Options {
     flags: Vec<String>,
 }
 
+/// What may be left out of the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ignored {
+    /// What people ordered.
+    Orders,
+}
+
 /// Returns the report; the exit code is 1 if something needs attention, and 2 if too little could
 /// be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
@@ -60,7 +74,7 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         if options.clusters {
             report.cluster_list = snapshot.cluster_rows();
         }
-        let code = report.code();
+        let code = report.code_without(options.ignore.contains(&Ignored::Orders));
         let reply = Reply {
             text: text(report, options)?,
             code,
@@ -68,12 +82,13 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         if !options.watch {
             return Ok(reply);
         }
-        let clear = if std::io::stdout().is_terminal() {
-            CLEAR
-        } else {
-            ""
+        let clock = print::clock(calendar(), PAUSE);
+        let text = match options.output {
+            Format::Json | Format::Yaml => reply.text,
+            _ if std::io::stdout().is_terminal() => format!("{CLEAR}{clock}{}", reply.text),
+            Format::Table | Format::Wide => format!("{}{SEPARATOR}{clock}", reply.text),
         };
-        if !muster_shared::telemetry::is_read(&format!("{clear}{}", reply.text))? {
+        if !muster_shared::telemetry::is_read(&text)? {
             let (text, code) = (String::new(), reply.code);
             return Ok(Reply { text, code });
         }
@@ -82,9 +97,10 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 }
 
 fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
-    if options.output == Format::Table {
+    if matches!(options.output, Format::Table | Format::Wide) {
         let now = calendar();
-        return Ok(if std::io::stdout().is_terminal() {
+        let is_screen = options.output == Format::Table && std::io::stdout().is_terminal();
+        return Ok(if is_screen {
             print::screen(&report, now)
         } else {
             print::table(&report, now)

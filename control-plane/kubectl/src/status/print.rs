@@ -1,6 +1,7 @@
 //! The report as text: a headline each, and a table of what needs attention.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::check::common::remaining;
@@ -11,22 +12,44 @@ use crate::old_copies;
 use crate::running::Source;
 use crate::table::{Table, ago, shortened};
 
-/// Rows of one table at most: the screen is one screen. `-o json` has all.
+/// Clusters that a line names at most.
 const MOST: usize = 10;
-/// Characters of a reason in words on a terminal, where a table of long lines cannot be read.
-const LONGEST: usize = 100;
 
-/// Returns the text for people, with reasons as long as they are.
+/// How much of the report is shown.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Rows of one table.
+    rows: usize,
+    /// Characters of a reason in words.
+    letters: usize,
+}
+
+/// On a terminal the screen is one screen, and a table of long lines cannot be read.
+const SCREEN: Limits = Limits {
+    rows: 10,
+    letters: 100,
+};
+const WHOLE: Limits = Limits {
+    rows: usize::MAX,
+    letters: usize::MAX,
+};
+
+/// Returns the text for people, of which nothing is cut.
 pub(super) fn table(report: &Report, now: Timestamp) -> String {
-    text(report, now, usize::MAX)
+    text(report, now, WHOLE)
 }
 
 /// Returns the text for a terminal.
 pub(super) fn screen(report: &Report, now: Timestamp) -> String {
-    text(report, now, LONGEST)
+    text(report, now, SCREEN)
 }
 
-fn text(report: &Report, now: Timestamp, longest: usize) -> String {
+/// Returns when a command that looks again has looked.
+pub(super) fn clock(now: Timestamp, every: Duration) -> String {
+    format!("{now:.0}, again every {}s\n", every.as_secs())
+}
+
+fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
     let mut text = String::new();
     let mut line = |words: String| {
         text.push_str(&words);
@@ -66,16 +89,16 @@ fn text(report: &Report, now: Timestamp, longest: usize) -> String {
             old_copies::told(old)
         )),
     }
-    text.push_str(&clusters(report, now));
-    text.push_str(&ordered(report, now));
-    text.push_str(&moving(report, now));
-    text.push_str(&waiting("STRANDED", &report.stranded, now, longest));
-    text.push_str(&waiting("WAITING", &report.waiting, now, longest));
-    text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now, longest));
-    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now, longest));
+    text.push_str(&clusters(report, now, limits));
+    text.push_str(&ordered(report, now, limits));
+    text.push_str(&moving(report, now, limits));
+    text.push_str(&waiting("STRANDED", &report.stranded, now, limits));
+    text.push_str(&waiting("WAITING", &report.waiting, now, limits));
+    text.push_str(&waiting("STATE UNKNOWN", &report.unheard, now, limits));
+    text.push_str(&waiting("WITHOUT A PLACE", &report.unplaced, now, limits));
     let parted = &report.without_dependencies;
-    text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, longest));
-    text.push_str(&expires(report, now));
+    text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, limits));
+    text.push_str(&expires(report, now, limits));
     text
 }
 
@@ -167,7 +190,7 @@ fn counts_of_workloads(report: &Report) -> String {
     )
 }
 
-fn ordered(report: &Report, now: Timestamp) -> String {
+fn ordered(report: &Report, now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new([
         "CLUSTER BY ORDER",
         "ORDER",
@@ -176,7 +199,7 @@ fn ordered(report: &Report, now: Timestamp) -> String {
         "BY",
         "REASON",
     ]);
-    for it in report.ordered.iter().take(MOST) {
+    for it in report.ordered.iter().take(limits.rows) {
         let rate = it.per_second.map(|it| format!("{it} a second"));
         let fault = it.fault.as_ref().map(|it| format!("nothing leaves: {it}"));
         let rate = rate.or(fault).unwrap_or_else(|| "-".to_owned());
@@ -190,19 +213,19 @@ fn ordered(report: &Report, now: Timestamp) -> String {
             or_none(&it.reason),
         ]);
     }
-    section(&table.to_string(), report.ordered.len())
+    section(&table.to_string(), report.ordered.len(), limits)
 }
 
-fn expires(report: &Report, now: Timestamp) -> String {
+fn expires(report: &Report, now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new(["EXPIRES", "AT", "LEFT"]);
-    for it in report.expires.iter().take(MOST) {
+    for it in report.expires.iter().take(limits.rows) {
         let left = it.end.duration_since(now).as_secs();
         table.row([it.what.clone(), format!("{:.0}", it.end), remaining(left)]);
     }
-    section(&table.to_string(), report.expires.len())
+    section(&table.to_string(), report.expires.len(), limits)
 }
 
-fn clusters(report: &Report, now: Timestamp) -> String {
+fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new([
         "CLUSTER NOT WELL",
         "READY",
@@ -211,7 +234,7 @@ fn clusters(report: &Report, now: Timestamp) -> String {
         "LAST HEARD",
         "TAINTS",
     ]);
-    for it in report.not_well.iter().take(MOST) {
+    for it in report.not_well.iter().take(limits.rows) {
         table.row([
             it.name.clone(),
             it.ready.clone(),
@@ -221,12 +244,12 @@ fn clusters(report: &Report, now: Timestamp) -> String {
             it.taints.join(","),
         ]);
     }
-    section(&table.to_string(), report.not_well.len())
+    section(&table.to_string(), report.not_well.len(), limits)
 }
 
-fn moving(report: &Report, now: Timestamp) -> String {
+fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new(["MOVING", "FROM", "NOW PLACED ON", "SINCE"]);
-    for it in report.moving.iter().take(MOST) {
+    for it in report.moving.iter().take(limits.rows) {
         table.row([
             it.workload.clone(),
             it.from.clone(),
@@ -234,12 +257,12 @@ fn moving(report: &Report, now: Timestamp) -> String {
             ago(it.since, now),
         ]);
     }
-    section(&table.to_string(), report.moving.len())
+    section(&table.to_string(), report.moving.len(), limits)
 }
 
-fn waiting(head: &str, all: &[Waiting], now: Timestamp, longest: usize) -> String {
+fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new([head, "FOR", "SINCE", "AT MOST", "WHY"]);
-    for it in all.iter().take(MOST) {
+    for it in all.iter().take(limits.rows) {
         let estimate = it
             .at_most_seconds
             .map_or_else(|| "-".to_owned(), |it| format!("{it}s"));
@@ -248,21 +271,22 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, longest: usize) -> Strin
             it.reason.clone(),
             ago(it.since, now),
             estimate,
-            shortened(&it.message, longest),
+            shortened(&it.message, limits.letters),
         ]);
     }
-    section(&table.to_string(), all.len())
+    section(&table.to_string(), all.len(), limits)
 }
 
 /// Returns a table below an empty line, with the number of rows that are not shown; nothing without
 /// rows.
-fn section(table: &str, rows: usize) -> String {
+fn section(table: &str, rows: usize, limits: Limits) -> String {
     if rows == 0 {
         return String::new();
     }
     let mut text = format!("\n{table}");
-    if rows > MOST {
-        let _ = writeln!(text, "and {} more: -o json has all", rows - MOST);
+    if rows > limits.rows {
+        let more = rows - limits.rows;
+        let _ = writeln!(text, "and {more} more: -o wide has all");
     }
     text
 }

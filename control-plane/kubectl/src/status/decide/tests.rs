@@ -543,6 +543,24 @@ fn credentials_that_end_and_were_not_renewed_are_told() {
 }
 
 #[test]
+fn a_table_is_cut_on_a_screen_and_nowhere_else() {
+    let waits = [("EvictionPending", "True", "StoppedByThreshold")];
+    let many = (0..12).map(|n| binding(&format!("w{n}"), &waits, None));
+    let report = decide(&snapshot(well(), many.collect()));
+    let now: Timestamp = NOW.parse().unwrap();
+    let shown = |text: String| text.matches("Deployment default/w").count();
+    let screen = print::screen(&report, now);
+    assert!(
+        screen.ends_with("and 2 more: -o wide has all\n"),
+        "{screen}"
+    );
+    assert_eq!(shown(screen), 10);
+    assert_eq!(shown(print::table(&report, now)), 12);
+    let clock = print::clock(now, std::time::Duration::from_secs(2));
+    assert!(clock.ends_with("Z, again every 2s\n"), "{clock}");
+}
+
+#[test]
 fn a_total_loss_fits_on_one_screen() {
     let clusters = vec![
         cluster("m1", "Unknown", &["cluster.karmada.io/unreachable"]),
@@ -564,7 +582,7 @@ fn a_total_loss_fits_on_one_screen() {
         ),
     ];
     let report = decide(&snapshot(clusters, bindings));
-    let text = print::table(&report, NOW.parse().unwrap());
+    let text = print::screen(&report, NOW.parse().unwrap());
     assert_eq!(
         text,
         "\

@@ -20,6 +20,27 @@ fn drained(name: &str, rate: &str) -> Cluster {
 }
 
 #[test]
+fn what_people_ordered_and_nothing_else_can_be_left_out_of_the_exit_code() {
+    let drain = "m1 has taint failover.muster.io/drain:NoExecute";
+    let other = "m2 has taint example.com/failed:NoExecute";
+    for (bindings, without) in [
+        (vec![], 0),
+        (vec![binding_saying("WaitingForRate", drain)], 0),
+        (vec![binding_saying("Paused", other)], 0),
+        (vec![binding_saying("WaitingForRate", other)], 1),
+        (vec![binding_saying("StoppedByThreshold", drain)], 1),
+        (vec![binding_saying("NowhereToGo", drain)], 1),
+    ] {
+        let clusters = vec![drained("m1", ""), cluster("m2", "True", &[])];
+        let report = decide(&snapshot(clusters, bindings));
+        let codes = (report.code(), report.code_without(true));
+        assert_eq!(codes, (1, without), "{:?}", report.waiting);
+    }
+    let lost = decide(&snapshot(vec![cluster("m1", "Unknown", &[])], vec![]));
+    assert_eq!(lost.code_without(true), 1);
+}
+
+#[test]
 fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
     let waits = |cluster: &str, count: usize| {
         let message = format!("{cluster} has taint failover.muster.io/drain:NoExecute");
