@@ -268,6 +268,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn a_deadline_of_the_configuration_takes_the_place_of_that_of_the_profile() {
+        // It takes connections, and answers nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", silent.local_addr().unwrap());
+        let mut config = Config::new(address.parse().unwrap());
+        config.read_timeout = Some(Duration::from_millis(50));
+        for profile in [Profile::Write, Profile::Probe] {
+            let client = connect(&config, profile).unwrap();
+            let own = profile.response_deadline().unwrap();
+            let answer = tokio::time::timeout(own, client.apiserver_version()).await;
+            assert!(matches!(answer, Ok(Err(_))), "{profile:?}: {answer:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn what_is_wrong_with_a_kubeconfig_is_told_without_a_word_of_it() {
         let folder = std::env::temp_dir().join(format!("muster-secret-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
