@@ -11,7 +11,7 @@ import pytest
 from charting import CONTROL_PLANE, rendered
 from real_api import PROGRAMS, free_port, until
 
-REFUSED = "fleetApi.etcd.replicas"
+REFUSED = "fleetApi.profile"
 
 
 class Store:
@@ -63,7 +63,8 @@ class Store:
 
     def pod(self, **values):
         """The pod of the chart's StatefulSet."""
-        objects = rendered(CONTROL_PLANE, {"fleetApi": {"etcd": values}})
+        profile = {1: "trial", 3: "production"}[values["replicas"]]
+        objects = rendered(CONTROL_PLANE, {"fleetApi": {"profile": profile, "etcd": values}})
         return next(each for each in objects if each["kind"] == "StatefulSet")["spec"]["template"]["spec"]
 
     def commands(self, number, pod):

@@ -40,11 +40,11 @@ const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
 /// Rights that the control plane gets in the member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Rights {
-    /// Objects of every kind.
-    #[default]
-    Everything,
     /// The built-in kinds of ordinary applications, without Secrets and roles.
+    #[default]
     Workloads,
+    /// Objects of every kind, which amounts to the administrator of the member.
+    Everything,
 }
 
 #[derive(Debug, Args)]
