@@ -7,6 +7,8 @@ from helm_python import chart as helm
 
 CONTROLLERS = "garbagecollector,namespace,clusterrole-aggregation,serviceaccount-token,csrsigning,csrcleaner,bootstrapsigner,tokencleaner,ttl-after-finished"
 ISSUER = {"issuerRef": {"name": "internal"}}
+COPIED = {"objectStorage": {"bucket": "backups", "endpoint": "https://s3.example.com:9000", "region": "eu", "credentialsSecret": "keys", "caSecret": "trust"}}
+FETCHED = {"restore": "s3://backups/muster-system/x.db", "snapshots": COPIED}
 
 
 def bundled(**values):
@@ -166,7 +168,7 @@ def test_external():
 
 
 @pytest.mark.parametrize("profile", ["trial", "production"])
-@pytest.mark.parametrize("etcd", [{}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}], ids=str)
+@pytest.mark.parametrize("etcd", [{}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}, FETCHED, {**FETCHED, "snapshots": {**COPIED, "schedule": ""}}], ids=str)
 def test_every_claim_is_mounted_by_what_starts_at_installation(profile, etcd):
     """A claim that nothing mounts stays Pending where volumes bind late, and `helm --wait` and Flux wait for it."""
     objects = bundled(profile=profile, etcd=etcd)
@@ -183,6 +185,64 @@ def test_first_snapshot():
     assert not of_kind(bundled(etcd={"restore": "x.db"}), "Job"), "none is taken at once beside a restore, which needs the volume and the oldest snapshot"
     changed = of_kind(rendered(CONTROL_PLANE, {"image": {"tag": "next"}}), "Job")
     assert len(changed) == 1 and changed[0]["metadata"]["name"] != first, "a Job that would change has another name"
+
+
+def reaches(pod, given):
+    """A container and its flags: those by which it reaches the object storage name files that are mounted, and nothing of the Secrets is in them."""
+    main, words = given, flags(given["args"])
+    mounts = {each["mountPath"]: each["name"] for each in main["volumeMounts"]}
+    secrets = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    assert secrets[mounts[words["--credentials"]]] == "keys" and secrets[mounts[words["--authority"].rsplit("/", 1)[0]]] == "trust"
+    assert (words["--endpoint"], words["--region"]) == ("https://s3.example.com:9000", "eu")
+    return words
+
+
+def snapshots(**etcd):
+    return of_kind(bundled(etcd=etcd), "CronJob")[1]["spec"]["jobTemplate"]["spec"]
+
+
+def test_snapshots_go_to_object_storage():
+    job = snapshots(snapshots=COPIED)
+    pod = job["template"]["spec"]
+    taken, kept = pod["initContainers"][0], pod["containers"][0]
+    words = reaches(pod, kept)
+    assert (words["--to"], words["--keep-objects"]) == ("s3://backups/muster-system/muster-fleet-etcd/", "28"), "each installation has its own place"
+    assert taken["command"][-1] == f"{words['--directory']}/{words['--upload']}" and {each["name"] for each in kept["env"]} == {"POD_NAME"}, "what was taken is what is copied"
+    assert job["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": {"containerName": kept["name"], "operator": "NotIn", "values": [0]}}], "a copy that failed takes no further snapshots"
+    assert pod["restartPolicy"] == "Never", "which that policy needs"
+    plain = snapshots()["template"]["spec"]
+    assert not [word for word in plain["containers"][0]["args"] if "s3" in word] and {each["name"] for each in plain["volumes"]} == {"client", "snapshots"}, "nowhere unless asked for"
+    own = flags(snapshots(snapshots={"objectStorage": {"bucket": "backups", "credentialsSecret": "keys", "prefix": "a/b/", "region": "eu-west-1", "keep": 0}})["template"]["spec"]["containers"][0]["args"])
+    assert (own["--to"], own["--endpoint"], own["--keep-objects"]) == ("s3://backups/a/b/", "https://s3.eu-west-1.amazonaws.com", "0") and "--authority" not in own
+
+
+@pytest.mark.parametrize("etcd", [{"snapshots": {"objectStorage": {"bucket": "backups"}}}, {"restore": "s3://backups/x.db"}], ids=str)
+def test_object_storage_needs_credentials(etcd):
+    assert "fleetApi.etcd.snapshots.objectStorage.credentialsSecret is missing" in fails(CONTROL_PLANE, {"fleetApi": {"etcd": etcd}})
+
+
+@pytest.mark.parametrize("wrong", [{"bucket": "B"}, {"prefix": "/a"}, {"prefix": "a"}, {"endpoint": "minio:9000"}, {"secretAccessKey": "x"}, {"keep": -1}], ids=str)
+def test_object_storage_refuses(wrong):
+    assert refused(CONTROL_PLANE, {"fleetApi": {"etcd": {"snapshots": {"objectStorage": wrong}}}})
+
+
+@pytest.mark.parametrize("profile", ["trial", "production"])
+def test_a_snapshot_comes_from_object_storage(profile):
+    pod = store(profile, **FETCHED)
+    fetch, restore = pod["initContainers"][-2:]
+    words = reaches(pod, fetch)
+    assert words["--from"] == FETCHED["restore"] and words["--file"] in restore["command"], "what was fetched is restored"
+    assert {each["mountPath"]: each["name"] for each in fetch["volumeMounts"]}["/fetched"] == {each["mountPath"]: each["name"] for each in restore["volumeMounts"]}["/fetched"] == "fetched"
+    assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each], "with no volume that three members would have to share"
+    kept = flags(snapshots(**FETCHED)["template"]["spec"]["containers"][0]["args"])
+    assert kept["--keep-objects"] == "0", "and nothing is removed there meanwhile"
+
+
+@pytest.mark.parametrize(("etcd", "senders"), [({}, []), ({"snapshots": COPIED}, ["etcd-jobs"]), (FETCHED, ["etcd", "etcd-jobs"])], ids=str)
+def test_the_network_policy_lets_object_storage_be_reached(etcd, senders):
+    policies = of_kind(rendered(CONTROL_PLANE, {"networkPolicy": {"enabled": True}, "fleetApi": {"etcd": etcd}}), "NetworkPolicy")
+    open_to = [each["metadata"]["name"] for each in policies if any(port["port"] == 9000 for rule in each["spec"]["egress"] if "to" not in rule for port in rule["ports"])]
+    assert sorted(open_to) == [f"muster-fleet-{each}" for each in senders]
 
 
 def store(profile, **etcd):

@@ -71,7 +71,7 @@ place of the tag. A repository that names a registry keeps it, unless all images
 
 {{- /* Not empty where the death of a node is to stop nothing. */ -}}
 {{- define "muster.production" -}}
-{{- if eq .Values.fleetApi.profile "production" }}yes{{ end -}}
+{{- if eq (.Values.fleetApi.profile | default "") "production" }}yes{{ end -}}
 {{- end }}
 
 {{- /* Replicas of a part whose values name none: list of the chart's context and that number. */ -}}

@@ -19,7 +19,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- $there := printf "there are: %s" (join ", " $names | default "none") -}}
 {{- $wanted := dict "fleetApi.etcd.storage.className" (dict "class" $etcd.storage.className "claim" (printf "data-%s-0" $name)) -}}
-{{- if or $etcd.snapshots.schedule $etcd.restore -}}
+{{- if or $etcd.snapshots.schedule (and $etcd.restore (not (include "muster.fleet.fetched" .))) -}}
 {{- $_ := set $wanted "fleetApi.etcd.snapshots.className" (dict "class" $etcd.snapshots.className "claim" (printf "%s-snapshots" $name)) -}}
 {{- end -}}
 {{- range $value, $each := $wanted -}}
