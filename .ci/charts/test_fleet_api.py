@@ -8,6 +8,7 @@ from helm_python import chart as helm
 CONTROLLERS = "garbagecollector,namespace,clusterrole-aggregation,serviceaccount-token,csrsigning,csrcleaner,bootstrapsigner,tokencleaner,ttl-after-finished"
 ISSUER = {"issuerRef": {"name": "internal"}}
 COPIED = {"objectStorage": {"bucket": "backups", "endpoint": "https://s3.example.com:9000", "region": "eu", "credentialsSecret": "keys", "caSecret": "trust"}}
+SHARED = {"snapshots": {"accessMode": "ReadWriteMany"}}
 FETCHED = {"restore": "s3://backups/muster-system/x.db", "snapshots": COPIED}
 
 
@@ -171,7 +172,7 @@ def test_external():
 @pytest.mark.parametrize("etcd", [{}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}, FETCHED, {**FETCHED, "snapshots": {**COPIED, "schedule": ""}}], ids=str)
 def test_every_claim_is_mounted_by_what_starts_at_installation(profile, etcd):
     """A claim that nothing mounts stays Pending where volumes bind late, and `helm --wait` and Flux wait for it."""
-    objects = bundled(profile=profile, etcd=etcd)
+    objects = bundled(profile=profile, etcd={**etcd, "snapshots": {**etcd.get("snapshots", {}), **SHARED["snapshots"]}})
     claims = {each["metadata"]["name"] for each in of_kind(objects, "PersistentVolumeClaim")}
     started = [each["spec"]["template"]["spec"] for each in of_kind(objects, "Deployment", "StatefulSet", "DaemonSet", "Job")]
     assert claims <= {volume["persistentVolumeClaim"]["claimName"] for pod in started for volume in pod.get("volumes", []) if "persistentVolumeClaim" in volume}
@@ -238,6 +239,16 @@ def test_a_snapshot_comes_from_object_storage(profile):
     assert kept["--keep-objects"] == "0", "and nothing is removed there meanwhile"
 
 
+def test_three_nodes_restore_what_all_of_them_read():
+    def said(**etcd):
+        return fails(CONTROL_PLANE, {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", **etcd}}})
+
+    assert "s3://BUCKET/KEY" in said() and "fleetApi.etcd.snapshots.accessMode=ReadWriteMany" in said(), "a volume that one node reads is none, with what is"
+    own = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert not said(**SHARED) and not said(**FETCHED) and not said(affinity=own), "unless it is shared, or elsewhere, or you say where members are"
+    assert not fails(CONTROL_PLANE, {"fleetApi": {"etcd": {"restore": "x.db"}}}), "one member is on one node"
+
+
 @pytest.mark.parametrize(("etcd", "senders"), [({}, []), ({"snapshots": COPIED}, ["etcd-jobs"]), (FETCHED, ["etcd", "etcd-jobs"])], ids=str)
 def test_the_network_policy_lets_object_storage_be_reached(etcd, senders):
     policies = of_kind(rendered(CONTROL_PLANE, {"networkPolicy": {"enabled": True}, "fleetApi": {"etcd": etcd}}), "NetworkPolicy")
@@ -249,7 +260,7 @@ def store(profile, **etcd):
     return of_kind(bundled(profile=profile, etcd=etcd), "StatefulSet")[0]["spec"]["template"]["spec"]
 
 
-@pytest.mark.parametrize(("profile", "etcd", "expected"), [("trial", {}, None), ("production", {}, ["check"]), ("production", {"restore": "x.db"}, ["check", "restore"])], ids=str)
+@pytest.mark.parametrize(("profile", "etcd", "expected"), [("trial", {}, None), ("production", {}, ["check"]), ("production", {"restore": "x.db", **SHARED}, ["check", "restore"])], ids=str)
 def test_one_member_of_etcd_asks_nobody_and_each_of_three_asks_before_anything_is_written(profile, etcd, expected):
     """A member with an empty volume makes no second store beside one with data."""
     first = store(profile, **etcd).get("initContainers")

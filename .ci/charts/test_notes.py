@@ -66,3 +66,12 @@ def test_agent():
 def test_rights_of_an_agent(rights, words):
     text = notes(AGENT, {**MEMBER, "rights": rights})
     assert [each for each in ("rights.rules", "acts as administrator") if each in text] == ([words] if words else [])
+
+
+STORED = {"etcd": {"snapshots": {"objectStorage": {"bucket": "backups", "credentialsSecret": "keys"}}}}
+
+
+@pytest.mark.parametrize(("fleet", "words"), [({}, ["fleetApi.profile=trial", "objectStorage"]), ({"profile": "production"}, ["objectStorage"]), ({"profile": "production", **STORED}, []), ({"mode": "external"}, [])], ids=str)
+def test_what_an_installation_does_not_survive(fleet, words):
+    text = notes(CONTROL_PLANE, {"fleetApi": fleet})
+    assert [each for each in ("fleetApi.profile=trial", "objectStorage") if each in text] == words

@@ -62,7 +62,8 @@ class Store:
     def pod(self, **values):
         """The pod of the chart's StatefulSet."""
         profile = {1: "trial", 3: "production"}[values["replicas"]]
-        objects = rendered(CONTROL_PLANE, {"fleetApi": {"profile": profile, "etcd": values}})
+        shared = {"snapshots": {**values.get("snapshots", {}), "accessMode": "ReadWriteMany"}}
+        objects = rendered(CONTROL_PLANE, {"fleetApi": {"profile": profile, "etcd": {**values, **shared}}})
         return next(each for each in objects if each["kind"] == "StatefulSet")["spec"]["template"]["spec"]
 
     def command(self, number, container):

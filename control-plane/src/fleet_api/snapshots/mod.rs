@@ -97,7 +97,7 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.strip_prefix("s3://").unwrap_or(text).split_once('/');
+        let parts = text.strip_prefix("s3://").and_then(|it| it.split_once('/'));
         // Parts of a URL's path that are dots lead elsewhere.
         let is_dots = |part: &str| part == "." || part == "..";
         match parts {
@@ -236,6 +236,7 @@ mod tests {
         );
         assert_eq!(place("s3://b/"), pair("b", ""));
         for wrong in [
+            "b/x.db",
             "s3://b",
             "s3:///x",
             "s3://b/../other/x.db",
