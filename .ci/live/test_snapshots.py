@@ -30,12 +30,11 @@ class Bucket:
             (store.folder / name).mkdir()
             for file, text in files.items():
                 (store.folder / name / file).write_text(text)
-        log = open(store.folder / "moto.log", "w")  # noqa: SIM115 - it is the process's
-        self.process = subprocess.Popen([sys.executable, moto, "--host=127.0.0.1", f"--port={self.port}", "--ssl", f"--ssl-cert={tls}/tls.crt", f"--ssl-key={tls}/tls.key"], stdout=log, stderr=log)
         import boto3
 
         self.client = boto3.client("s3", endpoint_url=self.endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret", verify=str(tls / "ca.crt"))
-        until(60, "the object storage answers", self.answers)
+        log = open(store.folder / "moto.log", "w")  # noqa: SIM115 - it is the process's
+        self.process = subprocess.Popen([sys.executable, moto, "--host=127.0.0.1", f"--port={self.port}", "--ssl", f"--ssl-cert={tls}/tls.crt", f"--ssl-key={tls}/tls.key"], stdout=log, stderr=log)
 
     @property
     def endpoint(self):
@@ -58,9 +57,12 @@ class Bucket:
 @pytest.fixture
 def bucket(store, moto):
     it = Bucket(store, moto)
-    yield it
-    it.process.terminate()
-    it.process.wait()
+    try:
+        until(60, "the object storage answers", it.answers)
+        yield it
+    finally:
+        it.process.terminate()
+        it.process.wait()
 
 
 def job(store, name, values):
