@@ -42,7 +42,8 @@ def test_credentials():
         "--karmada-kubeconfig-secret=muster-fleet-kubeconfig",
         "--karmada-kubeconfig-secret-key=kubeconfig",
     }
-    assert asked <= set(arguments(agent(reportSecrets=["KubeCredentials", "KubeImpersonator"], certRotation={"enabled": True}))), "reports and renews what it is asked to"
+    reporting = agent(rights={"preset": "everything"}, reportSecrets=["KubeCredentials", "KubeImpersonator"], certRotation={"enabled": True})
+    assert asked <= set(arguments(reporting)), "reports and renews what it is asked to"
 
 
 def test_bootstrap():
@@ -90,7 +91,7 @@ def test_refuses(values, word):
 
 
 def test_access_of_everything():
-    objects = rendered(AGENT, MEMBER)
+    objects = rendered(AGENT, {**MEMBER, "rights": {"preset": "everything"}})
     assert not [word for word in ("RELEASE", "NAMESPACE") if word in yaml.safe_dump_all(objects)], "no name is left to fill in"
     verbs = {verb for rule in rules(objects, "ClusterRole", "muster-system-muster") if "*" in rule.get("resources", []) for verb in rule["verbs"]}
     assert verbs and not verbs & {"*", "impersonate", "deletecollection"}, "everything is everything but impersonation"
@@ -98,6 +99,7 @@ def test_access_of_everything():
 
 
 def test_narrow_access():
+    assert rendered(AGENT, MEMBER) == rendered(AGENT, {**MEMBER, "rights": {"preset": "workloads"}}), "an agent is narrow unless more is asked for"
     objects = rendered(AGENT, {**NARROW, "certRotation": {"enabled": True}})
     assert not [word for word in ("RELEASE", "NAMESPACE") if word in yaml.safe_dump_all(objects)], "no name is left to fill in where less is granted"
     granted = [rule for each in of_kind(objects, "ClusterRole") for rule in each["rules"]]
@@ -116,4 +118,5 @@ def test_narrow_access():
     own = rules(rendered(AGENT, {**NARROW, "fleet": {"bootstrapSecret": "first"}}), "Role", "muster-certificate", "muster-system")
     secrets = [(rule["resourceNames"], rule["verbs"]) for rule in own if rule["resources"] == ["secrets"]]
     assert secrets == [(["muster-fleet-kubeconfig"], ["get", "create", "patch"])], "a narrow agent makes its own Secret and no other"
-    assert "rights.preset=everything" in fails(AGENT, {**NARROW, "reportSecrets": ["KubeCredentials"]}), "a narrow agent makes no powerful account"
+    said = fails(AGENT, {**MEMBER, "reportSecrets": ["KubeCredentials"]})
+    assert "reportSecrets={KubeCredentials} needs rights.preset=everything" in said, "a narrow agent makes no powerful account, and both fields are named"

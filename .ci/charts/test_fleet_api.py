@@ -1,13 +1,15 @@
 """The fleet API that the chart of the control plane brings along."""
 
-import pathlib
-
 import pytest
 import yaml
-from charting import CONTROL_PLANE, arguments, container, containers, external, fails, flags, named, of_kind, pods, refused, rendered, secrets_of, sound
+from charting import CONTROL_PLANE, arguments, container, containers, external, fails, flags, named, of_kind, pods, refused, rendered, secrets_of, sound, words_of
+from helm_python import chart as helm
 
 CONTROLLERS = "garbagecollector,namespace,clusterrole-aggregation,serviceaccount-token,csrsigning,csrcleaner,bootstrapsigner,tokencleaner,ttl-after-finished"
 ISSUER = {"issuerRef": {"name": "internal"}}
+COPIED = {"objectStorage": {"bucket": "backups", "endpoint": "https://s3.example.com:9000", "region": "eu", "credentialsSecret": "keys", "caSecret": "trust"}}
+SHARED = {"snapshots": {"accessMode": "ReadWriteMany"}}
+FETCHED = {"restore": "s3://backups/muster-system/x.db", "snapshots": COPIED}
 
 
 def bundled(**values):
@@ -67,8 +69,53 @@ def test_programs():
     assert files and all(value.rsplit("/", 1)[0] in mounts for value in files), "every file of a flag is mounted"
 
 
+@pytest.mark.parametrize("mode", [{}, {"profile": ""}], ids=str)
+def test_a_profile_has_to_be_chosen(mode):
+    with helm.Chart.load(CONTROL_PLANE) as chart:
+        said = words_of(lambda: chart.render(values={"fleetApi": mode}, name="muster", namespace="muster-system"))
+    assert all(each in said for each in ("fleetApi.profile is missing", "production, for three members", "trial, for one member")), f"says what there is to choose and what it means: {said}"
+    assert external({}), "an external fleet API has its own store"
+
+
+@pytest.mark.parametrize(("profile", "members"), [("trial", 1), ("production", 3)])
+def test_members_are_those_of_the_profile(profile, members):
+    assert bundled(profile=profile, etcd={"replicas": members}) == bundled(profile=profile), "the same number by hand is no other"
+    other = {1: 3, 3: 1}[members]
+    said = fails(CONTROL_PLANE, {"fleetApi": {"profile": profile, "etcd": {"replicas": other}}})
+    assert f"fleetApi.etcd.replicas={other} contradicts fleetApi.profile={profile}, which has {members}" in said
+    assert "profile" in refused(CONTROL_PLANE, {"fleetApi": {"profile": "small"}})
+
+
+def apart(pod):
+    """Where no other pod of its kind may be, and where none should."""
+    rules = pod["spec"]["affinity"].get("podAntiAffinity", {})
+    own = pod["metadata"]["labels"].items()
+    terms = [rules.get("requiredDuringSchedulingIgnoredDuringExecution", []), [each["podAffinityTerm"] for each in rules.get("preferredDuringSchedulingIgnoredDuringExecution", [])]]
+    assert all(each["labelSelector"]["matchLabels"].items() <= own for some in terms for each in some), "each is about its own pods"
+    return [{each["topologyKey"].split("/")[1] for each in some} for some in terms]
+
+
+def test_production_is_spread():
+    parts = pods(bundled(profile="production"))
+    assert apart(parts.pop("muster-fleet-etcd")) == [{"hostname"}, {"zone"}], "no node has two members of etcd, and no zone where there are several"
+    assert {name: apart(pod) for name, pod in parts.items()} == dict.fromkeys(parts, [set(), {"hostname", "zone"}]), "what can start anywhere is held back by nothing"
+    for name in ("muster", "muster-fleet-api"):
+        spread = {each["topologyKey"].split("/")[1]: each["whenUnsatisfiable"] for each in parts[name]["spec"]["topologySpreadConstraints"]}
+        assert spread == {"zone": "ScheduleAnyway", "hostname": "ScheduleAnyway"}, f"{name} is spread as far as there is room"
+    trial = pods(bundled())
+    assert {name: apart(pod) for name, pod in trial.items()} == dict.fromkeys(trial, [set(), {"hostname", "zone"}]), "a trial runs on one node"
+
+
+def test_your_own_affinity():
+    nodes, own = {"nodeAffinity": {"a": "b"}}, {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
+    kept = pods(rendered(CONTROL_PLANE, {"affinity": nodes, "fleetApi": {"profile": "production"}}))
+    assert kept["muster-fleet-etcd"]["spec"]["affinity"].items() >= nodes.items() and apart(kept["muster-fleet-etcd"])[0] == {"hostname"}, "beside nodes of yours members stay apart"
+    assert kept["muster"]["spec"]["affinity"] == nodes, "and what can start anywhere goes by your words alone"
+    assert pods(bundled(profile="production", etcd={"affinity": own}))["muster-fleet-etcd"]["spec"]["affinity"] == own, "your own rules for it take the place of the chart's"
+
+
 def test_three_of_each():
-    objects = bundled(etcd={"replicas": 3}, apiServer={"replicas": 3})
+    objects = bundled(profile="production")
     store = of_kind(objects, "StatefulSet")[0]["spec"]
     wanted = [f"muster-fleet-etcd-{n}=https://muster-fleet-etcd-{n}.muster-fleet-etcd.muster-system.svc:2380" for n in range(3)]
     assert store["replicas"] == 3 and command(store["template"])["--initial-cluster"].split(",") == wanted, "three members of etcd know each other"
@@ -76,8 +123,9 @@ def test_three_of_each():
     assert server["replicas"] == 3 and len(command(server["template"])["--etcd-servers"].split(",")) == 3, "three API servers ask three members"
     budgets = {each["metadata"]["name"] for each in of_kind(objects, "PodDisruptionBudget")}
     assert {"muster-fleet-etcd", "muster-fleet-api", "muster-fleet-manager"} <= budgets, "a drain takes one of each at a time"
-    high = yaml.safe_load(pathlib.Path(CONTROL_PLANE, "values-ha.yaml").read_text())
-    assert not refused(CONTROL_PLANE, high) and rendered(CONTROL_PLANE, high), "values-ha.yaml is valid"
+    assert named(objects, "Deployment", "muster")["spec"]["replicas"] == 3, "and three replicas of the control plane wait for one lease"
+    fewer = rendered(CONTROL_PLANE, {"replicas": 1, "fleetApi": {"profile": "production", "apiServer": {"replicas": 2}}})
+    assert [named(fewer, "Deployment", name)["spec"]["replicas"] for name in ("muster", "muster-fleet-api")] == [1, 2], "unless there are to be others"
 
 
 def test_names():
@@ -120,10 +168,11 @@ def test_external():
     assert secrets_of(container(objects)[0]) == [("muster-fleet-kubeconfig", None)], "and takes your kubeconfig"
 
 
-@pytest.mark.parametrize("etcd", [{}, {"replicas": 3}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}], ids=str)
-def test_every_claim_is_mounted_by_what_starts_at_installation(etcd):
+@pytest.mark.parametrize("profile", ["trial", "production"])
+@pytest.mark.parametrize("etcd", [{}, {"restore": "x.db"}, {"restore": "x.db", "snapshots": {"schedule": ""}}, {"snapshots": {"schedule": ""}}, FETCHED, {**FETCHED, "snapshots": {**COPIED, "schedule": ""}}], ids=str)
+def test_every_claim_is_mounted_by_what_starts_at_installation(profile, etcd):
     """A claim that nothing mounts stays Pending where volumes bind late, and `helm --wait` and Flux wait for it."""
-    objects = bundled(etcd=etcd)
+    objects = bundled(profile=profile, etcd={**etcd, "snapshots": {**etcd.get("snapshots", {}), **SHARED["snapshots"]}})
     claims = {each["metadata"]["name"] for each in of_kind(objects, "PersistentVolumeClaim")}
     started = [each["spec"]["template"]["spec"] for each in of_kind(objects, "Deployment", "StatefulSet", "DaemonSet", "Job")]
     assert claims <= {volume["persistentVolumeClaim"]["claimName"] for pod in started for volume in pod.get("volumes", []) if "persistentVolumeClaim" in volume}
@@ -139,20 +188,88 @@ def test_first_snapshot():
     assert len(changed) == 1 and changed[0]["metadata"]["name"] != first, "a Job that would change has another name"
 
 
-def store(**etcd):
-    return of_kind(bundled(etcd=etcd), "StatefulSet")[0]["spec"]["template"]["spec"]
+def reaches(pod, given):
+    """A container and its flags: those by which it reaches the object storage name files that are mounted, and nothing of the Secrets is in them."""
+    main, words = given, flags(given["args"])
+    mounts = {each["mountPath"]: each["name"] for each in main["volumeMounts"]}
+    secrets = {each["name"]: each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    assert secrets[mounts[words["--credentials"]]] == "keys" and secrets[mounts[words["--authority"].rsplit("/", 1)[0]]] == "trust"
+    assert (words["--endpoint"], words["--region"]) == ("https://s3.example.com:9000", "eu")
+    return words
 
 
-@pytest.mark.parametrize(("etcd", "expected"), [({}, None), ({"replicas": 3}, ["check"]), ({"replicas": 3, "restore": "x.db"}, ["check", "restore"])], ids=str)
-def test_one_member_of_etcd_asks_nobody_and_each_of_three_asks_before_anything_is_written(etcd, expected):
+def snapshots(**etcd):
+    return of_kind(bundled(etcd=etcd), "CronJob")[1]["spec"]["jobTemplate"]["spec"]
+
+
+def test_snapshots_go_to_object_storage():
+    job = snapshots(snapshots=COPIED)
+    pod = job["template"]["spec"]
+    taken, kept = pod["initContainers"][0], pod["containers"][0]
+    words = reaches(pod, kept)
+    assert (words["--to"], words["--keep-objects"]) == ("s3://backups/muster-system/muster-fleet-etcd/", "28"), "each installation has its own place"
+    assert taken["command"][-1] == f"{words['--directory']}/{words['--upload']}" and {each["name"] for each in kept["env"]} == {"POD_NAME"}, "what was taken is what is copied"
+    assert job["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": {"containerName": kept["name"], "operator": "NotIn", "values": [0]}}], "a copy that failed takes no further snapshots"
+    assert pod["restartPolicy"] == "Never", "which that policy needs"
+    plain = snapshots()["template"]["spec"]
+    assert not [word for word in plain["containers"][0]["args"] if "s3" in word] and {each["name"] for each in plain["volumes"]} == {"client", "snapshots"}, "nowhere unless asked for"
+    own = flags(snapshots(snapshots={"objectStorage": {"bucket": "backups", "credentialsSecret": "keys", "prefix": "a/b/", "region": "eu-west-1", "keep": 0}})["template"]["spec"]["containers"][0]["args"])
+    assert (own["--to"], own["--endpoint"], own["--keep-objects"]) == ("s3://backups/a/b/", "https://s3.eu-west-1.amazonaws.com", "0") and "--authority" not in own
+
+
+@pytest.mark.parametrize("etcd", [{"snapshots": {"objectStorage": {"bucket": "backups"}}}, {"restore": "s3://backups/x.db"}], ids=str)
+def test_object_storage_needs_credentials(etcd):
+    assert "fleetApi.etcd.snapshots.objectStorage.credentialsSecret is missing" in fails(CONTROL_PLANE, {"fleetApi": {"etcd": etcd}})
+
+
+@pytest.mark.parametrize("wrong", [{"bucket": "B"}, {"prefix": "/a"}, {"prefix": "a"}, {"endpoint": "minio:9000"}, {"secretAccessKey": "x"}, {"keep": -1}], ids=str)
+def test_object_storage_refuses(wrong):
+    assert refused(CONTROL_PLANE, {"fleetApi": {"etcd": {"snapshots": {"objectStorage": wrong}}}})
+
+
+@pytest.mark.parametrize("profile", ["trial", "production"])
+def test_a_snapshot_comes_from_object_storage(profile):
+    pod = store(profile, **FETCHED)
+    fetch, restore = pod["initContainers"][-2:]
+    words = reaches(pod, fetch)
+    assert words["--from"] == FETCHED["restore"] and words["--file"] in restore["command"], "what was fetched is restored"
+    assert {each["mountPath"]: each["name"] for each in fetch["volumeMounts"]}["/fetched"] == {each["mountPath"]: each["name"] for each in restore["volumeMounts"]}["/fetched"] == "fetched"
+    assert not [each for each in pod["volumes"] if "persistentVolumeClaim" in each], "with no volume that three members would have to share"
+    kept = flags(snapshots(**FETCHED)["template"]["spec"]["containers"][0]["args"])
+    assert kept["--keep-objects"] == "0", "and nothing is removed there meanwhile"
+
+
+def test_three_nodes_restore_what_all_of_them_read():
+    def said(**etcd):
+        return fails(CONTROL_PLANE, {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", **etcd}}})
+
+    assert "s3://BUCKET/KEY" in said() and "fleetApi.etcd.snapshots.accessMode=ReadWriteMany" in said(), "a volume that one node reads is none, with what is"
+    own = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    assert not said(**SHARED) and not said(**FETCHED) and not said(affinity=own), "unless it is shared, or elsewhere, or you say where members are"
+    assert not fails(CONTROL_PLANE, {"fleetApi": {"etcd": {"restore": "x.db"}}}), "one member is on one node"
+
+
+@pytest.mark.parametrize(("etcd", "senders"), [({}, []), ({"snapshots": COPIED}, ["etcd-jobs"]), (FETCHED, ["etcd", "etcd-jobs"])], ids=str)
+def test_the_network_policy_lets_object_storage_be_reached(etcd, senders):
+    policies = of_kind(rendered(CONTROL_PLANE, {"networkPolicy": {"enabled": True}, "fleetApi": {"etcd": etcd}}), "NetworkPolicy")
+    open_to = [each["metadata"]["name"] for each in policies if any(port["port"] == 9000 for rule in each["spec"]["egress"] if "to" not in rule for port in rule["ports"])]
+    assert sorted(open_to) == [f"muster-fleet-{each}" for each in senders]
+
+
+def store(profile, **etcd):
+    return of_kind(bundled(profile=profile, etcd=etcd), "StatefulSet")[0]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize(("profile", "etcd", "expected"), [("trial", {}, None), ("production", {}, ["check"]), ("production", {"restore": "x.db", **SHARED}, ["check", "restore"])], ids=str)
+def test_one_member_of_etcd_asks_nobody_and_each_of_three_asks_before_anything_is_written(profile, etcd, expected):
     """A member with an empty volume makes no second store beside one with data."""
-    first = store(**etcd).get("initContainers")
+    first = store(profile, **etcd).get("initContainers")
     assert (first and [each["name"] for each in first]) == expected
 
 
 @pytest.mark.parametrize("state", ["new", "existing"])
 def test_a_member_asks_about(state):
-    pod = store(replicas=3, initialClusterState=state)
+    pod = store("production", initialClusterState=state)
     asks, runs = flags(pod["initContainers"][0]["args"]), flags(pod["containers"][0]["command"])
     same = ["--name", "--data-dir", "--initial-cluster", "--initial-cluster-token", "--initial-cluster-state"]
     assert [asks[each] for each in same] == [runs[each] for each in same] and asks["--initial-cluster-state"] == state, "it asks about what etcd is given"

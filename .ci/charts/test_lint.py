@@ -8,7 +8,7 @@ from charting import AGENT, CONTROL_PLANE, MEMBER, OF_AGENT, OF_CONTROL_PLANE, c
 NARROW = {"preset": "workloads", "rules": [{"apiGroups": ["example.com"], "resources": ["x"], "verbs": ["get"]}]}
 INSTALLATIONS = [
     *((CONTROL_PLANE, values) for values in ({}, OF_CONTROL_PLANE, {**OF_CONTROL_PLANE, "fleetApi": {"mode": "external"}})),
-    *((AGENT, values) for values in (MEMBER, OF_AGENT, {**OF_AGENT, "rights": NARROW})),
+    *((AGENT, values) for values in (MEMBER, OF_AGENT, {**OF_AGENT, "rights": NARROW}, {**OF_AGENT, "rights": {"preset": "everything"}})),
 ]
 
 

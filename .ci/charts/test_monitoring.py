@@ -21,6 +21,7 @@ FOREIGN = {
     "etcd_mvcc_db_total_size_in_bytes",
     "etcd_server_quota_backend_bytes",
     "etcd_disk_wal_fsync_duration_seconds",
+    "kube_cronjob_status_last_schedule_time",
     "kube_cronjob_status_last_successful_time",
 }
 # Labels that Prometheus, its operator, a Prometheus over several clusters, and histograms add.

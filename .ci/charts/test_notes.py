@@ -6,6 +6,7 @@ import re
 import subprocess
 import tempfile
 
+import pytest
 from charting import AGENT, CONTROL_PLANE, MEMBER, files
 
 
@@ -59,3 +60,18 @@ def test_agent():
     assert "\n\nBEFORE" in text and "unregister member1" in text, "notes tell to take the cluster out of the fleet first"
     text = notes(AGENT, {**MEMBER, "fleet": {"kubeconfigSecret": "karmada-kubeconfig", "kubeconfigKey": "karmada-kubeconfig"}})
     assert "unregister" not in text and "\n\nIf this agent" in text and "scale deployment karmada-agent" in text, "but not where it took the place of Karmada's"
+
+
+@pytest.mark.parametrize(("rights", "words"), [({}, "rights.rules"), ({"preset": "everything"}, "acts as administrator"), ({"create": False}, None)], ids=str)
+def test_rights_of_an_agent(rights, words):
+    text = notes(AGENT, {**MEMBER, "rights": rights})
+    assert [each for each in ("rights.rules", "acts as administrator") if each in text] == ([words] if words else [])
+
+
+STORED = {"etcd": {"snapshots": {"objectStorage": {"bucket": "backups", "credentialsSecret": "keys"}}}}
+
+
+@pytest.mark.parametrize(("fleet", "words"), [({}, ["fleetApi.profile=trial", "objectStorage"]), ({"profile": "production"}, ["objectStorage"]), ({"profile": "production", **STORED}, []), ({"mode": "external"}, [])], ids=str)
+def test_what_an_installation_does_not_survive(fleet, words):
+    text = notes(CONTROL_PLANE, {"fleetApi": fleet})
+    assert [each for each in ("fleetApi.profile=trial", "objectStorage") if each in text] == words

@@ -4,6 +4,7 @@ import pytest
 from charting import CONTROL_PLANE, arguments, container, external, fails, named, of_kind, rendered, refused, rules, secrets_of, sound
 
 NAME = "muster-page"
+BUNDLED = {"fleetApi": {"profile": "trial"}}
 SERVED = {"enabled": True, "tlsSecret": "page-tls", "kubeconfigSecret": "page"}
 PROXY = {"name": "sign-in", "image": "r.example/proxy", "args": ["--pass-authorization-header"]}
 BEHIND = {"enabled": True, "kubeconfigSecret": "page", "sidecars": [PROXY], "service": {"targetPort": 4180}}
@@ -15,7 +16,7 @@ def page(**values):
 
 def test_there_is_none_unless_asked_for():
     assert not [each for each in external({"access": {"create": True}}) if "page" in each["metadata"]["name"]]
-    assert not [each for each in arguments(rendered(CONTROL_PLANE, {}), "muster-fleet-certificates") if "page" in each], "and no account"
+    assert not [each for each in arguments(rendered(CONTROL_PLANE, BUNDLED), "muster-fleet-certificates") if "page" in each], "and no account"
 
 
 def test_it_is_served_with_a_certificate():
@@ -55,7 +56,7 @@ def test_its_account_reads():
 
 
 def test_a_bundled_fleet_api_makes_its_account():
-    objects = rendered(CONTROL_PLANE, {"page": {"enabled": True, "tlsSecret": "page-tls"}})
+    objects = rendered(CONTROL_PLANE, {**BUNDLED, "page": {"enabled": True, "tlsSecret": "page-tls"}})
     assert "--page-account=true" in arguments(objects, "muster-fleet-certificates")
     assert secrets_of(container(objects, NAME)[0])[0] == ("muster-fleet-page", None)
 

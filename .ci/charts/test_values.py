@@ -290,7 +290,7 @@ def test_only_incoming_connections_where_that_is_asked_for():
 
 
 def test_values_that_an_older_release_lacks_are_the_defaults():
-    lacking = {"scheduler": None, "fleetApi": {"etcd": {"initialClusterState": None}}}
+    lacking = {"scheduler": None, "fleetApi": {"etcd": {"initialClusterState": None, "snapshots": {"objectStorage": None}}}}
     assert rendered(CONTROL_PLANE, lacking) == rendered(CONTROL_PLANE, {})
 
 

@@ -9,6 +9,7 @@ import urllib.request
 import warnings
 
 import yaml
+from charting import chosen
 from helm_python import Config, config
 from real_api import TOKEN, apply, kubectl
 
@@ -33,7 +34,7 @@ class Cluster:
     def install(self, chart, values, name="muster", namespace="muster-system"):
         """The release, or the words of the refusal."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        return answered(lambda: self.helm(namespace).install(chart, name, values, namespace=namespace))
+        return answered(lambda: self.helm(namespace).install(chart, name, chosen(chart, values), namespace=namespace))
 
 
 def answered(ask):
@@ -73,4 +74,4 @@ def default_class(cluster):
 
 
 def upgrade(helm, chart, values):
-    return answered(lambda: helm.upgrade(chart, "muster", values))
+    return answered(lambda: helm.upgrade(chart, "muster", chosen(chart, values)))

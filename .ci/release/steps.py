@@ -74,7 +74,7 @@ def notes(wanted, registry, repository):
 ## Install
 
 ```
-helm install muster {location}/muster-control-plane --version {wanted} -n muster-system --create-namespace --set fleetApi.service.type=LoadBalancer
+helm install muster {location}/muster-control-plane --version {wanted} -n muster-system --create-namespace --set fleetApi.profile=production --set fleetApi.service.type=LoadBalancer
 kubectl muster token create --cluster-name member1 --print-helm-command --kubeconfig fleet.kubeconfig
 ```
 

@@ -77,13 +77,13 @@ def test_components(tmp_path):
 
 def test_packaged_charts(tmp_path):
     for package in steps.charts(WANTED, REGISTRY, tmp_path):
-        values = {"clusterName": "m1"} if "agent" in package.name else {}
+        values = {"clusterName": "m1"} if "agent" in package.name else {"fleetApi": {"profile": "trial"}}
         image = f"{REGISTRY}/{package.name.removesuffix(f'-{WANTED}.tgz')}:{WANTED}"
         assert image in "\n".join(files(str(package), values).values()), "a packaged chart uses the published image"
         with tarfile.open(package) as file:
             readme = next(each for each in file.getnames() if each.endswith("/README.md") and each.count("/") == 1)
             written = file.extractfile(readme).read().decode()
-        for key in ("image.repository", "fleetApi.etcd.replicas" if "control-plane" in package.name else "clusterName", "extraEnv"):
+        for key in ("image.repository", "fleetApi.profile" if "control-plane" in package.name else "clusterName", "extraEnv"):
             assert f"| `{key}` |" in written, f"{key} is on the page of {package.name}"
 
 

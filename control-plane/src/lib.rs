@@ -134,6 +134,7 @@ use std::process::ExitCode;
 use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
+use crate::fleet_api::snapshots;
 use crate::settings::{COMPONENT, Settings, refuse};
 
 pub use wiring::{run, run_over};
@@ -147,7 +148,8 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(definitions::COMMAND) => return definitions::execute(arguments),
         Some(fleet_api::COMMAND) => return fleet_api::execute(arguments),
         Some(fleet_api::etcd::COMMAND) => return fleet_api::etcd::execute(arguments),
-        Some(fleet_api::prune::COMMAND) => return fleet_api::prune::execute(arguments),
+        Some(snapshots::KEEP) => return snapshots::keep(arguments),
+        Some(snapshots::FETCH) => return snapshots::fetch(arguments),
         _ => {}
     }
     let settings: Settings =
@@ -172,7 +174,8 @@ fn command() -> clap::Command {
         .subcommand(clap::Command::new(definitions::COMMAND).about(definitions::ABOUT))
         .subcommand(clap::Command::new(fleet_api::COMMAND).about(fleet_api::ABOUT))
         .subcommand(clap::Command::new(fleet_api::etcd::COMMAND).about(fleet_api::etcd::ABOUT))
-        .subcommand(clap::Command::new(fleet_api::prune::COMMAND).about(fleet_api::prune::ABOUT))
+        .subcommand(clap::Command::new(snapshots::KEEP).about(snapshots::KEEP_ABOUT))
+        .subcommand(clap::Command::new(snapshots::FETCH).about(snapshots::FETCH_ABOUT))
 }
 
 #[tokio::main]

@@ -41,6 +41,8 @@ def main(words):
         if path.endswith("agent"):
             # An upgrade that keeps its values names none.
             values.setdefault("clusterName", "member1")
+        elif words[0] == "upgrade":
+            values.setdefault("fleetApi", {}).setdefault("profile", "trial")
         chart.validate_schema(values=values)
         chart.render(values=values, name=name, namespace="muster-system")
     return 0

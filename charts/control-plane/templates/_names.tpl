@@ -69,13 +69,38 @@ place of the tag. A repository that names a registry keeps it, unless all images
 {{ include "muster.fleet" . }}-{{ ternary "serving" "api-tls" (not (empty .Values.fleetApi.certificates.issuerRef)) }}
 {{- end }}
 
+{{- /* Not empty where the death of a node is to stop nothing. */ -}}
+{{- define "muster.production" -}}
+{{- if eq (.Values.fleetApi.profile | default "") "production" }}yes{{ end -}}
+{{- end }}
+
+{{- /* Replicas of a part whose values name none: list of the chart's context and that number. */ -}}
+{{- define "muster.replicas" -}}
+{{ index . 1 | default (ternary 3 2 (ne (include "muster.production" (index . 0)) "")) }}
+{{- end }}
+
+{{- /* Number of members of etcd, which nobody gets without having chosen it; fails with a sentence that says what there is to choose. */ -}}
+{{- define "muster.fleet.members" -}}
+{{- $profile := .Values.fleetApi.profile -}}
+{{- if not $profile -}}
+{{- fail "fleetApi.profile is missing: set it to production, for three members of etcd on nodes of their own, so that the death of a node stops nothing; or to trial, for one member of etcd, without whose node nothing is decided and no failover happens (a release that is upgraded takes the one that fits its members)" -}}
+{{- end -}}
+{{- $members := ternary 3 1 (eq $profile "production") -}}
+{{- with .Values.fleetApi.etcd.replicas -}}
+{{- if ne (int .) $members -}}
+{{- fail (printf "fleetApi.etcd.replicas=%d contradicts fleetApi.profile=%s, which has %d: leave fleetApi.etcd.replicas out, and choose fleetApi.profile=production for 3 members of etcd, trial for 1" (int .) $profile $members) -}}
+{{- end -}}
+{{- end -}}
+{{ $members }}
+{{- end }}
+
 {{- /* The members of etcd: list of the chart's context and a format of name and host. */ -}}
 {{- define "muster.fleet.etcd" -}}
 {{- $chart := index . 0 -}}
 {{- $format := index . 1 -}}
 {{- $service := printf "%s-etcd" (include "muster.fleet" $chart) -}}
 {{- $list := list -}}
-{{- range $member := until (int $chart.Values.fleetApi.etcd.replicas) -}}
+{{- range $member := until (include "muster.fleet.members" $chart | int) -}}
 {{- $name := printf "%s-%d" $service $member -}}
 {{- $host := printf "%s.%s.%s.svc" $name $service $chart.Release.Namespace -}}
 {{- $list = append $list ($format | replace "NAME" $name | replace "HOST" $host) -}}

@@ -18,7 +18,10 @@ prometheus.io/port: "8080"
 {{- end }}
 {{- end }}
 
-{{- /* Who the pods of a part run as and where: list of the chart's context, the part's name and its values. What a part leaves empty is as for the control plane. */ -}}
+{{- /*
+Who the pods of a part run as and where: list of the chart's context, the part's name, its values and, where no two pods of it may be on one node, a text. What a
+part leaves empty is as for the control plane.
+*/ -}}
 {{- define "muster.pod.placement" -}}
 {{- $chart := index . 0 -}}
 {{- $part := index . 2 -}}
@@ -36,26 +39,41 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with $part.tolerations | default $chart.Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $part.topologySpreadConstraints | default $chart.Values.topologySpreadConstraints }}
+{{- $spread := $part.topologySpreadConstraints | default $chart.Values.topologySpreadConstraints }}
+{{- if and (not $spread) (include "muster.production" $chart) }}
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}{{ $spread = append $spread (dict "maxSkew" 1 "topologyKey" . "whenUnsatisfiable" "ScheduleAnyway") }}{{ end }}
+{{- end }}
+{{- with $spread }}
 topologySpreadConstraints:
   {{- range . }}
   {{- /* Without a selector the constraint is about the part's own pods. */}}
   - {{ ternary . (merge (dict "labelSelector" (dict "matchLabels" $selector)) .) (hasKey . "labelSelector") | toYaml | nindent 4 | trim }}
   {{- end }}
 {{- end }}
+{{- $apart := and (gt (len .) 3) (ne (last .) "") }}
+{{- $affinity := $part.affinity | default $chart.Values.affinity }}
 affinity:
-  {{- with $part.affinity | default $chart.Values.affinity }}
+  {{- with $affinity }}
   {{- toYaml . | nindent 2 }}
-  {{- else }}
-  # On different nodes and in different zones where there are some; a cluster of one node has all of them on it.
+  {{- end }}
+  {{- if or (not $affinity) (and $apart (not (get $affinity "podAntiAffinity"))) }}
+  # On different nodes and in different zones where there are some.
   podAntiAffinity:
+    {{- if $apart }}
+    requiredDuringSchedulingIgnoredDuringExecution:
+      - topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels: {{- toYaml $selector | nindent 12 }}
+    {{- end }}
     preferredDuringSchedulingIgnoredDuringExecution:
       {{- range $weight, $key := dict "100" "kubernetes.io/hostname" "50" "topology.kubernetes.io/zone" }}
+      {{- if not (and $apart (eq $weight "100")) }}
       - weight: {{ $weight }}
         podAffinityTerm:
           topologyKey: {{ $key }}
           labelSelector:
             matchLabels: {{- toYaml $selector | nindent 14 }}
+      {{- end }}
       {{- end }}
   {{- end }}
 {{- end }}

@@ -19,7 +19,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- $there := printf "there are: %s" (join ", " $names | default "none") -}}
 {{- $wanted := dict "fleetApi.etcd.storage.className" (dict "class" $etcd.storage.className "claim" (printf "data-%s-0" $name)) -}}
-{{- if or $etcd.snapshots.schedule $etcd.restore -}}
+{{- if or $etcd.snapshots.schedule (and $etcd.restore (not (include "muster.fleet.fetched" .))) -}}
 {{- $_ := set $wanted "fleetApi.etcd.snapshots.className" (dict "class" $etcd.snapshots.className "claim" (printf "%s-snapshots" $name)) -}}
 {{- end -}}
 {{- range $value, $each := $wanted -}}
@@ -40,7 +40,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- define "muster.preflight.members" -}}
 {{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") (not .Values.fleetApi.etcd.restore) -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
-{{- $wanted := int .Values.fleetApi.etcd.replicas -}}
+{{- $wanted := include "muster.fleet.members" . | int -}}
 {{- $members := dig "spec" "replicas" 0 (lookup "apps/v1" "StatefulSet" .Release.Namespace $name) | int -}}
 {{- /* None runs: those whose volumes are there, also those of an earlier installation. */ -}}
 {{- if not $members -}}
@@ -49,7 +49,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- end -}}
 {{- if and $members (ne $members $wanted) -}}
-{{- fail (printf "\n\nThe fleet API's etcd has %d member(s) with data, and fleetApi.etcd.replicas=%d would not change that: further members begin with an empty store, and a store that lacks members does not answer. Keep the number, also beside values-ha.yaml, with --set fleetApi.etcd.replicas=%d; or restore a snapshot into %d member(s), as .github/FLEET_API.md says (fleetApi.etcd.restore).\n" $members $wanted $members $wanted) -}}
+{{- fail (printf "\n\nThe fleet API's etcd has %d member(s) with data, and fleetApi.profile=%s, which has %d, would not change that: further members begin with an empty store, and a store that lacks members does not answer. Keep the number with --set fleetApi.profile=%s; or restore a snapshot into %d member(s), as .github/FLEET_API.md says (fleetApi.etcd.restore).\n" $members .Values.fleetApi.profile $wanted (ternary "trial" "production" (eq $members 1)) $wanted) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -40,11 +40,11 @@ const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
 /// Rights that the control plane gets in the member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Rights {
-    /// Objects of every kind.
-    #[default]
-    Everything,
     /// The built-in kinds of ordinary applications, without Secrets and roles.
+    #[default]
     Workloads,
+    /// Objects of every kind, which amounts to the administrator of the member.
+    Everything,
 }
 
 #[derive(Debug, Args)]
@@ -155,10 +155,15 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     )
     .await?;
     Ok(format!(
-        "Cluster {name:?} is joined in sync mode Push. In the member, the account {namespace}/{} has the rights of the control plane; its \
+        "Cluster {name:?} is joined in sync mode Push. In the member, the account {namespace}/{} has the rights of the control plane{}; its \
          token is in Secret {CLUSTER_NAMESPACE}/{name} and is renewed by the control plane.\n`kubectl get cluster {name} -w` shows when it \
          is ready, `kubectl describe cluster {name}` why it is not.\n",
-        account(name)
+        account(name),
+        match options.rights {
+            Rights::Workloads =>
+                " for the kinds of ordinary applications (`--rights everything` is for all)",
+            Rights::Everything => ", which amount to an administrator's",
+        }
     ))
 }
 

@@ -349,7 +349,9 @@ fn what_is_left(namespace: &str, cluster: &str) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "  helm install muster-agent {CHART} -n {namespace} --set clusterName={cluster} \\\n    --set fleet.kubeconfigSecret={SECRET} --set fleet.kubeconfigKey={SECRET} --set certRotation.enabled=true"
+        "  helm install muster-agent {CHART} -n {namespace} --set clusterName={cluster} \\\n    --set fleet.kubeconfigSecret={SECRET} --set fleet.kubeconfigKey={SECRET} --set certRotation.enabled=true\n\n\
+         It applies the kinds of ordinary applications. With --set rights.preset=everything it applies Secrets, roles and all other kinds, too,\n\
+         and amounts to the administrator of this cluster."
     );
     text
 }

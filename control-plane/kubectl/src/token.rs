@@ -190,7 +190,7 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
     ))
 }
 
-/// Returns the command that installs the agent of a member.
+/// Returns the command that installs the agent of a member, with the rights that its chart gives.
 fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str) -> String {
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     format!(

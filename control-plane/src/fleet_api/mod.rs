@@ -10,7 +10,7 @@
 //! * [`issue`]: new keys and certificates.
 //! * [`secrets`]: one pass over the Secrets.
 //! * [`etcd`]: whether a member of etcd may start.
-//! * [`prune`]: which snapshots of etcd are kept.
+//! * [`snapshots`]: which snapshots of etcd are kept, and object storage for them.
 //! * [`objects`]: definitions, roles and the public ConfigMap of the fleet API.
 
 pub(crate) mod etcd;
@@ -19,8 +19,8 @@ mod issue;
 mod judge;
 mod objects;
 mod plan;
-pub(crate) mod prune;
 mod secrets;
+pub(crate) mod snapshots;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

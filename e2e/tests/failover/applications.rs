@@ -220,6 +220,7 @@ async fn a_custom_resource_that_a_script_finds_unhealthy_moves_to_or_from_a_memb
             "pushed".to_owned(),
             "--member-kubeconfig".to_owned(),
             kubeconfig(&member3.api.kubeconfig),
+            "--rights=everything".to_owned(),
         ];
         muster_kubectl::answer(words).await.context("joining")?;
         let apis = [

@@ -103,8 +103,8 @@ fn within(joining: &Joining, name: &str, members: &[Member]) -> Verdict {
     let Some(own) = members.find(|it| it.peer_urls.contains(&joining.url)) else {
         return Verdict::Refuse(format!(
             "{name} serves a store that this member is no part of, and the volume of this one is empty: together they would be two stores. \
-             A store does not get more members by fleetApi.etcd.replicas: set it back to the former number, or restore a snapshot into the \
-             new number ({PAGE}#from-one-member-of-etcd-to-three)"
+             A store does not get more members by fleetApi.profile: set it back to the former one, or restore a snapshot into the \
+             new number of members ({PAGE}#from-one-member-of-etcd-to-three)"
         ));
     };
     let was_started = !own.client_urls.is_empty();
@@ -198,7 +198,7 @@ mod tests {
             for answers in [[serves(None), other.clone()], [other, serves(None)]] {
                 let (word, why) = verdict(false, answers);
                 assert_eq!(word, "refuse");
-                assert!(why.contains("fleetApi.etcd.replicas"), "{why}");
+                assert!(why.contains("fleetApi.profile"), "{why}");
             }
         }
         assert_eq!(verdict(true, [serves(None), Answer::Empty]).0, "refuse");

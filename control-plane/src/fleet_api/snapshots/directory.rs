@@ -1,48 +1,13 @@
-//! `muster-control-plane prune-snapshots`: removes all but the newest snapshots of etcd from a
-//! directory. The images of etcd have no shell that could.
+//! Snapshots of etcd in a directory.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use clap::Parser;
-
-/// Name of the command.
-pub(crate) const COMMAND: &str = "prune-snapshots";
-/// Description of the command.
-pub(crate) const ABOUT: &str = "Remove all but the newest snapshots of etcd from a directory";
-
-#[derive(Debug, Parser)]
-#[command(about = ABOUT)]
-struct Options {
-    /// Directory with the snapshots: files whose names end with .db.
-    #[arg(long, value_name = "DIRECTORY")]
-    directory: PathBuf,
-    /// Number of snapshots to keep.
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
-    keep: u16,
-}
-
-/// Runs the command: reads arguments, removes files, and prints their names.
-pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
-    arguments.remove(1);
-    let options = Options::parse_from(arguments);
-    match prune(&options.directory, usize::from(options.keep)) {
-        Ok(removed) => {
-            for path in removed {
-                println!("removed {}", path.display());
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => crate::settings::refuse(&format!("{error:#}")),
-    }
-}
 
 /// Removes all but the newest snapshots. Other files stay, such as those that etcdctl has not
 /// completed (`.part`).
-fn prune(directory: &Path, keep: usize) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn prune(directory: &Path, keep: usize) -> anyhow::Result<Vec<PathBuf>> {
     let name = || format!("read {}", directory.display());
     let mut snapshots: Vec<(SystemTime, PathBuf)> = Vec::new();
     for entry in std::fs::read_dir(directory).with_context(name)? {
