@@ -21,7 +21,7 @@ const KIND: [&str; 5] = [
 ];
 
 /// Clusters by name or by their labels.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(super) struct Clusters {
     /// Names of Clusters: `a b`, `a,b`, `cluster/a` or `clusters a b`.
     #[arg(value_name = "CLUSTER", value_delimiter = ',', value_parser = word)]
@@ -65,6 +65,12 @@ impl Clusters {
             clusters: words,
             selector,
         }
+    }
+
+    /// Returns the choice with further names.
+    pub fn and(&self, more: &[String]) -> Self {
+        let words = [self.clusters.as_slice(), more].concat();
+        Self::of(words, self.selector.clone())
     }
 
     /// Returns the choice for a command that may be about all clusters, for which the kind alone

@@ -28,6 +28,15 @@ use crate::request::{FIELD_MANAGER, call, find_cluster};
 pub(crate) struct Options {
     #[command(flatten)]
     clusters: Clusters,
+    /// The same as a name: otherwise the flag would name a cluster of the kubeconfig, and the order
+    /// be one about the whole fleet.
+    #[arg(
+        long = "cluster",
+        hide = true,
+        value_name = "CLUSTER",
+        value_delimiter = ','
+    )]
+    named: Vec<String>,
     #[command(flatten)]
     why: Why,
     /// Time after which movement goes on by itself; without it somebody has to resume.
@@ -42,12 +51,21 @@ pub(crate) struct Options {
 pub(crate) struct Resuming {
     #[command(flatten)]
     clusters: Clusters,
+    /// The same as a name: otherwise the flag would name a cluster of the kubeconfig, and the order
+    /// be one about the whole fleet.
+    #[arg(
+        long = "cluster",
+        hide = true,
+        value_name = "CLUSTER",
+        value_delimiter = ','
+    )]
+    named: Vec<String>,
     #[command(flatten)]
     why: Why,
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let chosen = options.clusters.ordered(client).await?;
+    let chosen = options.clusters.and(&options.named).ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let time = options.time.map(|it| SignedDuration::try_from(it.0));
     let time = time.transpose()?;
@@ -130,7 +148,7 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
 }
 
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
-    let chosen = options.clusters.ordered(client).await?;
+    let chosen = options.clusters.and(&options.named).ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let order = options.why.author(client).await.order(order::RESUME, now);
     let Some(names) = chosen else {
@@ -192,6 +210,23 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_cluster_that_is_named_by_a_flag_is_a_member_and_not_the_whole_fleet() {
+        use crate::Question;
+        use crate::orders::Command;
+        for words in ["pause --cluster m1", "resume m1", "resume --cluster=m1"] {
+            let words = format!("kubectl-muster {words}");
+            let line = crate::line::parse(words.split(' ')).unwrap();
+            assert_eq!(line.connection.cluster, None);
+            let chosen = match line.question {
+                Question::Order(Command::Pause(it)) => it.clusters.and(&it.named),
+                Question::Order(Command::Resume(it)) => it.clusters.and(&it.named),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(chosen, Clusters::of(vec!["m1".to_owned()], None), "{words}");
+        }
+    }
+
     #[tokio::test]
     async fn whoever_may_not_end_a_pause_is_not_recorded_to_have_ended_it() {
         // The role of bob has `patch`, and not `delete`, for ConfigMaps.
@@ -224,6 +259,7 @@ mod tests {
         let client = Client::new(service, "default");
         let options = Resuming {
             clusters: Clusters::default(),
+            named: Vec::new(),
             why: Why::default(),
         };
         resume(&client, &options).await.unwrap_err();

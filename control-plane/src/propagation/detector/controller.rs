@@ -1,6 +1,6 @@
 //! Reconciles a template: finds its policy and writes its binding.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -86,6 +86,8 @@ pub(super) struct Memory {
     pub(super) bound: Bound,
     /// Which policies could select which templates.
     pub(super) candidates: Candidates,
+    /// Policies that were there when this process began, until they were reconciled once.
+    pub(super) first: HashSet<PolicyKey>,
 }
 
 impl Memory {

@@ -47,7 +47,7 @@ fn listen<K: Followed>(
     policies: &Informer<K>,
     policy: fn(Arc<K>) -> Policy,
 ) {
-    let to = Arc::clone(detector);
+    let (to, listed) = (Arc::clone(detector), policies.clone());
     policies.on_change(move |change| {
         let (old, new) = match change {
             Change::Applied { old, new } => {
@@ -75,6 +75,9 @@ fn listen<K: Followed>(
             }
             return;
         };
+        if old.is_none() && !listed.is_synced() {
+            to.memory().first.insert(new.key());
+        }
         if old.is_none_or(|old| differ(old, new)) {
             to.policies.add(new.key());
             to.audits.add(new.key());
@@ -120,7 +123,11 @@ impl Detector {
                 Lookup::Unknown => rest.unlisted(&template.kind),
             }
         }
-        self.revisit_unclaimed(&policy, &mut rest);
+        // Every template is looked at when this process begins, and finds those of the first list:
+        // comparing all of them with each policy as well takes minutes where both are many.
+        if !self.memory().first.remove(&key) {
+            self.revisit_unclaimed(&policy, &mut rest);
+        }
         for kind in &rest.unlisted {
             self.parked.wait(kind, key.clone());
         }
