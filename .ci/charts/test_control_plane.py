@@ -44,6 +44,7 @@ def test_notices():
     (volume,) = [each for each in deployment["spec"]["template"]["spec"]["volumes"] if each["name"] == "notices"]
     found = {source["secret"]["items"][0]["path"] for source in volume["projected"]["sources"]}
     assert found == {"chat/url", "bus/key", "bus/ca.crt"}, "each file that a receiver names is there"
+    assert all(source["secret"].get("optional") for source in volume["projected"]["sources"]), "the fleet is failed over although the Secret of a chat is missing: a pod waits for it for ever otherwise"
 
 
 @pytest.mark.parametrize(("values", "expected"), [({"networkPolicy": {"enabled": True, "metricsFrom": MONITORING}}, {"metrics": MONITORING}), ({"networkPolicy": {"enabled": True}, "webhook": {"enabled": True}}, {"webhook": None})], ids=["who reads metrics", "admission"])

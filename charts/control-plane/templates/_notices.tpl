@@ -18,7 +18,7 @@
 {{- with $receivers }}{{ toJson . | replace "$(" "$$(" }}{{ end }}
 {{- end }}
 
-{{- /* Sources of the volume with these files, as JSON. */}}
+{{- /* Sources of the volume with these files, as JSON. The control plane starts without the Secret of a chat, and says which file is missing when it sends. */}}
 {{- define "muster.notices.secrets" -}}
 {{- $files := include "muster.notices.files" . | fromJson }}
 {{- $sources := list }}
@@ -26,7 +26,7 @@
 {{- range $value, $file := $files }}
 {{- with get $each $value }}
 {{- $item := dict "key" .key "path" (printf "%s/%s" $each.name (last $file)) }}
-{{- $sources = append $sources (dict "secret" (dict "name" .name "items" (list $item))) }}
+{{- $sources = append $sources (dict "secret" (dict "name" .name "items" (list $item) "optional" true)) }}
 {{- end }}
 {{- end }}
 {{- end }}

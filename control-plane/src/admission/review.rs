@@ -302,7 +302,8 @@ fn paused_by(object: &Value, request: &Request, now: Timestamp) -> Option<String
         return None;
     }
     let new = cluster::Cluster::deserialize(object).ok()?;
-    Pause::attributed(&new.metadata, user, now)
+    let old = before::<cluster::Cluster>(request).unwrap_or_default();
+    Pause::attributed(&new.metadata, &old.metadata, user, now)
 }
 
 /// Returns the annotation that tells who gives the orders that a write brings; `None` if it is

@@ -23,8 +23,9 @@ use super::pause::Pause;
 
 /// Orders that an annotation keeps.
 const KEPT: usize = 8;
-/// Age of an order at most that is given with the write that records it; clocks differ.
-const FRESH: SignedDuration = SignedDuration::from_mins(5);
+/// Age of an order at most that is given with the write that records it: clocks differ, and one
+/// about many clusters takes a while.
+const FRESH: SignedDuration = SignedDuration::from_hours(1);
 /// Letters of a text of an order at most.
 pub const LONGEST: usize = 200;
 /// Name under which `kubectl muster` writes. A pause in this name is a step of another order.
@@ -84,8 +85,21 @@ impl Attribution {
     /// Returns the annotation of an object that is given one more order, or another step of its
     /// last one.
     pub fn added(metadata: &ObjectMeta, order: Self) -> String {
-        let mut all = Self::all(metadata);
-        if all.last() != Some(&order) {
+        let (mut all, order) = (Self::all(metadata), order.bounded());
+        // Admission may have named the author of the first step, whom the second does not know.
+        let is_known = all.last().is_some_and(|last| {
+            let by = if order.by.is_empty() {
+                &last.by
+            } else {
+                &order.by
+            };
+            *last
+                == Self {
+                    by: by.clone(),
+                    ..order.clone()
+                }
+        });
+        if !is_known {
             all.push(order);
         }
         text(all)

@@ -10,11 +10,13 @@ use std::fmt;
 use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
-use muster_shared::names::{condition, execution_namespace, work};
+use muster_shared::names::{condition, execution_namespace, label, work};
 use serde_json::Value;
 
 use super::Fleet;
 use super::standing::Standing;
+use super::template::TemplateKey;
+use super::template_event::Lookup;
 
 /// State of a workload's copy in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,6 +176,21 @@ pub fn is_counted(resource: &ObjectReference) -> bool {
     }
 }
 
+/// Returns whether the members decide on the number of replicas, as the label
+/// `resourcetemplate.karmada.io/retain-replicas` of the template says.
+pub fn retains_replicas(label: Option<&str>) -> bool {
+    label == Some("true")
+}
+
+/// Returns whether the members decide on the number of replicas of a workload, as its template says,
+/// if that is known.
+pub fn members_scale(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
+    match fleet.templates.get(&TemplateKey::of(resource)) {
+        Lookup::Found(template) => Some(retains_replicas(template.label(label::RETAIN_REPLICAS))),
+        Lookup::Absent | Lookup::Unknown => None,
+    }
+}
+
 /// Returns the number of ready replicas in a status; some kinds report only those that have been
 /// ready for a while, and old versions of Jobs only those that run.
 pub fn ready_replicas(status: &Value) -> Option<i64> {
@@ -212,6 +229,13 @@ mod tests {
             }
         };
         STANDINGS.map(initial).iter().collect()
+    }
+
+    #[test]
+    fn members_decide_on_replicas_where_the_label_says_true() {
+        for (label, expected) in [(Some("true"), true), (Some("false"), false), (None, false)] {
+            assert_eq!(retains_replicas(label), expected, "{label:?}");
+        }
     }
 
     #[test]

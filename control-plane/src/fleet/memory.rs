@@ -105,12 +105,6 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         self.waited.lock().contains_key(key)
     }
 
-    /// Returns whether a key has waited for long: what it waits for may never come.
-    pub fn is_long(&self, key: &K) -> bool {
-        let waits = self.waited.lock();
-        waits.get(key).is_some_and(|it| it.is_long(self))
-    }
-
     /// Ends the wait of a key: what it waited for has come, or is not waited for any more.
     pub fn forget(&self, key: &K) {
         self.waited.lock().remove(key);

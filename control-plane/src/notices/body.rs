@@ -110,7 +110,18 @@ fn slack(event: &Event) -> serde_json::Value {
 
 /// Returns an adaptive card, as the workflows of Teams take it.
 fn teams(event: &Event) -> serde_json::Value {
-    let block = |text: &str| json!({ "type": "TextBlock", "text": text, "wrap": true });
+    // A text block is Markdown: what could be a link or an emphasis is escaped.
+    let plain = |text: &str| {
+        let mut plain = String::with_capacity(text.len());
+        for letter in text.chars() {
+            if "\\`*_[]".contains(letter) {
+                plain.push('\\');
+            }
+            plain.push(letter);
+        }
+        plain
+    };
+    let block = |text: &str| json!({ "type": "TextBlock", "text": plain(text), "wrap": true });
     let mut title = block(&event.source);
     title["weight"] = json!("bolder");
     if event.text("severity") == "critical" {
@@ -250,6 +261,18 @@ mod tests {
         event.data["link"] = json!("");
         let (_, body) = made("teams", &event);
         assert_eq!(body["attachments"][0]["content"]["actions"], json!([]));
+    }
+
+    #[test]
+    fn a_card_has_no_link_that_an_agent_put_into_the_state_of_its_cluster() {
+        let mut event = began();
+        event.data["sentence"] = json!("not ready ([sign in again](https://evil.example))");
+        let (_, body) = made("teams", &event);
+        let text = &body["attachments"][0]["content"]["body"][1]["text"];
+        assert!(
+            !text.as_str().unwrap().contains("[sign in again](https:"),
+            "a text block is Markdown: {text}"
+        );
     }
 
     #[test]

@@ -261,17 +261,20 @@ impl Outlet {
                 pacing.told(name);
             }
         }
-        for record in records {
-            let Some(status) = &record.status else {
-                continue;
-            };
+        // All is remembered before anything is written, which may fail.
+        let told = records.into_iter().filter_map(|record| {
             let mut told = self.known(&record);
-            told.note_all(&record.spec, status, now);
+            told.note_all(&record.spec, record.status.as_ref()?, now);
             self.remember(&record, told);
-            self.write(&record, told).await?;
-            // What happened since is news again.
+            // What happened since is news again, and what cannot be written now is written then.
             self.queue.add(record.name_any());
+            Some((record, told))
+        });
+        let mut written = Ok(());
+        for (record, told) in told.collect::<Vec<_>>() {
+            written = written.and(self.write(&record, told).await);
         }
+        written?;
         Ok(Next::Done)
     }
 

@@ -107,10 +107,11 @@ pub fn next(told: &Told, spec: &FailoverSpec, status: &FailoverStatus, now: Time
         })
     };
     let run = status.relapses.saturating_add(1);
-    if told.began < run && !has_to_leave(spec, status) {
+    let is_known = told.began > 0 && is_ended;
+    if told.began < run && !is_known && !has_to_leave(spec, status) {
         return Next::Nothing;
     }
-    if told.began < run {
+    if told.began < run && has_to_leave(spec, status) {
         let returned = status.returns.last().and_then(|it| seconds(&it.returned));
         let returned = returned.filter(|_| run > 1);
         let began = returned.or_else(|| seconds(&spec.start_time));

@@ -34,7 +34,7 @@ use muster_shared::api::any_binding::AnyBinding;
 
 pub(super) use self::fates::Fates;
 pub(super) use self::not_well::NotWell;
-use self::not_well::{Ordered, not_well, ordered};
+use self::not_well::{INCOMPLETE, Ordered, not_well, ordered};
 use super::summary::{Severity, Summary};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
@@ -233,9 +233,11 @@ impl Report {
     /// ordered is left out if `orders` says so.
     pub(super) fn code_without(&self, orders: bool) -> u8 {
         let waits = |it: &Waiting| !(orders && self.is_ordered(it));
+        let is_in_need = |it: &Ordered| it.fault.is_some() || it.order == INCOMPLETE;
         let is_well = self.leader.acts
             && self.not_well.is_empty()
             && (orders || self.ordered.is_empty() && self.paused.is_empty())
+            && !self.ordered.iter().any(is_in_need)
             && self.unknown == 0
             && !self.may_be_paused
             && self.expires.is_empty()

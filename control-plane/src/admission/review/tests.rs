@@ -296,3 +296,44 @@ fn a_suspension_that_is_switched_off_is_ended_and_not_ordered() {
     let told = attribution::Attribution::all(&new.metadata);
     assert_eq!(told.last().unwrap().order, attribution::order::UNSUSPEND);
 }
+
+#[test]
+fn nobody_prolongs_a_pause_unrecorded_by_calling_it_a_step_of_an_order() {
+    use crate::fleet::pause::Pause;
+    let paused = |seconds: i64| {
+        let until = now() + jiff::SignedDuration::from_secs(seconds);
+        let pause = json!({"by": "kubectl-muster", "reason": "", "until": until.to_string()});
+        json!({
+            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause.to_string()}},
+            "spec": {"syncMode": "Pull"},
+        })
+    };
+    // A program writes it anew each minute: `kubectl muster` writes none over one that holds.
+    let new = admitted("cluster.karmada.io", "Cluster", &paused(110), &paused(50));
+    let new = cluster::Cluster::deserialize(&new).unwrap();
+    let pause = Pause::of_annotations(&new.metadata).unwrap();
+    assert_eq!(pause.by, "me", "{pause}");
+    assert!(!attribution::Attribution::all(&new.metadata).is_empty());
+}
+
+#[test]
+fn a_tool_that_applies_a_pause_again_finds_it_as_it_was_applied() {
+    // A tool of GitOps compares what it applies with what there is, and applies it again if they
+    // differ.
+    let text = json!({"by": "platform team", "reason": "freeze", "ticket": "OPS-1"}).to_string();
+    let new = json!({
+        "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": text}},
+        "spec": {"syncMode": "Pull"},
+    });
+    let admitted = admitted("cluster.karmada.io", "Cluster", &new, &Value::Null);
+    let there: Value = serde_json::from_str(
+        admitted["metadata"]["annotations"]["failover.muster.io/paused"]
+            .as_str()
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!(
+        there["ticket"], "OPS-1",
+        "what people write beside is kept: {there}"
+    );
+}

@@ -42,13 +42,13 @@ fn what_cannot_be_read_is_left_out_and_texts_and_numbers_are_bounded() {
         Attribution::all(&metadata(Some(mixed))),
         [given("cordon", "alice", 5)]
     );
-    let long = Attribution {
+    let long = |second: i64| Attribution {
         reason: "ü".repeat(1_000),
-        ..given("drain", "alice", 1)
+        ..given("drain", "alice", second)
     };
     let mut held = ObjectMeta::default();
-    for _ in 0..20 {
-        held = metadata(Some(&Attribution::added(&held, long.clone())));
+    for second in 0..20 {
+        held = metadata(Some(&Attribution::added(&held, long(second))));
     }
     let all = Attribution::all(&held);
     assert_eq!(all.len(), KEPT);
@@ -194,4 +194,51 @@ fn a_program_that_wrote_a_field_is_told_where_nobody_else_is_known() {
     ] {
         assert_eq!(program(managed.clone()), None, "{managed}");
     }
+}
+
+#[test]
+fn the_steps_of_one_order_are_recorded_once_whatever_its_reason_and_whoever_knows_its_author() {
+    for (by, reason) in [
+        ("alice", "an upgrade".to_owned()),
+        ("alice", "ü".repeat(LONGEST + 1)),
+        ("alice", "two\nlines".to_owned()),
+        // `kubectl muster` could not ask who gives the order; admission knows.
+        ("", "an upgrade".to_owned()),
+    ] {
+        let order = Attribution {
+            reason: reason.clone(),
+            ..given("drain", by, 10)
+        };
+        let mut held = ObjectMeta::default();
+        for _step in 0..2 {
+            let new = metadata(Some(&Attribution::added(&held, order.clone())));
+            let none = || of_cluster(&ObjectMeta::default(), &[], at(10));
+            let written = attribute(&new, &held, (none(), none()), "alice", at(10));
+            held = written.map_or(new, |text| metadata(Some(&text)));
+        }
+        let all = Attribution::all(&held);
+        assert_eq!(all.len(), 1, "by {by:?}, {reason:?}: {all:?}");
+    }
+}
+
+#[test]
+fn an_order_about_many_clusters_that_takes_longer_than_minutes_is_told_as_given_by_its_author() {
+    // All its steps have one time. The last cluster is written six minutes later.
+    let order = given("drain", "alice", 0);
+    let new = metadata(Some(&Attribution::added(&ObjectMeta::default(), order)));
+    let taints = json!([{"key": DRAIN, "effect": "NoExecute", "timeAdded": at(0)}]);
+    let drained = cluster(&taints, &new);
+    let none = ObjectMeta::default();
+    let standing = (
+        of_cluster(&none, &[], at(360)),
+        of_cluster(&new, &drained.spec.taints, at(360)),
+    );
+    let written = attribute(&new, &none, standing, "alice", at(360));
+    let all = Attribution::all(&written.map_or(new, |text| metadata(Some(&text))));
+    let told: Vec<&str> = all.iter().map(|it| it.by.as_str()).collect();
+    assert_eq!(
+        told,
+        ["alice"],
+        "one order, which nobody brought from elsewhere"
+    );
 }

@@ -11,6 +11,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{ConfigMap, ObjectMeta, ResourceExt};
 use muster_shared::names::annotation::PAUSED;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::fleet::attribution::{Attribution, COMMAND, order};
 
@@ -149,15 +150,24 @@ impl Pause {
     }
 
     /// Returns the annotation of a cluster with a pause that names the user who writes it; `None`
-    /// if it does so already, or cannot be read.
-    pub fn attributed(metadata: &ObjectMeta, user: &str, now: Timestamp) -> Option<String> {
+    /// if it does so already, or cannot be read. `old` is the cluster as it was: nothing that holds
+    /// is prolonged as a step of an order.
+    pub fn attributed(
+        metadata: &ObjectMeta,
+        old: &ObjectMeta,
+        user: &str,
+        now: Timestamp,
+    ) -> Option<String> {
         let text = metadata.annotations.as_ref()?.get(PAUSED)?;
-        let mut record: Record = serde_json::from_str(text).ok()?;
-        if record.by == user || Self::read(&record).is_step(now) {
+        let record: Record = serde_json::from_str(text).ok()?;
+        let is_held = Self::of_annotations(old).is_some_and(|it| it.holds(now));
+        if record.by == user || !is_held && Self::read(&record).is_step(now) {
             return None;
         }
-        user.clone_into(&mut record.by);
-        serde_json::to_string(&record).ok()
+        // What people write beside it stays.
+        let mut written: Value = serde_json::from_str(text).ok()?;
+        written["by"] = user.into();
+        Some(written.to_string())
     }
 
     /// Returns whether the pause is not over at `now`.
@@ -167,7 +177,11 @@ impl Pause {
 }
 
 fn bounded(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    let plain = text.chars().take(LONGEST);
+    // Terminals obey control characters.
+    plain
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .collect()
 }
 
 impl fmt::Display for Pause {
@@ -277,6 +291,23 @@ mod tests {
         ] {
             let pause = Pause::of_cluster(&cluster(Some(text))).unwrap();
             assert_eq!(pause.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_pause_moves_the_cursor_of_a_terminal() {
+        let evil = "\u{1b}[2J\u{1b}[Hall is well\r\n";
+        let written = json!({"reason": evil, "by": evil}).to_string();
+        let data = json!({"data": {"reason": evil, "by": evil, "until": evil}});
+        let mut told = vec![Pause::of_fleet(&serde_json::from_value(data).unwrap())];
+        for text in [evil, &written] {
+            let annotations = json!({"annotations": {PAUSED: text}});
+            let metadata: ObjectMeta = serde_json::from_value(annotations).unwrap();
+            told.extend(Pause::of_annotations(&metadata));
+        }
+        for pause in told {
+            let text = pause.to_string();
+            assert!(!text.contains(char::is_control), "{text:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use muster_shared::api::failover_record::Failover;
 use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::controller::Controller;
 use muster_shared::merge;
-use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace, label};
+use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
@@ -27,10 +27,8 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::Bindings;
 use crate::fleet::binding::{BindingKey, patch_params};
-use crate::fleet::template::TemplateKey;
-use crate::fleet::template_event::Lookup;
+use crate::fleet::copy;
 use crate::fleet::works::binding_of;
-use crate::movement::graceful_eviction::assess::retains_replicas;
 use crate::notices;
 
 const NAME: &str = "failover records";
@@ -276,11 +274,8 @@ impl Recorder {
             return ledger.binding_gone(&BindingKey::of(binding));
         }
         let members_scale = || {
-            let template = TemplateKey::of(&binding.spec.resource);
-            match self.fleet.templates.get(&template) {
-                Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
-                Lookup::Absent | Lookup::Unknown => false,
-            }
+            let known = copy::members_scale(&self.fleet, &binding.spec.resource);
+            known.unwrap_or_default()
         };
         let signs = Signs::of(binding, &members_scale);
         let has_copy = |cluster: &str| {

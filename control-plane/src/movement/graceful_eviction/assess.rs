@@ -423,11 +423,5 @@ pub fn asks_for_none(spec: &ResourceBindingSpec) -> bool {
     spec.replicas <= 0 && spec.replica_requirements.is_some() && spec.components.is_empty()
 }
 
-/// Returns whether the members decide on the number of replicas, as the label
-/// `resourcetemplate.karmada.io/retain-replicas` of the template says.
-pub fn retains_replicas(label: Option<&str>) -> bool {
-    label == Some("true")
-}
-
 #[cfg(test)]
 mod tests;

@@ -13,14 +13,13 @@ use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::names::label;
 use muster_shared::queue::Next;
 use muster_shared::queue::until;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
 
-use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas, retains_replicas};
+use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::fleet::Fleet;
@@ -29,9 +28,8 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::Order;
+use crate::fleet::copy::members_scale;
 use crate::fleet::standing::Standing;
-use crate::fleet::template::TemplateKey;
-use crate::fleet::template_event::Lookup;
 use crate::fleet::works::binding_of;
 use crate::movement::eviction::judge::{Switches, placement};
 use crate::scheduler::controller::LiveSnapshot;
@@ -174,13 +172,13 @@ fn check(
     let workload = Workload::of(spec, placement.as_deref());
     let workload = workload.under(switches.failover, switches.no_execute);
     let retry = Cell::new(None);
-    let members_scale = || match fleet.templates.get(&TemplateKey::of(&spec.resource)) {
-        Lookup::Found(template) => retains_replicas(template.label(label::RETAIN_REPLICAS)),
-        // A list may have lacked it.
-        Lookup::Absent | Lookup::Unknown => {
+    let members_scale = || {
+        let known = members_scale(fleet, &spec.resource);
+        if known.is_none() {
+            // A list may have lacked it.
             retry.set(Some(UNLISTED));
-            false
         }
+        known.unwrap_or_default()
     };
     let works = fleet.work_index.of(&BindingKey::of(binding));
     // Whoever asked for the deletion of a Work that is wanted again finds out what became of it.
@@ -324,13 +322,6 @@ mod tests {
                 may_run,
                 "{status:?}: {said}"
             );
-        }
-    }
-
-    #[test]
-    fn members_decide_on_replicas_where_the_label_says_true() {
-        for (label, expected) in [(Some("true"), true), (Some("false"), false), (None, false)] {
-            assert_eq!(retains_replicas(label), expected, "{label:?}");
         }
     }
 

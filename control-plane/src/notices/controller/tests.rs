@@ -145,3 +145,30 @@ async fn many_failovers_at_a_time_are_told_in_one_notice() {
     outlet.reconcile(LEFT_OUT).await.unwrap();
     assert_eq!(server.ids(), [""; 0], "it is told once");
 }
+
+#[tokio::test]
+async fn news_that_was_told_in_one_notice_is_not_told_again_where_one_record_cannot_be_written() {
+    let server = Server::start().await;
+    let names = ["m1", "m2", "m3"];
+    let records = names.map(|it| ("failovers", record(it, 1)));
+    let mut stand = Stand::new(records);
+    let outlet = outlet(&mut stand, &server, &json!({ "perMinute": 2 })).await;
+    for name in names {
+        outlet.reconcile(name).await.unwrap();
+    }
+    assert_eq!(server.ids(), ["uid-m1-began-1", "uid-m1-held-1"]);
+    // The API has too much to do when what m2 was told is to be noted.
+    let busy = refusal(503, "ServiceUnavailable", "");
+    stand.api.answer(Method::PATCH, "/failovers/m2", 503, busy);
+    _ = outlet.reconcile(LEFT_OUT).await;
+    assert_eq!(server.take().len(), 1, "m2 and m3 are told in one");
+    stand.api.answer_truly();
+    _ = outlet.reconcile(LEFT_OUT).await;
+    outlet.pacing.lock().taken();
+    *outlet.pacing.lock() = Pacing::default();
+    for name in ["m2", "m3"] {
+        outlet.reconcile(name).await.unwrap();
+        assert_eq!(server.ids(), [""; 0], "{name}: it is told once");
+        assert_eq!(told(&stand, name)["held"], 1, "{name}");
+    }
+}

@@ -194,3 +194,24 @@ fn a_cluster_that_is_unwell_for_a_moment_and_is_left_by_nothing_is_not_told() {
     let found = next(&Told::default(), &spec, &status, at(2));
     assert!(matches!(found, Next::Now(_)), "applications have no taint");
 }
+
+#[test]
+fn a_failover_that_somebody_was_told_of_has_an_end_although_the_cause_returned_for_a_moment() {
+    // The cluster was tainted, nothing had moved yet, and the receiver was told that it began. Well
+    // again; then not ready for a moment, from which nothing followed.
+    let mut told = Told {
+        began: 1,
+        ..Told::default()
+    };
+    let time = |minute: i64| at(minute).to_string();
+    let status: FailoverStatus = serde_json::from_value(json!({
+        "state": "Ended",
+        "cause": { "type": "ClusterNotReady" },
+        "times": { "notReady": time(3), "recovered": time(4), "ended": time(4) },
+        "relapses": 1,
+        "returns": [{ "recovered": time(2), "returned": time(3) }],
+        "workloads": { "affected": 3 },
+    }))
+    .unwrap();
+    assert_eq!(tell(&mut told, &status, 5), ["ended 1"]);
+}

@@ -35,8 +35,9 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::copy::members_scale;
 use crate::fleet::last_patches::LastPatches;
-use crate::fleet::memory::Backoff;
+use crate::fleet::memory::{Backoff, Since};
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
@@ -46,6 +47,9 @@ use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
 /// First and longest time after which a binding is looked at again whose policy says more than it
 /// does.
 const AHEAD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(5));
+
+/// Time after which a target that refuses its Work counts as one that goes on refusing it.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// The conditions that this controller writes.
 const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
@@ -61,6 +65,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         scaling: Backoff::default(),
         unremoved: Backoff::default(),
         replacing: Arc::default(),
+        refusing: Since::default(),
         outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
@@ -134,6 +139,8 @@ pub(super) struct Memory {
     unremoved: Backoff<BindingKey>,
     /// Bindings whose unwanted Works wait for copies that take their place.
     replacing: Arc<Backoff<BindingKey>>,
+    /// Targets that refuse what would take their place.
+    refusing: Since<BindingKey, Vec<String>>,
     /// Bindings that are about a former object.
     pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
@@ -146,6 +153,17 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Forgets a binding that is gone.
+    fn forget(&self, key: &BindingKey) {
+        let waits = [&self.waits, &self.scaling, &self.unremoved, &self.outdated];
+        for waits in waits.into_iter().chain([&*self.replacing]) {
+            waits.forget(key);
+        }
+        self.refusing.forget(key);
+        self.parked.leave(key);
+        self.keeping.end(key);
+    }
+
     /// Returns when a binding is looked at next. A policy may protect copies by a setting that its
     /// binding does not have yet, and the Works have: if it is withdrawn before the binding was
     /// written, no change of the binding tells.
@@ -205,13 +223,7 @@ fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKe
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
     let client = fleet.work_writer.turn().await;
     let Some(binding) = fleet.bindings.get(key) else {
-        memory.waits.forget(key);
-        memory.scaling.forget(key);
-        memory.unremoved.forget(key);
-        memory.replacing.forget(key);
-        memory.outdated.forget(key);
-        memory.parked.leave(key);
-        memory.keeping.end(key);
+        memory.forget(key);
         return absence::sweep(fleet, &client, &memory.missing, key).await;
     };
     memory.missing.forget(key);
@@ -257,7 +269,14 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         is_heard: &|cluster| is_heard(fleet, cluster),
         is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
-        has_waited: memory.replacing.is_long(key),
+        go_on_refusing: &|clusters| {
+            if clusters.is_empty() {
+                memory.refusing.forget(key);
+                return false;
+            }
+            memory.refusing.lasts(key, clusters) >= REFUSED
+        },
+        members_scale: &|| members_scale(fleet, &spec.resource),
         // The clock that tasks are dated by.
         now: fleet.clock.now(),
     };
@@ -270,6 +289,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     }
     let due = if plan.waits.is_empty() {
         memory.replacing.forget(key);
+        memory.refusing.forget(key);
         Next::Done
     } else {
         let next = memory.replacing.next(key);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceHealth};
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, ResourceHealth};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
@@ -43,8 +43,10 @@ pub(super) struct Facts<'a> {
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
     pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
-    /// Whether copies that nobody wants have waited for others for long.
-    pub(super) has_waited: bool,
+    /// Whether some clusters, which refuse their Works, have done so for a while.
+    pub(super) go_on_refusing: &'a (dyn Fn(Vec<String>) -> bool + Sync),
+    /// Whether the members decide on the number of replicas, if that is known.
+    pub(super) members_scale: &'a (dyn Fn() -> Option<bool> + Sync),
     pub(super) now: Timestamp,
 }
 
@@ -183,14 +185,19 @@ fn successors<'a>(
     facts: &Facts<'_>,
 ) -> Option<Vec<(&'a str, Successor)>> {
     let (spec, targets) = (wanted.spec, &wanted.scope.targets);
+    let resource = &spec.resource;
+    // Nobody has said that nothing runs by a copy of which nothing is known.
+    let runs = |work: &CachedWork| pods(resource, &work.status()) != Some(0);
+    let is_running = || unwanted.iter().any(|(it, _)| runs(it));
     let asks_for_none = spec.is_workload() && spec.replicas == 0 && spec.components.is_empty();
-    if asks_for_none || targets.is_empty() && spec.placement.is_none() {
+    if asks_for_none && !(is_running() && (facts.members_scale)() != Some(false))
+        || targets.is_empty() && spec.placement.is_none()
+    {
         return Some(Vec::new());
     }
     if spec.is_undivided() || targets.is_empty() {
         return None;
     }
-    let resource = &spec.resource;
     let namespace = resource.namespace.as_deref().unwrap_or_default();
     let name = names::work(&resource.kind, &resource.name, namespace);
     let mut own: Vec<_> = wanted
@@ -204,46 +211,50 @@ fn successors<'a>(
     let own: BTreeMap<_, _> = own.collect();
     let is_counted = spec.replicas > 0 && spec.components.is_empty();
     // Where nothing runs in what is to go, nothing need run in what takes its place.
-    let has_pods =
-        copy::is_counted(resource) && unwanted.iter().any(|(it, _)| !reports_none(&it.status()));
-    let successor = |cluster: &str| {
+    let has_pods = is_counted && is_running() && (facts.members_scale)() != Some(true);
+    let shares = targets.iter().filter(|it| !is_counted || it.replicas > 0);
+    let shares: Vec<_> = shares
+        .map(|it| {
+            let work = own.get(it.name.as_str()).copied();
+            let status = work.map(|it| it.status()).unwrap_or_default();
+            let order = work.map_or(Order::Absent, |_| Order::said(&status));
+            (it.name.as_str(), work, status, order)
+        })
+        .collect();
+    let refusing = shares.iter().filter(|it| it.3 == Order::Refused);
+    let go_on_refusing = (facts.go_on_refusing)(refusing.map(|it| it.0.to_owned()).collect());
+    let successor = |(cluster, work, status, order): (&'a str, Option<&Arc<CachedWork>>, _, _)| {
         if (facts.is_leaving)(cluster) || !(facts.is_heard)(cluster) {
-            return Successor::Stuck;
+            return (cluster, Successor::Stuck);
         }
-        let work = own.get(cluster);
-        let status = work.map(|it| it.status()).unwrap_or_default();
-        let order = work.map_or(Order::Absent, |_| Order::said(&status));
         // One without replicas waits for those of its share.
         let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
         let is_sent = match work {
             Some(work) => work.suspend_dispatching != Some(true) && !is_empty,
             None => is_rendered(make, cluster),
         };
-        match order {
-            Order::Applied if is_counted && has_pods && !is_empty && reports_none(&status) => {
-                Successor::Coming
-            }
+        let lacks_pods = has_pods && pods(resource, &status) == Some(0);
+        let state = match order {
+            Order::Applied if lacks_pods && !is_empty => Successor::Coming,
             Order::Applied if !is_empty => Successor::There,
             // It runs as it was, and a later order was refused.
-            Order::Refused if is_healthy(&status) && !is_empty => Successor::There,
+            Order::Refused if is_healthy(&status) && !lacks_pods && !is_empty => Successor::There,
             _ if spec.dispatching_suspended_in(cluster) => Successor::Stuck,
-            Order::Refused if facts.has_waited => Successor::Stuck,
+            Order::Refused if go_on_refusing => Successor::Stuck,
             Order::Absent | Order::Sent if is_sent => Successor::Coming,
             _ => Successor::Missing,
-        }
+        };
+        (cluster, state)
     };
-    let shares = targets.iter().filter(|it| !is_counted || it.replicas > 0);
-    let shares = shares.map(|it| it.name.as_str());
-    Some(shares.map(|it| (it, successor(it))).collect())
+    Some(shares.into_iter().map(successor).collect())
 }
 
-/// Returns whether an agent reports that a workload has no pods: what it applied asked for none, or
-/// it has not made them yet. Kubernetes leaves the number out while it is 0.
-fn reports_none(status: &WorkStatus) -> bool {
-    status.manifest_statuses.first().is_some_and(|it| {
-        let status = it.status.as_ref();
-        status.and_then(|it| it.0["replicas"].as_i64()).unwrap_or(0) == 0
-    })
+/// Returns how many pods an agent reports of a workload, if it does. Kubernetes leaves the number
+/// out of the status of its own kinds while it is 0.
+fn pods(resource: &ObjectReference, status: &WorkStatus) -> Option<i64> {
+    let status = status.manifest_statuses.first()?.status.as_ref()?;
+    let number = status.0["replicas"].as_i64();
+    number.or_else(|| copy::is_counted(resource).then_some(0))
 }
 
 fn is_healthy(status: &WorkStatus) -> bool {
@@ -317,7 +328,8 @@ mod tests {
             is_heard: &|cluster| cluster != "silent",
             is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",
-            has_waited: false,
+            go_on_refusing: &|_| false,
+            members_scale: &|| Some(false),
             now: Timestamp::UNIX_EPOCH,
         };
         let plan = Plan::of(&wanted, Ok(if made { prepared } else { later }), &facts);

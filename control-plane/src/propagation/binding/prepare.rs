@@ -26,11 +26,11 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::copy::ready_replicas;
+use crate::fleet::copy::retains_replicas;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
-use crate::movement::graceful_eviction::assess::retains_replicas;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Time until a binding is tried again whose override policies cannot be listed.

@@ -645,3 +645,217 @@ async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any
         assert_eq!(is_removed, heard == "True", "m2 Ready={heard}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_refused_its_first_replicas_takes_the_place_of_no_living_copy() {
+    for pods in [2, 0] {
+        let binding = to(&["m2"], 1);
+        let old = work_of(&binding, "m1");
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        // An admission webhook of m2 refuses the order to run two. What it applied before asked for
+        // `pods`, and is healthy: of none, none is ready.
+        new["status"]["conditions"][0]["status"] = json!("False");
+        new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        stand.follow().await;
+        pass(10 * 60).await;
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            is_removed,
+            pods > 0,
+            "{pods} pods run in m2: m1 has the living copy"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_of_kubernetes_runs_before_its_living_copy_goes() {
+    let name = names::work("Rollout", "web", "shop");
+    let mut binding = to(&["m2"], 1);
+    binding["spec"]["resource"]["apiVersion"] = json!("argoproj.io/v1alpha1");
+    binding["spec"]["resource"]["kind"] = json!("Rollout");
+    let old = work_of(&binding, "m1");
+    let mut new = work_of(&binding, "m2");
+    new["metadata"]["name"] = json!(name);
+    // It had no share until now: its agent has applied it with no replicas, and says so.
+    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
+    new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
+    let template = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("rollouts", template),
+        ("resourcebindings", binding),
+        ("works", old),
+        ("works", new),
+    ]);
+    let version = "argoproj.io/v1alpha1";
+    stand
+        .api
+        .serve(&format!("/apis/{version}"), version, "rollouts", "Rollout");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    // The agent of m2 renews its lease, and does not get to its Works.
+    pass(10 * 60).await;
+    let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+    let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+    assert_eq!(asked, 2, "it asks for its share by now");
+    assert_eq!(
+        written(&stand, "web-deployment"),
+        [],
+        "m2 reports 0 replicas and m1 reports 2: m1 has the living copy"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_whose_status_is_not_known_counts_as_one_that_runs() {
+    for status in [json!({"replicas": 2}), Value::Null] {
+        let binding = to(&["m2"], 1);
+        let mut old = work_of(&binding, "m1");
+        if status.is_null() {
+            // A script of an interpreter cannot reflect it: nothing is known of its pods.
+            old["status"]["manifestStatuses"][0]["status"] = Value::Null;
+            old["status"]["manifestStatuses"][0]["health"] = json!("Unknown");
+        }
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        // A quota of m2 lets no pod be made.
+        new["status"]["manifestStatuses"][0]["status"] = json!({"unavailableReplicas": 2});
+        new["status"]["manifestStatuses"][0]["health"] = json!("Unhealthy");
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        stand.follow().await;
+        pass(10 * 60).await;
+        assert_eq!(
+            written(&stand, "web-deployment"),
+            [],
+            "m1 reports {status}, m2 has no pod: nobody has said that nothing runs in m1"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_although_an_autoscaler_has_scaled_the_new_one_to_zero() {
+    let binding = to(&["m2"], 1);
+    // People use m1 for as long as it is there: its autoscaler keeps two.
+    let old = work_of(&binding, "m1");
+    let mut new = work_of(&binding, "m2");
+    new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+    // Nobody uses m2: KEDA has scaled it to zero, which the policy lets members do. It is healthy.
+    new["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 2});
+    let mut template = deployment(2);
+    template["metadata"]["labels"] = json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
+    let mut stand = started([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", old),
+        ("works", new),
+    ]);
+    stand.follow().await;
+    pass(60 * 60).await;
+    assert!(
+        !written(&stand, "web-deployment").is_empty(),
+        "m1 was taken out of the policy an hour ago; what is in m2 is as it is wanted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing() {
+    let mut binding = to(&["m2", "m3"], 1);
+    binding["spec"]["replicas"] = json!(4);
+    let name = names::work("Deployment", "web", "shop");
+    let mut old = work_of(&binding, "m1");
+    old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
+    old["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4, "readyReplicas": 4});
+    let [there, sent] = ["m2", "m3"].map(|cluster| {
+        let mut new = work_of(&binding, cluster);
+        new["metadata"]["name"] = json!(name);
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        new
+    });
+    let mut waits = sent.clone();
+    // The agent of m3 is slow.
+    waits["status"] = Value::Null;
+    let mut stand = started([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("clusters", cluster("m3")),
+        ("deployments", deployment(4)),
+        ("resourcebindings", binding),
+        ("works", old),
+        ("works", there),
+        ("works", waits),
+    ]);
+    stand.follow().await;
+    pass(60).await;
+    assert_eq!(written(&stand, "web-deployment"), [], "it waits for m3");
+    // Its first attempt comes a moment before the namespace is there; the next one succeeds.
+    let mut refused = stand.api.object("works", "karmada-es-m3", &name).unwrap();
+    refused["status"] = sent["status"].clone();
+    refused["status"]["conditions"][0]["status"] = json!("False");
+    refused["status"]["manifestStatuses"] = Value::Null;
+    stand.api.put("works", refused);
+    pass(2).await;
+    assert_eq!(
+        written(&stand, "web-deployment"),
+        [],
+        "m3 has refused for two seconds, and m2 runs half of the replicas"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_its_member_scales_up_from_a_template_of_none_is_a_living_one() {
+    for pods in [0, 2] {
+        // The template asks for none, and an autoscaler of the member decides how many run.
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["replicas"] = json!(0);
+        binding["spec"]["clusters"] = json!([{"name": "m2"}]);
+        let mut old = work_of(&binding, "m1");
+        old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
+        old["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
+        let mut template = deployment(0);
+        template["metadata"]["labels"] =
+            json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        // A quota or a webhook refuses the Work in m2.
+        let refused = refusal(403, "Forbidden", "web");
+        let path = "/karmada-es-m2/works";
+        stand.api.answer(Method::POST, path, 403, refused);
+        stand.follow().await;
+        pass(10 * 60).await;
+        let is_removed = !written(&stand, "web-deployment").is_empty();
+        assert_eq!(
+            is_removed,
+            pods == 0,
+            "{pods} pods run in m1, and there is no copy in m2"
+        );
+    }
+}

@@ -68,6 +68,8 @@ impl Ordered {
 }
 
 const DRAINED: &str = "Drained";
+/// A drain of several clusters that was not completed.
+pub(super) const INCOMPLETE: &str = "DrainIncomplete";
 
 /// Returns the orders of a person that hold for a cluster.
 pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {
@@ -78,7 +80,7 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
         (true, true) => "Drained,Cordoned",
         (false, true) => "Cordoned",
         // The first step of a drain of several, of which somebody ended the command.
-        (false, false) if has(DRAIN) => "DrainIncomplete",
+        (false, false) if has(DRAIN) => INCOMPLETE,
         (false, false) => return None,
     };
     let added = taints.iter().filter(|it| is_of_command(it));

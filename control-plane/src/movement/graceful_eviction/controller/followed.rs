@@ -219,7 +219,7 @@ async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template
     stand.follow().await;
     pass(30).await;
     assert_eq!(stand.api.writes(), []);
-    let labels = json!({ label::RETAIN_REPLICAS: "true" });
+    let labels = json!({ muster_shared::names::label::RETAIN_REPLICAS: "true" });
     let template = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"namespace": "shop", "name": "web", "labels": labels},

@@ -231,3 +231,17 @@ fn a_gate_that_is_on_without_a_policy_that_evicts_is_told() {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
 }
+
+#[test]
+fn a_drain_that_cannot_go_on_needs_attention_although_people_ordered_it() {
+    // Its own rate cannot be read: nothing leaves it until somebody mends that.
+    let report = decide(&snapshot(vec![drained("m1", "fast")], vec![]));
+    assert!(report.ordered[0].fault.is_some());
+    assert_eq!(report.code_without(true), 1, "faulty rate");
+    let mut cluster = drained("m1", "");
+    cluster.spec.taints.truncate(1);
+    // The command ended between the steps of a drain of several: nobody drains it.
+    let report = decide(&snapshot(vec![cluster], vec![]));
+    assert_eq!(report.ordered[0].order, "DrainIncomplete");
+    assert_eq!(report.code_without(true), 1, "half an order");
+}
