@@ -182,8 +182,8 @@ pub fn retains_replicas(label: Option<&str>) -> bool {
     label == Some("true")
 }
 
-/// Returns whether the members decide on the number of replicas of a workload, as its template says,
-/// if that is known.
+/// Returns whether the members decide on the number of replicas of a workload, as its template
+/// says, if that is known.
 pub fn members_scale(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
     match fleet.templates.get(&TemplateKey::of(resource)) {
         Lookup::Found(template) => Some(retains_replicas(template.label(label::RETAIN_REPLICAS))),
