@@ -6,7 +6,6 @@ mod health;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -23,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 pub use self::election::tell_election;
 pub use self::health::Health;
 use crate::http_server::{self, Limits, Options};
-use crate::https::{self, Certificate};
 use crate::tasks::Tasks;
 use crate::telemetry;
 
@@ -132,44 +130,8 @@ pub async fn admin(
     http_server::serve(listener, options(), handler, shutdown).await;
 }
 
-/// Connections of a page for one person: a browser keeps a few open while a tab looks on, and an
-/// answer about a large fleet takes its time.
-const PAGE_LIMITS: Limits = Limits {
-    connections: 128,
-    first: Duration::from_secs(30),
-    idle: Duration::from_mins(1),
-    age: Duration::from_hours(1),
-};
-/// Time in which answers to a page are completed when its server closes.
-const PAGE_DEADLINE: Duration = Duration::from_secs(1);
-
-/// Serves a page until shutdown, by HTTPS where a certificate is given. The handler is given the
-/// head of each request; bodies are not read.
-pub async fn page<H, F>(
-    listener: TcpListener,
-    certificate: Option<Arc<Certificate>>,
-    handler: H,
-    shutdown: CancellationToken,
-) where
-    H: Fn(http::request::Parts) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = http::Response<Bytes>> + Send + 'static,
-{
-    let options = Options {
-        name: "page",
-        limits: PAGE_LIMITS,
-        tls: certificate.map(https::acceptor),
-        deadline: PAGE_DEADLINE,
-        ..options()
-    };
-    let answer = move |request: Request<Incoming>| {
-        let answer = handler(request.into_parts().0);
-        async move { answer.await.map(Full::new) }
-    };
-    http_server::serve(listener, options, answer, shutdown).await;
-}
-
 /// Returns how an admin server treats its connections.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
     http.http1()
         .timer(TokioTimer::new())

@@ -279,7 +279,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     }
     let config = connection.config().await?;
     let client = connection.client(&config)?;
-    let namespace = connection.namespace;
+    let namespace = connection.namespace.clone();
     let text = match command_line.question {
         Question::Check(options) => {
             let (text, succeeds) = check::carry_out(&config, namespace, &options).await?;
@@ -312,7 +312,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
             Box::pin(get::carry_out(&client, &namespace, &options)).await
         }
         Question::Top(options) => top::carry_out(&client, &options).await,
-        Question::Ui(options) => return Box::pin(ui::carry_out(client, &options)).await,
+        Question::Ui(options) => {
+            return Box::pin(ui::carry_out(client, &connection, &options)).await;
+        }
         Question::Rebalance(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
             return rebalance::carry_out(client, &config, &namespace, &options).await;

@@ -303,8 +303,11 @@ impl Outlet {
     }
 
     fn remember(&self, record: &Failover, told: Told) {
-        let uid = record.uid().unwrap_or_default();
-        self.told.lock().insert(record.name_any(), (uid, told));
+        let (name, uid) = (record.name_any(), record.uid().unwrap_or_default());
+        // It may have been deleted while the notice was sent.
+        if self.records.get(None, &name).is_some() {
+            self.told.lock().insert(name, (uid, told));
+        }
     }
 
     fn forget(&self, name: &str) {

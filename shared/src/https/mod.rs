@@ -24,8 +24,10 @@ use crate::http_server::{self, Limits, Options};
 mod body;
 mod certificate;
 pub mod client;
+mod page;
 
 pub use self::certificate::{Certificate, Error};
+pub use self::page::page;
 
 /// Handshake and head of a request have to be here by then, and then its body. An API server waits
 /// for an answer for 30 s at most.
@@ -100,7 +102,7 @@ fn options(certificate: Arc<Certificate>) -> Options {
 }
 
 /// Returns what answers the handshakes of a server with a certificate.
-pub(crate) fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
+fn acceptor(certificate: Arc<Certificate>) -> TlsAcceptor {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("ring speaks the default versions by invariant")

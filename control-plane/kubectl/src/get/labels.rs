@@ -27,8 +27,12 @@ pub(super) async fn selected(
     let mut found: BTreeMap<(String, String), BTreeSet<Place>> = BTreeMap::new();
     for binding in &bindings {
         if let Entry::Vacant(kind) = found.entry(kind_of(binding)) {
-            let places = places(client, namespace, kind.key(), selector).await?;
-            kind.insert(places);
+            let places = places(client, namespace, kind.key(), selector).await;
+            // One kind that may not be listed hides no other.
+            kind.insert(places.unwrap_or_else(|error| {
+                eprintln!("Warning: workloads are left out: {error:#}");
+                BTreeSet::new()
+            }));
         }
     }
     let is_selected = |it: &Arc<AnyBinding>| {

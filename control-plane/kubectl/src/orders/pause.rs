@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -15,7 +15,7 @@ use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::settings::Duration;
 use serde_json::json;
 
-use super::order::{change, once};
+use super::order::{change, half, once};
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::chosen::Clusters;
@@ -104,7 +104,8 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
                 json!({"metadata": {"annotations": {PAUSED: text.clone()}}}),
             ))
         })
-        .await?;
+        .await
+        .with_context(|| half(&told))?;
         let pause = Pause {
             cluster: Some(name.clone()),
             ..pause.clone()
@@ -190,7 +191,8 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
             let is_paused = annotations.is_some_and(|all| all.contains_key(PAUSED));
             Ok(is_paused.then(|| json!({"metadata": {"annotations": {PAUSED: null}}})))
         })
-        .await?;
+        .await
+        .with_context(|| half(&told))?;
         let _ = if changed {
             writeln!(told, "Movement out of {name} goes on")
         } else {

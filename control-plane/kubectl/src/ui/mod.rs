@@ -16,8 +16,8 @@ use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
-use muster_shared::client::{self, Profile};
-use muster_shared::https::Certificate;
+use muster_shared::client::{self, Gateway, Limits, Profile, Source};
+use muster_shared::https::{self, Certificate};
 use muster_shared::k8s::Client;
 use muster_shared::serve::{self, Health};
 use muster_shared::telemetry;
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use self::answers::Answers;
 use self::server::{Door, Entrance, is_name};
 use self::sign_in::SignIn;
+use super::connection::Connection;
 use super::output::{INTERRUPTED, Reply};
 
 /// Bytes of the secret in the address.
@@ -194,12 +195,28 @@ impl Page {
             let following = certificate.follow(Health::default(), "page", shutdown.clone());
             muster_shared::clock::spawn(following);
         }
-        serve::page(self.listener, self.certificate, handler, shutdown).await;
+        https::page(self.listener, self.certificate, handler, shutdown).await;
     }
 }
 
 /// Serves the page until the program is interrupted.
-pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+pub(super) async fn carry_out(
+    client: Client,
+    connection: &Connection,
+    options: &Options,
+) -> anyhow::Result<Reply> {
+    let shutdown = CancellationToken::new();
+    let mut client = client;
+    if options.serve.is_some() {
+        // A page that is served for months takes the credentials that its file has by then.
+        let source = Source {
+            kubeconfig: connection.kubeconfig.clone(),
+            context: connection.context.clone(),
+        };
+        let gateway = Gateway::open("fleet", source).await?;
+        client = gateway.client(Profile::Write, Limits::NONE)?;
+        muster_shared::clock::spawn(gateway.follow(shutdown.clone()));
+    }
     let page = Page::open(client, options).await?;
     let whose = if options.serve.is_some() {
         "Whoever signs in and may see it reads it with the rights of this program."
@@ -211,7 +228,6 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         page.url(),
         options.fragment()
     ))?;
-    let shutdown = CancellationToken::new();
     let until = shutdown.clone();
     muster_shared::clock::spawn(async move {
         muster_shared::tasks::stop_on_signal(until).await;

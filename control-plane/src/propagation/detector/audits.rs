@@ -214,8 +214,8 @@ impl Facts for Now<'_> {
             reaches(self.policy, subject) && strength(selector, subject) > Strength::Mismatch
         };
         let is_bound = |template: TemplateKey| {
-            let held = templates.get(&template);
-            *template.kind == kind && matches!(held, Lookup::Found(it) if selects(&it))
+            *template.kind == kind
+                && matches!(templates.get(&template), Lookup::Found(it) if selects(&it))
         };
         // What the policy has is seen at a glance; comparing it with all that there is takes long.
         if self.detector.templates_of(&own).any(is_bound) {
