@@ -39,7 +39,7 @@ impl Server {
             answers: Arc::default(),
         };
         let kept = server.clone();
-        tokio::spawn(async move {
+        muster_shared::clock::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let server = kept.clone();
@@ -49,7 +49,7 @@ impl Server {
                 });
                 let serving = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(serving);
+                muster_shared::clock::spawn(serving);
             }
         });
         server
