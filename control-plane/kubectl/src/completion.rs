@@ -25,7 +25,7 @@ const WORD: &str = "__complete";
 /// Directive of cobra: nothing but the candidates is offered, no files.
 const NO_FILES: &str = ":4";
 
-/// What `kubectl muster completion` prints: the script that kubectl runs, with what to do with it.
+/// Script that kubectl runs to complete words, with what to do with it.
 pub(super) const SCRIPT: &str = r#"#!/bin/sh
 # kubectl completes `kubectl muster` by this script, in every shell in which it completes itself
 # (`kubectl completion --help`; kubectl 1.26 and later). Put it into the PATH under this name:

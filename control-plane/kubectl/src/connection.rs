@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// Level from which on each request is told.
 const REQUESTS: u8 = 6;
-/// What counts as no limit: a year.
+/// Longest time for a request, a year, which stands for no limit.
 const NO_LIMIT: StdDuration = StdDuration::from_hours(24 * 365);
 
 /// Flags of kubectl. Each is an argument of every command; `line` says what becomes of one whose

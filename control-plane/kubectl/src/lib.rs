@@ -82,10 +82,10 @@ enum Question {
         "status --ignore orders",
     ]))]
     Status(status::Options),
-    /// Why a workload is where it is, and where else it could go.
+    /// Explains why a workload is where it is, and where else it could go.
     ///
-    /// What its old copies wait for, and for each cluster whether it fits or which filter refuses
-    /// it and why, its score, its room, and what it is given.
+    /// Tells what its old copies wait for, and for each cluster whether it fits or which filter
+    /// refuses it and why, its score, its room, and what it is given.
     #[command(after_help = line::examples(&["explain deployment/web -n shop", "explain rb/web-deployment"]))]
     Explain(explain::Options),
     /// The failovers that were, and one of them with its timeline.
@@ -101,10 +101,10 @@ enum Question {
     Get(get::Options),
     /// How full the clusters are.
     ///
-    /// What pods request of what nodes offer, in processors, memory, pods and other resources, and
-    /// how many pods have no node yet.
+    /// Shows what pods request of what nodes offer, in processors, memory, pods and other
+    /// resources, and how many pods have no node yet.
     Top(top::Options),
-    /// What would move, be stranded and stay if clusters were lost or drained.
+    /// Foretells what would move, be stranded and stay if clusters were lost or drained.
     ///
     /// By the live fleet. Changes nothing. Exits with 1 if something would have to leave and could
     /// not.
@@ -154,7 +154,7 @@ enum Question {
     ///
     /// Run it with the kubeconfig of the fleet API.
     Unjoin(join::Leaving),
-    /// What scripts of interpreters, or the built-in rules, say about an object.
+    /// Shows what scripts of interpreters, or the built-in rules, say about an object.
     ///
     /// Scripts are those of a ResourceInterpreterCustomization.
     Interpret(interpret::Options),

@@ -24,16 +24,15 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
     let mut missing = BTreeSet::new();
     if !spec.propagate_deps {
         for selector in &spec.resource_selectors {
-            let kind = Kind::new(&*selector.api_version, &*selector.kind);
+            let kind = Arc::new(Kind::new(&*selector.api_version, &*selector.kind));
             let within = namespace.or_else(|| given(selector.namespace.as_deref()));
             let Some(within) = within else { continue };
             let workloads = fleet.templates.list(&kind, Some(within)).into_iter();
             let workloads = workloads.flatten().filter(|template| {
                 strength(selector, Subject::of(&kind, template)) > Strength::Mismatch
             });
-            let shared = Arc::new(kind.clone());
             for template in workloads.take(MOST_WORKLOADS) {
-                let key = TemplateKey::of_template(&shared, &template);
+                let key = TemplateKey::of_template(&kind, &template);
                 let needs = dependencies(&template.object(&kind)).ok().flatten();
                 let needs = needs
                     .iter()

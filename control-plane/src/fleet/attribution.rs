@@ -88,16 +88,9 @@ impl Attribution {
         let (mut all, order) = (Self::all(metadata), order.bounded());
         // Admission may have named the author of the first step, whom the second does not know.
         let is_known = all.last().is_some_and(|last| {
-            let by = if order.by.is_empty() {
-                &last.by
-            } else {
-                &order.by
-            };
-            *last
-                == Self {
-                    by: by.clone(),
-                    ..order.clone()
-                }
+            let is_by_same = order.by.is_empty() || order.by == last.by;
+            is_by_same
+                && (&order.order, &order.at, &order.reason) == (&last.order, &last.at, &last.reason)
         });
         if !is_known {
             all.push(order);
@@ -163,13 +156,7 @@ impl Attribution {
 
     fn bounded(mut self) -> Self {
         for text in [&mut self.order, &mut self.by, &mut self.reason] {
-            // Terminals obey control characters.
-            if text.chars().nth(LONGEST).is_some() || text.contains(char::is_control) {
-                let plain = text.chars().take(LONGEST);
-                *text = plain
-                    .map(|it| if it.is_control() { ' ' } else { it })
-                    .collect();
-            }
+            *text = plain(text);
         }
         self
     }
@@ -196,6 +183,13 @@ impl fmt::Display for Attribution {
         }
         Ok(())
     }
+}
+
+/// Returns the beginning of what people wrote, without control characters, which terminals obey.
+pub fn plain(text: &str) -> String {
+    let letters = text.chars().take(LONGEST);
+    let plain = letters.map(|it| if it.is_control() { ' ' } else { it });
+    plain.collect()
 }
 
 fn text(all: Vec<Attribution>) -> String {

@@ -46,7 +46,7 @@ pub(super) enum Format {
     /// JSON document: version, server, status, counts, and checks, each with category, name,
     /// status (ok, warning, error, skipped), message and hint.
     Json,
-    /// The same as a YAML document.
+    /// YAML document with the same content as the JSON.
     Yaml,
 }
 

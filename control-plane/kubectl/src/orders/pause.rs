@@ -21,14 +21,12 @@ use crate::author::Why;
 use crate::chosen::Clusters;
 use crate::request::{FIELD_MANAGER, call, find_cluster};
 
-#[derive(Debug, Args)]
-#[command(mut_arg("clusters", |it| it.help(
-    "Clusters that nothing is to be moved out of (`a b`, `a,b`, `cluster/a`); without any, all movement pauses"
-)))]
-pub(crate) struct Options {
+/// Clusters of an order that is about the whole fleet where it names none.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Members {
     #[command(flatten)]
     clusters: Clusters,
-    /// The same as a name: otherwise the flag would name a cluster of the kubeconfig, and the order
+    /// Further names: without this the flag would name a cluster of the kubeconfig, and the order
     /// be one about the whole fleet.
     #[arg(
         long = "cluster",
@@ -37,6 +35,21 @@ pub(crate) struct Options {
         value_delimiter = ','
     )]
     named: Vec<String>,
+}
+
+impl Members {
+    fn chosen(&self) -> Clusters {
+        self.clusters.and(&self.named)
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(mut_arg("clusters", |it| it.help(
+    "Clusters that nothing is to be moved out of (`a b`, `a,b`, `cluster/a`); without any, all movement pauses"
+)))]
+pub(crate) struct Options {
+    #[command(flatten)]
+    members: Members,
     #[command(flatten)]
     why: Why,
     /// Time after which movement goes on by itself; without it somebody has to resume.
@@ -50,22 +63,13 @@ pub(crate) struct Options {
 )))]
 pub(crate) struct Resuming {
     #[command(flatten)]
-    clusters: Clusters,
-    /// The same as a name: otherwise the flag would name a cluster of the kubeconfig, and the order
-    /// be one about the whole fleet.
-    #[arg(
-        long = "cluster",
-        hide = true,
-        value_name = "CLUSTER",
-        value_delimiter = ','
-    )]
-    named: Vec<String>,
+    members: Members,
     #[command(flatten)]
     why: Why,
 }
 
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
-    let chosen = options.clusters.and(&options.named).ordered(client).await?;
+    let chosen = options.members.chosen().ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let time = options.time.map(|it| SignedDuration::try_from(it.0));
     let time = time.transpose()?;
@@ -149,7 +153,7 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
 }
 
 pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Result<String> {
-    let chosen = options.clusters.and(&options.named).ordered(client).await?;
+    let chosen = options.members.chosen().ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
     let order = options.why.author(client).await.order(order::RESUME, now);
     let Some(names) = chosen else {
@@ -221,8 +225,8 @@ mod tests {
             let line = crate::line::parse(words.split(' ')).unwrap();
             assert_eq!(line.connection.cluster, None);
             let chosen = match line.question {
-                Question::Order(Command::Pause(it)) => it.clusters.and(&it.named),
-                Question::Order(Command::Resume(it)) => it.clusters.and(&it.named),
+                Question::Order(Command::Pause(it)) => it.members.chosen(),
+                Question::Order(Command::Resume(it)) => it.members.chosen(),
                 other => panic!("{other:?}"),
             };
             assert_eq!(chosen, Clusters::of(vec!["m1".to_owned()], None), "{words}");
@@ -260,8 +264,7 @@ mod tests {
             });
         let client = Client::new(service, "default");
         let options = Resuming {
-            clusters: Clusters::default(),
-            named: Vec::new(),
+            members: Members::default(),
             why: Why::default(),
         };
         resume(&client, &options).await.unwrap_err();

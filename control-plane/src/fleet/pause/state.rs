@@ -13,10 +13,7 @@ use muster_shared::names::annotation::PAUSED;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::fleet::attribution::{Attribution, COMMAND, order};
-
-/// Letters of a text in a record that are repeated to people.
-const LONGEST: usize = 200;
+use crate::fleet::attribution::{Attribution, COMMAND, order, plain};
 
 /// Time after which a pause ends by itself that is a step of an order about several clusters.
 pub const STEP: SignedDuration = SignedDuration::from_mins(1);
@@ -95,7 +92,7 @@ impl Pause {
             Ok(record) => Self::read(&record),
             // A person may have annotated the cluster by hand, with a reason.
             Err(_) => Self {
-                reason: bounded(text),
+                reason: plain(text),
                 ..Self::default()
             },
         })
@@ -109,7 +106,7 @@ impl Pause {
             }
             let read = text.parse::<Timestamp>().ok();
             if read.is_none() {
-                garbled = Some(format!("{key} is {:?}, which is no time", bounded(text)));
+                garbled = Some(format!("{key} is {:?}, which is no time", plain(text)));
             }
             read
         };
@@ -118,8 +115,8 @@ impl Pause {
         let until = time("until", &record.until);
         Self {
             cluster: None,
-            reason: bounded(&record.reason),
-            by: bounded(&record.by),
+            reason: plain(&record.reason),
+            by: plain(&record.by),
             since,
             until,
             garbled,
@@ -174,14 +171,6 @@ impl Pause {
     pub fn holds(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
-}
-
-fn bounded(text: &str) -> String {
-    let plain = text.chars().take(LONGEST);
-    // Terminals obey control characters.
-    plain
-        .map(|it| if it.is_control() { ' ' } else { it })
-        .collect()
 }
 
 impl fmt::Display for Pause {

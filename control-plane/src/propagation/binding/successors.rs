@@ -9,6 +9,26 @@ use super::replacing::{apply, to};
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
+/// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
+fn of_two<const N: usize>(target: Value, binding: Value, works: [Value; N]) -> Stand {
+    let objects = [
+        ("clusters", cluster("m1")),
+        ("clusters", target),
+        ("deployments", deployment(2)),
+        ("resourcebindings", binding),
+    ];
+    let works = works.into_iter().map(|it| ("works", it));
+    started(objects.into_iter().chain(works))
+}
+
+/// Returns the Work that gives a cluster its two replicas.
+fn given(binding: &Value, cluster: &str) -> Value {
+    let mut work = work_of(binding, cluster);
+    work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
+    work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+    work
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_has_its_own() {
     use std::sync::Arc;
@@ -76,13 +96,7 @@ async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
             "producer": "TaintManager",
         }]);
         let old = work_of(&binding, "m1");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", target),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = of_two(target, binding, [old]);
         stand.follow().await;
         pass(60).await;
         let is_removed = !written(&stand, "web-deployment").is_empty();
@@ -158,14 +172,7 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
             new["spec"]["workload"]["manifests"][0]["spec"]["replicas"] = json!(0);
             new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
         }
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-            ("works", new),
-        ]);
+        let mut stand = of_two(cluster("m2"), binding, [old, new]);
         // A webhook or a quota refuses every change of the Work.
         let refused = refusal(403, "Forbidden", &name);
         let path = format!("/karmada-es-m2/works/{name}");
@@ -284,9 +291,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         });
         binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
         let old = work_of(&binding, "m1");
-        let mut new = work_of(&binding, "m2");
-        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let new = given(&binding, "m2");
         let mut stand = started([
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
@@ -451,14 +456,7 @@ async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_ha
     // It had no share until now: its agent has applied it with no replicas.
     new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
     new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", deployment(2)),
-        ("resourcebindings", binding),
-        ("works", old),
-        ("works", new),
-    ]);
+    let mut stand = of_two(cluster("m2"), binding, [old, new]);
     stand.follow().await;
     // The agent of m2 renews its lease, and does not get to its Works.
     pass(10 * 60).await;
@@ -567,13 +565,7 @@ async fn a_copy_goes_although_the_running_copy_of_the_only_other_target_refuses_
 async fn many_events_of_a_moment_neither_alarm_nor_delay_the_removal_of_an_old_copy() {
     let binding = to(&["m2"], 1);
     let old = work_of(&binding, "m1");
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", deployment(2)),
-        ("resourcebindings", binding),
-        ("works", old),
-    ]);
+    let mut stand = of_two(cluster("m2"), binding, [old]);
     stand.follow().await;
     // The template is edited ten times within a second: a rollout tool that annotates it.
     for edit in 0..10 {
@@ -626,19 +618,10 @@ async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any
     for heard in ["True", "Unknown"] {
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
-        let mut new = work_of(&binding, "m2");
-        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let new = given(&binding, "m2");
         let mut target = cluster("m2");
         target["status"]["conditions"][0]["status"] = json!(heard);
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", target),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-            ("works", new),
-        ]);
+        let mut stand = of_two(target, binding, [old, new]);
         stand.follow().await;
         pass(60).await;
         let is_removed = !written(&stand, "web-deployment").is_empty();
@@ -651,21 +634,12 @@ async fn a_target_that_refused_its_first_replicas_takes_the_place_of_no_living_c
     for pods in [2, 0] {
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
-        let mut new = work_of(&binding, "m2");
-        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut new = given(&binding, "m2");
         // An admission webhook of m2 refuses the order to run two. What it applied before asked for
         // `pods`, and is healthy: of none, none is ready.
         new["status"]["conditions"][0]["status"] = json!("False");
         new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-            ("works", new),
-        ]);
+        let mut stand = of_two(cluster("m2"), binding, [old, new]);
         stand.follow().await;
         pass(10 * 60).await;
         let is_removed = !written(&stand, "web-deployment").is_empty();
@@ -729,20 +703,11 @@ async fn an_old_copy_whose_status_is_not_known_counts_as_one_that_runs() {
             old["status"]["manifestStatuses"][0]["status"] = Value::Null;
             old["status"]["manifestStatuses"][0]["health"] = json!("Unknown");
         }
-        let mut new = work_of(&binding, "m2");
-        new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut new = given(&binding, "m2");
         // A quota of m2 lets no pod be made.
         new["status"]["manifestStatuses"][0]["status"] = json!({"unavailableReplicas": 2});
         new["status"]["manifestStatuses"][0]["health"] = json!("Unhealthy");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-            ("works", new),
-        ]);
+        let mut stand = of_two(cluster("m2"), binding, [old, new]);
         stand.follow().await;
         pass(10 * 60).await;
         assert_eq!(
@@ -758,9 +723,7 @@ async fn an_old_copy_goes_although_an_autoscaler_has_scaled_the_new_one_to_zero(
     let binding = to(&["m2"], 1);
     // People use m1 for as long as it is there: its autoscaler keeps two.
     let old = work_of(&binding, "m1");
-    let mut new = work_of(&binding, "m2");
-    new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+    let mut new = given(&binding, "m2");
     // Nobody uses m2: KEDA has scaled it to zero, which the policy lets members do. It is healthy.
     new["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 2});
     let mut template = deployment(2);
