@@ -1,6 +1,8 @@
 //! One schedule of a binding: its affinity groups in order, each through filters, selection and
 //! division.
 
+use std::collections::BTreeSet;
+
 use muster_shared::api::binding::{
     Component, ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent,
 };
@@ -511,7 +513,14 @@ impl<'a> Trial<'a> {
             tie_break: TieBreak::for_uid(self.spec.resource.uid.as_deref().unwrap_or_default()),
         };
         let mut shares = divide(selected, &division)?;
-        shares.retain(|share| share.replicas > 0);
+        // Who has a share of none because no more may go there has not been given up.
+        let is_full = |it: &&Candidate<'_>| it.closed && it.held.is_some_and(|it| it.replicas == 0);
+        let full: BTreeSet<_> = selected
+            .iter()
+            .filter(is_full)
+            .map(|it| it.name())
+            .collect();
+        shares.retain(|share| share.replicas > 0 || full.contains(share.cluster));
         if self.options.keep_empty {
             let placed = shares.len();
             for candidate in selected {

@@ -362,6 +362,8 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
     let mut down = clusters.clone();
     down[0] = tainted("m1", 10, "down", "NoExecute");
     let divided = placed(deployment(4, &dynamic()), &[("m1", 2)]);
+    let weights = static_weights(&[("m1", 1), ("m2", 1), ("m3", 3)]);
+    let from_zero = placed(deployment(8, &weights), &[("m1", 0), ("m2", 0), ("m3", 0)]);
     for (what, spec, clusters, expected) in [
         ("first", suspended(new, all()), &clusters, "m1:2"),
         ("there", suspended(there, all()), &clusters, "m1:2"),
@@ -382,6 +384,12 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
             suspended(divided, all()),
             &clusters,
             "m1:4",
+        ),
+        (
+            "growing from zero beside it",
+            suspended(from_zero, on(&["m3"])),
+            &clusters,
+            "m1:4 m2:4 m3:0",
         ),
     ] {
         assert_eq!(outcome(&spec, clusters), expected, "{what}");
