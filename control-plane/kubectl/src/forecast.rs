@@ -1,19 +1,21 @@
 //! What would move, be stranded and stay if clusters were lost or drained. Pure: the fleet in, the
 //! forecast out, by the very functions that judge and plan evictions.
 //!
-//! What moves is taken off the room that its new clusters report, so that later workloads find it
-//! occupied. Counts of nodes by grade are left as they are reported.
+//! The order is that of the eviction queue itself. What moves is taken off the room that its new
+//! clusters report, so that later workloads find it occupied.
 
 pub(super) mod disaster;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
@@ -21,6 +23,7 @@ use muster_control_plane::movement::eviction::judge::{
 };
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
+use muster_control_plane::movement::eviction::room::{Kept, Later, gains, kept_for, occupy};
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::api::any_binding::AnyBinding;
@@ -28,12 +31,16 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use tokio::time::Instant;
 
 use self::disaster::{Coming, Struck};
 use self::room::Rooms;
 pub(super) use self::room::{Room, SHOWN};
 use super::dependencies::{After, Needs, Partings, parted};
 use super::pace::Pace;
+
+/// No forecast looks further ahead; what is due later comes then.
+const LONGEST_PAUSE: Duration = Duration::from_hours(24 * 365);
 
 /// The fleet as it is.
 pub struct Fleet {
@@ -147,9 +154,9 @@ pub fn forecast(
         options,
         now,
         pace,
-        snapshot: Snapshot::new(clusters.iter().cloned().map(Arc::new)),
-        rooms: Rooms::of(clusters),
-        next_turn: now,
+        rooms: Rooms::of(&clusters),
+        snapshot: Snapshot::new(clusters.into_iter().map(Arc::new)),
+        kept: None,
         moves: Vec::new(),
         stranded: Vec::new(),
         stays: Vec::new(),
@@ -174,7 +181,7 @@ pub fn forecast(
 struct Leaver<'a> {
     binding: &'a AnyBinding,
     key: BindingKey,
-    cluster: String,
+    cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
 }
@@ -187,7 +194,8 @@ struct Course<'a> {
     pace: Pace,
     snapshot: Snapshot,
     rooms: Rooms,
-    next_turn: Timestamp,
+    /// The room that is kept for so many workloads of a higher priority than this.
+    kept: Option<(i32, usize, Kept)>,
     moves: Vec<Move>,
     stranded: Vec<Left>,
     stays: Vec<Left>,
@@ -213,17 +221,49 @@ impl Course<'_> {
                 }
             }
         }
-        leavers.sort_by(|a, b| {
-            let rank = |it: &Leaver<'_>| (it.due, std::cmp::Reverse(inputs::priority(it.binding)));
-            (rank(a), &a.key, &a.cluster).cmp(&(rank(b), &b.key, &b.cluster))
-        });
+        let start = Instant::now();
+        let (mut queue, mut waiting) = (Backlog::default(), BTreeMap::new());
+        for leaver in leavers {
+            let rank = Rank::new(inputs::priority(leaver.binding), leaver.due);
+            let until = start + wait(self.now, leaver.due);
+            let (cluster, key) = (Arc::clone(&leaver.cluster), leaver.key.clone());
+            queue.put(&cluster, key.clone(), Slot::Waiting { until, rank });
+            waiting.insert((cluster, key), leaver);
+        }
         // A workload that leaves two clusters is planned the second time as it is after the first.
         let mut changed: BTreeMap<BindingKey, ResourceBindingSpec> = BTreeMap::new();
-        for leaver in leavers {
+        let mut turn = start;
+        loop {
+            queue.mature(turn);
+            let Some((cluster, key, rank)) = queue.pop() else {
+                match queue.next_timer() {
+                    Some(next) => turn = next,
+                    None => break,
+                }
+                continue;
+            };
+            let beside = self.beside(&queue, &waiting, rank.priority());
+            let Some(leaver) = waiting.remove(&(cluster, key)) else {
+                continue;
+            };
             let spec = changed
                 .remove(&leaver.key)
                 .unwrap_or_else(|| leaver.binding.spec.clone());
-            let spec = self.move_away(&leaver, spec);
+            let spec = match self.move_away(&leaver, &spec, beside, turn.duration_since(start)) {
+                Ok(moved) => {
+                    let pause = Duration::try_from_secs_f64(1.0 / self.pace.per_second);
+                    turn += pause.unwrap_or(Duration::MAX).min(LONGEST_PAUSE);
+                    moved
+                }
+                Err(reason) => {
+                    self.stranded.push(Left {
+                        workload: name(&spec),
+                        cluster: leaver.cluster.to_string(),
+                        reason,
+                    });
+                    spec
+                }
+            };
             changed.insert(leaver.key, spec);
         }
         let clusters = |spec: ResourceBindingSpec| spec.clusters.into_iter().map(|it| it.name);
@@ -282,31 +322,64 @@ impl Course<'_> {
         Some(Leaver {
             key: BindingKey::of(binding),
             binding,
-            cluster: target.name.clone(),
+            cluster: Arc::from(&*target.name),
             due,
             cause,
         })
     }
 
-    /// Moves a workload; its spec afterwards.
-    fn move_away(&mut self, leaver: &Leaver<'_>, spec: ResourceBindingSpec) -> ResourceBindingSpec {
-        let left = |reason: String| Left {
-            workload: name(&spec),
-            cluster: leaver.cluster.clone(),
-            reason,
-        };
+    /// Returns the fleet without the room that is kept for more important workloads, and how many
+    /// these are.
+    fn beside(
+        &mut self,
+        queue: &Backlog<BindingKey>,
+        waiting: &BTreeMap<(Arc<str>, BindingKey), Leaver<'_>>,
+        priority: i32,
+    ) -> (Snapshot, usize) {
+        let items = queue.more_important(priority);
+        let is_same = |it: &(i32, usize, Kept)| (it.0, it.1) == (priority, items.len());
+        let kept = self.kept.take().filter(is_same);
+        let (.., kept) = self.kept.insert(kept.unwrap_or_else(|| {
+            let switches = Switches::of(self.settings);
+            let later = items.iter().filter_map(|(_, cluster, key)| {
+                let leaver = waiting.get(&(Arc::clone(cluster), (*key).clone()))?;
+                let spec = &leaver.binding.spec;
+                Some(Later {
+                    spec,
+                    status: leaver.binding.status(),
+                    cluster,
+                    cause: leaver.cause.clone(),
+                    purge_mode: judge::purge_mode(spec, &switches, &leaver.cause),
+                })
+            });
+            let kept = Kept::of(later, self.snapshot.clone(), self.options, self.now);
+            (priority, items.len(), kept)
+        }));
+        (kept.beside(self.snapshot.clone()), kept.workloads())
+    }
+
+    /// Moves a workload, after so long, and returns its spec as it is then.
+    ///
+    /// # Errors
+    /// In words, why it stays.
+    fn move_away(
+        &mut self,
+        leaver: &Leaver<'_>,
+        spec: &ResourceBindingSpec,
+        (beside, kept): (Snapshot, usize),
+        after: Duration,
+    ) -> Result<ResourceBindingSpec, String> {
         if self.pace.band == Band::Stopped || self.pace.per_second <= 0.0 {
             let FleetHealth { total, failed } = self.pace.health;
-            self.stranded.push(left(format!(
+            return Err(format!(
                 "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
-            )));
-            return spec;
+            ));
         }
         let switches = Switches::of(self.settings);
-        let purge_mode = judge::purge_mode(&spec, &switches, &leaver.cause);
+        let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
         let status: &ResourceBindingStatus = leaver.binding.status();
         let departure = Departure {
-            spec: &spec,
+            spec,
             status,
             cluster: &leaver.cluster,
             reason: EvictionReason::Taint(&leaver.cause),
@@ -314,56 +387,36 @@ impl Course<'_> {
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             ours: true,
             // What the Works of the clusters tell is not read here.
-            obstacle: &|name| suspended(&spec, name),
+            obstacle: &|name| suspended(spec, name),
             // Nothing is said of pauses, which end.
             pause: &|_| None,
         };
-        let planned = plan(&departure, &self.snapshot, self.options, leaver.due);
-        let plan = match planned {
-            Ok(plan) => plan,
-            Err(nowhere) => {
-                self.stranded.push(left(nowhere.to_string()));
-                return spec;
-            }
-        };
-        // The same write that the plan makes, but for the time.
-        let Ok((mut after, _)) = departure.leave(leaver.due) else {
-            return spec;
-        };
-        let turn = leaver.due.max(self.next_turn);
-        let pause = SignedDuration::try_from_secs_f64(1.0 / self.pace.per_second)
-            .unwrap_or(SignedDuration::MAX);
-        self.next_turn = turn.saturating_add(pause).unwrap_or(Timestamp::MAX);
-        let gains = gains(&spec, &plan.clusters);
+        let planned = plan(&departure, &beside, self.options, leaver.due);
+        let plan = planned.map_err(|nowhere| format!("{nowhere}{}", kept_for(kept)))?;
+        let (mut moved, _) = departure
+            .leave(leaver.due)
+            .map_err(|nowhere| nowhere.to_string())?;
+        let gains = gains(spec, &plan.clusters);
         for gain in &gains {
-            if let Some(cluster) = self.rooms.occupy(&spec, gain) {
-                self.snapshot.put(cluster);
-            }
+            self.rooms.occupy(spec, gain);
         }
+        occupy(&mut self.snapshot, spec, &gains);
         self.moves.push(Move {
-            workload: name(&spec),
-            from: leaver.cluster.clone(),
+            workload: name(spec),
+            from: leaver.cluster.to_string(),
             to: gains,
-            after: turn.duration_since(self.now),
+            after: SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX),
             purge_mode,
         });
-        after.clusters = plan.clusters;
-        after
+        moved.clusters = plan.clusters;
+        Ok(moved)
     }
 }
 
-/// Clusters that have more than before, each with what it gains. A resource without replicas counts
-/// none.
-fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<TargetCluster> {
-    let more = |target: &TargetCluster| {
-        let had = spec.target(&target.name);
-        let more = target.replicas - had.map_or(0, |had| had.replicas);
-        (had.is_none() || more > 0).then(|| TargetCluster {
-            replicas: more.max(0),
-            ..target.clone()
-        })
-    };
-    clusters.iter().filter_map(more).collect()
+/// Returns the time from one moment to a later one.
+fn wait(from: Timestamp, until: Timestamp) -> Duration {
+    let wait = Duration::try_from(until.duration_since(from));
+    wait.unwrap_or_default().min(LONGEST_PAUSE)
 }
 
 fn name(spec: &ResourceBindingSpec) -> Subject {

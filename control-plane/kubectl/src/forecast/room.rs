@@ -1,7 +1,6 @@
 //! Room of clusters, from which a forecast takes what moves there.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
@@ -20,19 +19,16 @@ pub struct Room {
     pub free: BTreeMap<&'static str, (Quantity, Quantity)>,
 }
 
-/// Clusters, and what is free in each.
+/// What is free in each cluster.
 pub(super) struct Rooms {
-    clusters: BTreeMap<String, Cluster>,
     before: BTreeMap<String, Free>,
     free: BTreeMap<String, Free>,
 }
 
 impl Rooms {
-    pub fn of(clusters: Vec<Cluster>) -> Self {
-        let free = free(&clusters);
-        let clusters = clusters.into_iter().map(|it| (it.name_any(), it));
+    pub fn of(clusters: &[Cluster]) -> Self {
+        let free = free(clusters);
         Self {
-            clusters: clusters.collect(),
             before: free.clone(),
             free,
         }
@@ -54,16 +50,11 @@ impl Rooms {
         room.collect()
     }
 
-    /// Takes the room of new replicas off a cluster; returns the cluster as it is then.
-    pub fn occupy(
-        &mut self,
-        spec: &ResourceBindingSpec,
-        gain: &TargetCluster,
-    ) -> Option<Arc<Cluster>> {
-        let cluster = self.clusters.get_mut(&gain.name)?;
-        let free = self.free.get_mut(&gain.name)?;
-        let status = cluster.status.as_mut()?;
-        let summary = status.resource_summary.as_mut()?;
+    /// Takes the room of new replicas off a cluster.
+    pub fn occupy(&mut self, spec: &ResourceBindingSpec, gain: &TargetCluster) {
+        let Some(free) = self.free.get_mut(&gain.name) else {
+            return;
+        };
         let requests = spec.replica_requirements.iter();
         let requests = requests.flat_map(|needs| &needs.resource_request);
         let each = requests.filter_map(|(name, wire)| {
@@ -74,18 +65,11 @@ impl Rooms {
             .is_workload()
             .then_some(("pods", Quantity::units(1, Quantity::ZERO.format())));
         for (name, amount) in each.chain(pod) {
-            let more = Quantity::from_nano(
-                amount.nano().saturating_mul(gain.replicas.into()),
-                amount.format(),
-            );
             if let Some(free) = free.get_mut(name) {
-                *free -= more;
+                let more = amount.nano().saturating_mul(gain.replicas.into());
+                *free -= Quantity::from_nano(more, amount.format());
             }
-            let wire = summary.allocated.entry(name.to_owned()).or_default();
-            let used = Quantity::from_wire(wire).unwrap_or_default() + more;
-            *wire = used.to_wire();
         }
-        Some(Arc::new(cluster.clone()))
     }
 }
 

@@ -393,3 +393,32 @@ fn a_large_fleet_is_foretold_within_seconds() {
     println!("{clusters} clusters, {workloads} workloads, {moves} moves: {seconds:.2} s of 10 s");
     assert_eq!(moves, workloads / 100);
 }
+
+#[test]
+fn what_is_more_important_moves_first_and_gets_the_room() {
+    let vital = json!({"schedulePriority": {"priority": 9}});
+    let later = json!({"schedulePriority": {"priority": 9}, "placement": {
+        "clusterTolerations": [{
+            "key": "example.com/failed", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 900,
+        }],
+        "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+        "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+    }});
+    // Room for two replicas of four: whether the other one is due at once, or much later.
+    for (what, more, after) in [("at once", vital, 130), ("later", later, 1_000)] {
+        let fleet = fleet(vec![web("a", "m1", &json!({})), web("z", "m1", &more)]);
+        let told = foretell(&fleet, &["m1"], &[], &[]);
+        assert_eq!(
+            told["moves"].as_array().unwrap().len(),
+            1,
+            "{what}: {told:#}"
+        );
+        assert_eq!(told["moves"][0]["workload"]["name"], "z", "{what}");
+        assert_eq!(told["moves"][0]["afterSeconds"], after, "{what}");
+        assert_eq!(told["stranded"][0]["workload"]["name"], "a", "{what}");
+        let why = told["stranded"][0]["reason"].as_str().unwrap();
+        let kept = "room is kept for a workload of a higher priority";
+        assert_eq!(why.contains(kept), what == "later", "{why}");
+    }
+}

@@ -14,6 +14,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::turns::{Namespaced, Turns};
+
 /// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
@@ -30,7 +32,8 @@ pub enum Slot {
     Stranded(Rank),
 }
 
-/// What comes first within a lane: what has not failed, then the higher priority, then the older.
+/// What comes first within a lane: what has not failed, then the higher priority, then the older,
+/// and among equals the namespaces take turns.
 /// What fails again and again must not keep the others waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
@@ -56,6 +59,11 @@ impl Rank {
             has_failed: true,
             ..self
         }
+    }
+
+    /// Returns the priority of the item.
+    pub fn priority(&self) -> i32 {
+        self.priority.0
     }
 
     /// Returns since when the item has been waiting to be evicted.
@@ -86,17 +94,17 @@ pub struct Backlog<K> {
 #[derive(Debug)]
 struct Lane<K> {
     places: HashMap<K, Slot>,
-    ready: BTreeSet<(Rank, K)>,
+    ready: Turns<K>,
     /// Stranded items that were tried since something changed last.
-    stranded: BTreeSet<(Rank, K)>,
+    stranded: Turns<K>,
     /// Stranded items that were not.
-    due: BTreeSet<(Rank, K)>,
+    due: Turns<K>,
     /// The turn in which the lane was served last: among equals the one that waited longest is
     /// next.
     served: u64,
 }
 
-impl<K> Lane<K> {
+impl<K: Ord + Namespaced> Lane<K> {
     fn depth(&self) -> Depth {
         let (ready, stranded) = (self.ready.len(), self.stranded.len() + self.due.len());
         Depth {
@@ -111,9 +119,9 @@ impl<K> Default for Lane<K> {
     fn default() -> Self {
         Self {
             places: HashMap::new(),
-            ready: BTreeSet::new(),
-            stranded: BTreeSet::new(),
-            due: BTreeSet::new(),
+            ready: Turns::default(),
+            stranded: Turns::default(),
+            due: Turns::default(),
             served: 0,
         }
     }
@@ -129,7 +137,7 @@ impl<K> Default for Backlog<K> {
     }
 }
 
-impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
+impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     /// Puts an item somewhere, from wherever it was. Says whether it was not there before.
     pub fn put(&mut self, cluster: &Arc<str>, key: K, place: Slot) -> bool {
         let known = self.take_out(cluster, &key);
@@ -140,10 +148,10 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
                     .insert((until, Arc::clone(cluster), key.clone()));
             }
             Slot::Ready(rank) => {
-                lane.ready.insert((rank, key.clone()));
+                lane.ready.insert(rank, key.clone());
             }
             Slot::Stranded(rank) => {
-                lane.stranded.insert((rank, key.clone()));
+                lane.stranded.insert(rank, key.clone());
             }
         }
         lane.places.insert(key, place);
@@ -206,7 +214,9 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     /// could help.
     pub fn wake_stranded(&mut self) {
         for lane in self.lanes.values_mut() {
-            lane.due.append(&mut lane.stranded);
+            for (rank, key) in lane.stranded.drain() {
+                lane.due.insert(rank, key);
+            }
         }
     }
 
@@ -214,11 +224,9 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
     pub fn wake(&mut self, cluster: &str, key: &K) {
         if let Some(lane) = self.lanes.get_mut(cluster)
             && let Some(Slot::Stranded(rank)) = lane.places.get(key)
+            && lane.stranded.remove(*rank, key)
         {
-            let item = (*rank, key.clone());
-            if lane.stranded.remove(&item) {
-                lane.due.insert(item);
-            }
+            lane.due.insert(*rank, key.clone());
         }
     }
 
@@ -234,7 +242,7 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
                     && let Some((rank, key)) = lane.due.pop_first()
                 {
                     lane.places.insert(key.clone(), Slot::Ready(rank));
-                    lane.ready.insert((rank, key));
+                    lane.ready.insert(rank, key);
                     left -= 1;
                 }
             }
@@ -268,9 +276,8 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
             .iter()
             .filter(|(name, _)| !held.contains(*name))
             .filter_map(|(name, lane)| {
-                lane.ready
-                    .first()
-                    .map(|(rank, _)| (name, (rank.priority, lane.served)))
+                let rank = lane.ready.first_rank()?;
+                Some((name, (rank.priority, lane.served)))
             })
             .min_by_key(|(_, order)| *order)?;
         let name = Arc::clone(name);
@@ -280,6 +287,23 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
         let (rank, key) = lane.ready.pop_first()?;
         lane.places.remove(&key);
         Some((name, key, rank))
+    }
+
+    /// Returns the items of a higher priority whose turn has not come, or that had nowhere to go:
+    /// the most important ones first.
+    pub fn more_important(&self, priority: i32) -> Vec<(Rank, &Arc<str>, &K)> {
+        let mut items = Vec::new();
+        for (cluster, lane) in &self.lanes {
+            for (key, slot) in &lane.places {
+                if let Slot::Waiting { rank, .. } | Slot::Stranded(rank) = slot
+                    && rank.priority() > priority
+                {
+                    items.push((*rank, cluster, key));
+                }
+            }
+        }
+        items.sort_unstable();
+        items
     }
 
     /// Returns the failed clusters and how many items each has.
@@ -313,11 +337,10 @@ impl<K: Clone + Ord + Hash + Debug> Backlog<K> {
                     .remove(&(until, Arc::clone(cluster), key.clone()));
             }
             Slot::Ready(rank) => {
-                lane.ready.remove(&(rank, key.clone()));
+                lane.ready.remove(rank, key);
             }
             Slot::Stranded(rank) => {
-                let item = (rank, key.clone());
-                let _ = lane.stranded.remove(&item) || lane.due.remove(&item);
+                let _ = lane.stranded.remove(rank, key) || lane.due.remove(rank, key);
             }
         }
         true

@@ -60,7 +60,8 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
             Evictor::sharing(Switches::of(settings), pace.clone())
                 .with_fence(Fence::of(fleet))
                 .with_jobs(Jobs::of(fleet))
-                .with_pauses(fleet.pauses.clone()),
+                .with_pauses(fleet.pauses.clone())
+                .with_options(Options::of(settings).for_departure()),
         ),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),

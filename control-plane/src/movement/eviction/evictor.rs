@@ -31,11 +31,14 @@ use crate::fleet::budget::pace::{Pace, Paid, Payer};
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::evictor::explaining::Tally;
+use crate::movement::eviction::evictor::important::Planned;
 use crate::movement::eviction::evictor::limits::Limits;
 use crate::movement::eviction::inputs;
+use crate::scheduler::core::Options;
 
 pub mod eviction;
 pub mod explaining;
+mod important;
 mod limits;
 mod outcome;
 
@@ -71,6 +74,8 @@ pub struct Evictor {
     /// Evictions that succeeded.
     successes: u64,
     pace: Pace,
+    options: Options,
+    planned: Option<Planned>,
     /// The band that was told last.
     band: Band,
     wake: Option<Instant>,
@@ -118,6 +123,8 @@ impl Evictor {
             missed: HashSet::new(),
             failures: HashMap::new(),
             successes: 0,
+            options: Options::default().for_departure(),
+            planned: None,
             band: Band::Primary,
             wake: None,
             retry: None,
@@ -139,6 +146,12 @@ impl Evictor {
     #[must_use]
     pub fn with_jobs(self, jobs: Jobs) -> Self {
         Self { jobs, ..self }
+    }
+
+    /// Plans by these options what room is kept for more important workloads.
+    #[must_use]
+    pub fn with_options(self, options: Options) -> Self {
+        Self { options, ..self }
     }
 
     /// Evicts nothing whose movement is paused.
@@ -168,7 +181,7 @@ impl Evictor {
     /// Takes in a cluster that is new or changed.
     pub fn cluster(&mut self, cluster: &Arc<Cluster>, now: Now) {
         let was_known = self.fleet.get(&cluster.name_any()).is_some();
-        let effect = self.fleet.put(cluster);
+        let effect = self.fleet.put(cluster, now.tick);
         self.pace.observe(cluster, now.tick);
         if let Some((name, _)) = self.fleet.get(&cluster.name_any()) {
             let name = Arc::clone(name);
@@ -331,6 +344,9 @@ impl Evictor {
                 self.review(&cluster, &key, now);
             }
         }
+        if self.fleet.settle(now.tick) {
+            self.wake = Some(now.tick);
+        }
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
             self.wakes += 1;
@@ -366,7 +382,8 @@ impl Evictor {
     }
 
     fn next_timer(&self) -> Option<Instant> {
-        let timers = [self.backlog.next_timer(), self.wake, self.retry];
+        let settles = self.fleet.next_settlement();
+        let timers = [self.backlog.next_timer(), self.wake, self.retry, settles];
         timers.into_iter().flatten().min()
     }
 
@@ -398,12 +415,14 @@ impl Evictor {
                     && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
                 self.in_hand.insert(key, Arc::clone(cluster));
+                let (snapshot, kept_for) = self.beside_more_important(rank.priority(), now);
                 Some(Eviction {
                     cluster: Arc::clone(cluster),
                     purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
                     binding,
                     cause,
-                    snapshot: self.fleet.snapshot(),
+                    kept_for,
+                    snapshot,
                     paid,
                     wakes: self.wakes,
                     rank,

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
+use tokio::time::Instant;
 
+use super::room::Unreported;
 use crate::fleet::availability::reads_works;
 pub use crate::fleet::budget::failed::{evicts, has_failed, is_counted};
 use crate::scheduler::core::Snapshot;
@@ -20,6 +23,7 @@ use crate::scheduler::core::Snapshot;
 pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     snapshot: Snapshot,
+    unreported: Unreported,
 }
 
 /// What the change of a cluster means.
@@ -34,23 +38,55 @@ pub struct Effect {
 
 /// Time in which related changes of clusters arrive.
 pub const SOON: Duration = Duration::from_secs(1);
-const LATER: Duration = Duration::from_secs(10);
+/// Time after which a change that may help a little is looked at.
+pub const LATER: Duration = Duration::from_secs(10);
 
 impl FleetView {
     /// Takes a cluster in, new or changed.
-    pub fn put(&mut self, cluster: &Arc<Cluster>) -> Effect {
+    pub fn put(&mut self, cluster: &Arc<Cluster>, now: Instant) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
         let old = self.clusters.insert(name, Arc::clone(cluster));
         let effect = effect(old.as_deref(), cluster);
         if effect.helps_after.is_some() {
-            self.snapshot.put(Arc::clone(cluster));
+            self.show(cluster, now);
         }
         effect
+    }
+
+    /// Takes the room of a workload that moved off the clusters that it moved to, until they report
+    /// it.
+    pub fn occupy(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster], now: Instant) {
+        self.unreported.take(&mut self.snapshot, spec, gains, now);
+    }
+
+    /// Gives back the room of moves that should have been reported long ago. Returns whether there
+    /// were any.
+    pub fn settle(&mut self, now: Instant) -> bool {
+        let overdue = self.unreported.overdue(now);
+        for name in &overdue {
+            match self.clusters.get(name).cloned() {
+                Some(cluster) => self.show(&cluster, now),
+                None => self.unreported.forget(name),
+            }
+        }
+        !overdue.is_empty()
+    }
+
+    /// Returns when the room of a move is given back at the latest.
+    pub fn next_settlement(&self) -> Option<Instant> {
+        self.unreported.next()
+    }
+
+    fn show(&mut self, cluster: &Arc<Cluster>, now: Instant) {
+        self.snapshot.put(Arc::clone(cluster));
+        let name = cluster.metadata.name.as_deref().unwrap_or_default();
+        self.unreported.reported(&mut self.snapshot, name, now);
     }
 
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
     pub fn remove(&mut self, name: &str, left: bool) {
         self.clusters.remove(name);
+        self.unreported.forget(name);
         if left {
             self.snapshot.depart(name);
         } else {
@@ -274,7 +310,7 @@ mod tests {
                     .map(|status| status.conditions[0].last_transition_time.clone());
             }
             let mut view = FleetView::default();
-            view.put(&Arc::new(one));
+            view.put(&Arc::new(one), Instant::now());
             let evicting = view.evicting().count() == 1;
             let failed = view.failed().count() == 1;
             assert_eq!(

@@ -19,6 +19,8 @@ pub mod plan;
 pub mod preserve;
 pub mod reason;
 pub mod record;
+pub mod room;
+pub mod turns;
 
 pub use controller::start;
 

@@ -518,7 +518,7 @@ impl<'a> Trial<'a> {
         let full: BTreeSet<_> = selected
             .iter()
             .filter(is_full)
-            .map(|it| it.name())
+            .map(Candidate::name)
             .collect();
         shares.retain(|share| share.replicas > 0 || full.contains(share.cluster));
         if self.options.keep_empty {

@@ -11,7 +11,7 @@ use muster_shared::names::condition;
 use muster_shared::taints::keeps_away;
 use muster_shared::watch::{Departed, Doubt, Presence};
 
-use super::capacity::Capacity;
+use super::capacity::{Capacity, Demand};
 use crate::fleet::availability;
 
 /// All clusters at one moment, by name. Cloning shares them.
@@ -78,6 +78,18 @@ impl Snapshot {
         later.for_each(|place| *place += 1);
         places.insert(facts.name().into(), position);
         Arc::make_mut(&mut self.facts).insert(position, facts);
+    }
+
+    /// Takes the room of more replicas off a cluster, until it is put in anew. Without a demand they
+    /// only take pod slots.
+    pub fn occupy(&mut self, name: &str, demand: Option<&Demand>, replicas: i64) {
+        let Some(position) = self.position(name) else {
+            return;
+        };
+        let facts = Arc::make_mut(&mut Arc::make_mut(&mut self.facts)[position]);
+        if let Some(capacity) = &mut facts.capacity {
+            capacity.take(demand, replicas);
+        }
     }
 
     /// Takes a cluster out that was seen leaving the fleet.
@@ -158,7 +170,7 @@ impl Hasher for ByteByByte {
 }
 
 /// One cluster, parsed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ClusterInfo {
     /// The object as it was read.
     cluster: Arc<Cluster>,

@@ -52,8 +52,10 @@ pub struct Eviction {
     pub cause: Cause,
     /// What becomes of the old copy.
     pub purge_mode: PurgeMode,
-    /// The fleet it is placed in.
+    /// The fleet it is placed in, without the room that is kept for others.
     pub snapshot: Snapshot,
+    /// Workloads of a higher priority that room is kept for.
+    pub kept_for: usize,
     /// Payment for its move.
     pub paid: Paid,
     pub(super) rank: Rank,

@@ -9,7 +9,9 @@ use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome};
 use crate::movement::eviction::explain::EvictionState;
+use crate::movement::eviction::fleet_view::LATER;
 use crate::movement::eviction::record::{bounded, whole};
+use crate::movement::eviction::room::{gains, kept_for};
 
 impl Evictor {
     /// Takes in the outcome of an eviction that came to an end.
@@ -81,6 +83,8 @@ impl Evictor {
                 };
                 self.note(key.clone(), cluster, state);
                 self.count_left(cluster);
+                let (before, after) = (&eviction.binding.spec, &binding.spec.clusters);
+                self.fleet.occupy(before, &gains(before, after), now.tick);
                 self.backlog.retry(2);
                 // Where the watch was faster, it may know a later version than the answer to our
                 // write.
@@ -94,6 +98,12 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
+                if eviction.kept_for > 0 {
+                    // Nothing tells when those have left, or need not.
+                    let soon = now.tick + LATER;
+                    self.wake = Some(self.wake.map_or(soon, |wake| wake.min(soon)));
+                }
+                let why = format!("{why}{}", kept_for(eviction.kept_for));
                 let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, EvictionState::Nowhere { cause, why }, now);
             }

@@ -1,6 +1,7 @@
 mod conditions;
 mod drains;
 mod fences;
+mod important;
 mod pace;
 mod pauses;
 mod stranded;

@@ -43,17 +43,22 @@ impl<'a> Estimate<'a> {
             return capacity.pods.min(MAX_REPLICAS);
         };
         let room = match &capacity.grades {
-            Some(grades) if self.rule == GradeRule::Averages => averages(demand, capacity, grades),
-            Some(grades) if self.rule != GradeRule::Ignored => self
-                .per_node(demand, &grades.model)
-                .iter()
-                .zip(&grades.nodes)
-                .fold(0, |room: i64, (each, nodes)| {
-                    room.saturating_add(each.saturating_mul(*nodes))
-                }),
+            Some(grades) if self.rule == GradeRule::Averages => {
+                averages(demand, capacity, grades) - taken(demand, capacity)
+            }
+            Some(grades) if self.rule != GradeRule::Ignored => {
+                let room = self
+                    .per_node(demand, &grades.model)
+                    .iter()
+                    .zip(&grades.nodes)
+                    .fold(0, |room: i64, (each, nodes)| {
+                        room.saturating_add(each.saturating_mul(*nodes))
+                    });
+                room - taken(demand, capacity)
+            }
             _ => self.within_sums(demand, capacity),
         };
-        room.min(capacity.pods).min(MAX_REPLICAS)
+        room.max(0).min(capacity.pods).min(MAX_REPLICAS)
     }
 
     fn within_sums(&mut self, demand: &Demand, capacity: &'a Capacity) -> i64 {
@@ -85,6 +90,20 @@ impl<'a> Estimate<'a> {
         }
         self.by_grade.as_ref().map_or(&[], |(_, by_grade)| by_grade)
     }
+}
+
+/// Returns how many replicas take as much as was taken since the report, counted by the resource of
+/// which the most was taken.
+fn taken(demand: &Demand, capacity: &Capacity) -> i64 {
+    if capacity.taken.is_empty() {
+        return 0;
+    }
+    let amounts = capacity.names.iter().zip(&capacity.taken);
+    let replicas = amounts.filter_map(|(name, taken)| {
+        let request = amount_of(&demand.requests, name)?;
+        Some((*taken).max(0) / request + i64::from(taken % request > 0))
+    });
+    replicas.max().unwrap_or_default()
 }
 
 impl Ends {

@@ -44,6 +44,9 @@ pub struct Capacity {
     names: Names,
     /// What is free of each.
     free: Box<[i64]>,
+    /// What was taken of each since the report, which the counts of nodes do not tell; empty if
+    /// nothing was.
+    taken: Box<[i64]>,
     /// The nodes by grade; `None` when the cluster counts no grades, or counts them wrongly.
     grades: Option<Grades>,
 }
@@ -69,8 +72,25 @@ impl Capacity {
             pods,
             names,
             free,
+            taken: Box::default(),
             grades: Grades::of(cluster, summary),
         })
+    }
+
+    /// Takes the room of more replicas. Without a demand they only take pod slots.
+    pub fn take(&mut self, demand: Option<&Demand>, replicas: i64) {
+        self.pods = self.pods.saturating_sub(replicas);
+        if self.taken.is_empty() {
+            self.taken = vec![0; self.names.len()].into();
+        }
+        let amounts = self.free.iter_mut().zip(&mut self.taken);
+        for (name, (free, taken)) in self.names.iter().zip(amounts) {
+            let asked = demand.and_then(|it| amount_of(&it.requests, name));
+            let each = if &**name == PODS { Some(1) } else { asked };
+            let more = each.unwrap_or_default().saturating_mul(replicas);
+            *free = free.saturating_sub(more);
+            *taken = taken.saturating_add(more);
+        }
     }
 
     /// Shares with others what it has in common with them, so that an [`Estimate`] sees at a glance

@@ -154,7 +154,7 @@ fn clusters_that_never_reported_or_are_being_removed_do_not_make_a_fleet_look_he
 fn a_cluster_that_was_seen_leaving_is_told_from_one_that_may_be_there() {
     let mut view = FleetView::default();
     for name in ["c", "e"] {
-        view.put(&cluster(name, &json!([])));
+        view.put(&cluster(name, &json!([])), Instant::now());
     }
     view.remove("c", true);
     view.remove("e", false);

@@ -1,0 +1,136 @@
+//! Workloads of which some are more important than others, and room that does not suffice for all.
+
+use super::*;
+use crate::scheduler::core::capacity::Demand;
+use crate::settings::grade_rule::GradeRule;
+
+/// Returns a cluster that is free for so many cores.
+fn free(name: &str, cores: u32) -> Arc<Cluster> {
+    let mut cluster = Cluster::clone(&cluster(name, &json!([])));
+    let status = cluster.status.as_mut().unwrap();
+    let summary = json!({"allocatable": {"cpu": cores.to_string(), "pods": "100"}});
+    status.resource_summary = serde_json::from_value(summary).unwrap();
+    status.api_enablements = serde_json::from_value(json!([
+        {"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]},
+    ]))
+    .unwrap();
+    Arc::new(cluster)
+}
+
+/// Returns a Deployment of one replica and one core that tolerates the loss of its cluster for so
+/// long.
+fn web(name: &str, priority: i32, tolerates: i64) -> Arc<AnyBinding> {
+    let toleration = json!({
+        "key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates,
+    });
+    let one = json!({"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1});
+    let spec = json!({
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
+        "replicas": 1,
+        "clusters": [{"name": "c0", "replicas": 1}],
+        "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
+        "schedulePriority": {"priority": priority},
+        "placement": {
+            "clusterTolerations": [toleration],
+            "spreadConstraints": [one],
+            "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
+        },
+    });
+    binding(name, &["c0"], &spec)
+}
+
+fn cores_left(eviction: &Eviction, cluster: &str) -> i64 {
+    let core = Demand::new(&serde_json::from_value(json!({"cpu": "1"})).unwrap());
+    let known = eviction.snapshot.get(cluster).unwrap();
+    let capacity = known.capacity().unwrap();
+    capacity.replicas(Some(&core), GradeRule::Minimums)
+}
+
+/// Returns the world after the loss of c0, a second ago, with these workloads there and so many
+/// cores free in c1.
+fn lost(cores: u32, workloads: impl IntoIterator<Item = Arc<AnyBinding>>) -> World {
+    let clusters = vec![cluster("c0", &down(999)), free("c1", cores)];
+    World::of(clusters, workloads.into_iter().collect(), true)
+}
+
+#[test]
+fn what_is_less_important_and_leaves_earlier_takes_no_room_of_what_leaves_later() {
+    // (cores that are free, priority of what leaves later, for whom room is kept, cores left)
+    for (cores, later, kept_for, left) in [(1, 9, 1, 0), (2, 9, 1, 1), (0, 9, 0, 0), (1, 0, 0, 1)] {
+        let workloads = [web("idle", 0, 0), web("vital", later, 600)];
+        let mut world = lost(cores, workloads);
+        let tried = world.pass(10.0, |_| Outcome::Nowhere("full".into()));
+        let what = format!("{cores} cores, priority {later}");
+        assert_eq!(tried.len(), 1, "{what}");
+        assert_eq!(tried[0].binding.name_any(), "idle", "{what}");
+        assert_eq!(tried[0].kept_for, kept_for, "{what}");
+        assert_eq!(cores_left(&tried[0], "c1"), left, "{what}");
+    }
+}
+
+#[test]
+fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_tells_of_them() {
+    let mut world = lost(1, [web("idle", 0, 0), web("vital", 9, 600)]);
+    let tried = world.pass(5.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(tried.len(), 1);
+    let notes = world.evictor.take_reports().bindings;
+    let told = notes.iter().map(|(_, note)| format!("{note:?}"));
+    let why = "room is kept for a workload of a higher priority";
+    assert!(
+        told.clone().any(|it| it.contains(why)),
+        "{:?}",
+        told.collect::<Vec<_>>()
+    );
+    // Its policy tolerates the loss for ever by now, so that it needs no room.
+    let mut stays = AnyBinding::clone(&web("vital", 9, 600));
+    let placement = Arc::make_mut(stays.spec.placement.as_mut().unwrap());
+    placement.cluster_tolerations[0].toleration_seconds = None;
+    world.put(&Arc::new(stays));
+    let tried = world.pass(30.0, leave);
+    assert_eq!(tried.len(), 1, "it is tried again");
+    assert_eq!((tried[0].kept_for, cores_left(&tried[0], "c1")), (0, 1));
+}
+
+#[test]
+fn what_has_moved_takes_room_until_its_cluster_reports_it() {
+    let workloads = (0..4).map(|n| web(&format!("w{n}"), 0, 0));
+    let mut world = lost(3, workloads);
+    let place = |eviction: &Eviction| {
+        let mut moved = AnyBinding::clone(&eviction.binding);
+        moved.spec.clusters[0].name = "c1".to_owned();
+        let binding = Arc::new(moved);
+        Outcome::Evicted {
+            binding,
+            to: "c1".into(),
+        }
+    };
+    let moved = world.pass(9.0, place);
+    let left: Vec<_> = moved.iter().map(|it| cores_left(it, "c1")).collect();
+    assert_eq!(left, [3, 2, 1, 0], "c1 has not said anything yet");
+    // A minute later nobody takes them for pods that have not been seen.
+    world.put(&web("late", 0, 0));
+    let late = world.pass(3.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(cores_left(&late[0], "c1"), 0);
+    let late = world.pass(90.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(cores_left(late.last().unwrap(), "c1"), 3);
+}
+
+#[test]
+fn a_small_namespace_does_not_wait_for_a_large_one() {
+    let in_namespace = |namespace: &str, name: &str| {
+        let mut binding = AnyBinding::clone(&binding(name, &["c0"], &json!({})));
+        binding.metadata.namespace = Some(namespace.to_owned());
+        Arc::new(binding)
+    };
+    let mut workloads: Vec<_> = (0..9)
+        .map(|n| in_namespace("large", &format!("l{n}")))
+        .collect();
+    workloads.push(in_namespace("small", "s0"));
+    let clusters = (0..10).map(|n| {
+        let taints = if n == 0 { down(0) } else { json!([]) };
+        cluster(&format!("c{n}"), &taints)
+    });
+    let mut world = World::of(clusters.collect(), workloads, true);
+    let order = world.evict(10.0);
+    assert!(order[..2].contains(&"s0".to_owned()), "{order:?}");
+}

@@ -1,0 +1,307 @@
+//! Room that workloads take where they move to: before the clusters report it, and before those
+//! that are more important have left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::policy::PurgeMode;
+use tokio::time::Instant;
+
+use super::judge::Cause;
+use super::plan::{Departure, plan, suspended};
+use super::reason::EvictionReason;
+use crate::scheduler::core::capacity::Demand;
+use crate::scheduler::core::{Options, Snapshot};
+
+/// Age of a move from which on a report of its cluster counts what moved: the agent has applied the
+/// Work, and its pods are among those that wait for a node at least.
+const SETTLED: Duration = Duration::from_secs(15);
+/// Age of a move from which on its room is taken to be reported, or not needed.
+const LONGEST: Duration = Duration::from_mins(1);
+/// Moves into one cluster that are remembered at most.
+const MOST: usize = 1_000;
+/// Workloads for which room is kept at most, before others leave.
+const MOST_KEPT: usize = 200;
+
+/// What a workload takes of a cluster.
+#[derive(Clone, Debug)]
+struct Taken {
+    at: Instant,
+    demand: Option<Arc<Demand>>,
+    replicas: i64,
+}
+
+/// What moved into clusters that have not reported it yet.
+#[derive(Debug, Default)]
+pub struct Unreported {
+    by_cluster: BTreeMap<Arc<str>, Vec<Taken>>,
+}
+
+impl Unreported {
+    /// Takes the room of a workload off the clusters in which it gains replicas.
+    pub fn take(
+        &mut self,
+        snapshot: &mut Snapshot,
+        spec: &ResourceBindingSpec,
+        gains: &[TargetCluster],
+        now: Instant,
+    ) {
+        let demand = demand(spec).map(Arc::new);
+        for gain in gains.iter().filter(|it| it.replicas > 0) {
+            let taken = Taken {
+                at: now,
+                demand: demand.clone(),
+                replicas: gain.replicas.into(),
+            };
+            taken.take(snapshot, &gain.name);
+            let all = match self.by_cluster.get_mut(gain.name.as_str()) {
+                Some(all) => all,
+                None => self.by_cluster.entry(Arc::from(&*gain.name)).or_default(),
+            };
+            all.push(taken);
+            if all.len() > MOST {
+                all.remove(0);
+            }
+        }
+    }
+
+    /// Takes from a cluster that has just been reported what its report cannot contain yet.
+    pub fn reported(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
+        let Some(all) = self.by_cluster.get_mut(cluster) else {
+            return;
+        };
+        all.retain(|it| now.duration_since(it.at) < SETTLED);
+        for it in &*all {
+            it.take(snapshot, cluster);
+        }
+        if all.is_empty() {
+            self.by_cluster.remove(cluster);
+        }
+    }
+
+    /// Forgets what moved into a cluster.
+    pub fn forget(&mut self, cluster: &str) {
+        self.by_cluster.remove(cluster);
+    }
+
+    /// Returns the clusters of moves that should have been reported long ago.
+    pub fn overdue(&self, now: Instant) -> Vec<Arc<str>> {
+        let is_overdue = |all: &&Vec<Taken>| all.iter().any(|it| now >= it.at + LONGEST);
+        let overdue = self.by_cluster.iter().filter(|(_, all)| is_overdue(all));
+        overdue.map(|(cluster, _)| Arc::clone(cluster)).collect()
+    }
+
+    /// Returns when the first move is overdue.
+    pub fn next(&self) -> Option<Instant> {
+        let all = self.by_cluster.values().filter_map(|all| all.first());
+        all.map(|it| it.at + LONGEST).min()
+    }
+}
+
+impl Taken {
+    fn take(&self, snapshot: &mut Snapshot, cluster: &str) {
+        snapshot.occupy(cluster, self.demand.as_deref(), self.replicas);
+    }
+}
+
+/// A workload that is to leave later, and more important than another one.
+#[derive(Clone, Debug)]
+pub struct Later<'a> {
+    /// The spec of its binding.
+    pub spec: &'a ResourceBindingSpec,
+    /// The status of its binding.
+    pub status: &'a ResourceBindingStatus,
+    /// The cluster that it leaves.
+    pub cluster: &'a str,
+    /// Why.
+    pub cause: Cause,
+    /// What becomes of the old copy.
+    pub purge_mode: PurgeMode,
+}
+
+/// Room that is kept for workloads which leave later.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    moves: Vec<(Option<Demand>, Vec<TargetCluster>)>,
+}
+
+impl Kept {
+    /// Plans what workloads need that leave later, the most important ones first.
+    pub fn of<'a>(
+        later: impl IntoIterator<Item = Later<'a>>,
+        mut snapshot: Snapshot,
+        options: &Options,
+        now: Timestamp,
+    ) -> Self {
+        let mut moves = Vec::new();
+        for it in later.into_iter().take(MOST_KEPT) {
+            let departure = Departure {
+                spec: it.spec,
+                status: it.status,
+                cluster: it.cluster,
+                reason: EvictionReason::Taint(&it.cause),
+                purge_mode: &it.purge_mode,
+                preserves_state: false,
+                ours: true,
+                obstacle: &|cluster| suspended(it.spec, cluster),
+                pause: &|_| None,
+            };
+            if let Ok(plan) = plan(&departure, &snapshot, options, now) {
+                let (demand, gains) = (demand(it.spec), gains(it.spec, &plan.clusters));
+                take(&mut snapshot, demand.as_ref(), &gains);
+                moves.push((demand, gains));
+            }
+        }
+        Self { moves }
+    }
+
+    /// Returns a fleet without the room that is kept.
+    pub fn beside(&self, mut snapshot: Snapshot) -> Snapshot {
+        for (demand, gains) in &self.moves {
+            take(&mut snapshot, demand.as_ref(), gains);
+        }
+        snapshot
+    }
+
+    /// Returns how many workloads room is kept for.
+    pub fn workloads(&self) -> usize {
+        self.moves.len()
+    }
+}
+
+/// Returns that room is kept for some workloads, as the end of a sentence.
+pub fn kept_for(workloads: usize) -> String {
+    match workloads {
+        0 => String::new(),
+        1 => {
+            "; room is kept for a workload of a higher priority, which has to leave as well".into()
+        }
+        many => format!(
+            "; room is kept for {many} workloads of a higher priority, which have to leave as well"
+        ),
+    }
+}
+
+/// Takes the room of a workload off the clusters in which it gains replicas.
+pub fn occupy(snapshot: &mut Snapshot, spec: &ResourceBindingSpec, gains: &[TargetCluster]) {
+    take(snapshot, demand(spec).as_ref(), gains);
+}
+
+fn take(snapshot: &mut Snapshot, demand: Option<&Demand>, gains: &[TargetCluster]) {
+    for gain in gains {
+        snapshot.occupy(&gain.name, demand, gain.replicas.into());
+    }
+}
+
+/// Returns the clusters that have more than before, each with what it gains. A resource without
+/// replicas counts none.
+pub fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<TargetCluster> {
+    let more = |target: &TargetCluster| {
+        let had = spec.target(&target.name);
+        let more = target.replicas - had.map_or(0, |had| had.replicas);
+        (had.is_none() || more > 0).then(|| TargetCluster {
+            replicas: more.max(0),
+            ..target.clone()
+        })
+    };
+    clusters.iter().filter_map(more).collect()
+}
+
+fn demand(spec: &ResourceBindingSpec) -> Option<Demand> {
+    let needs = spec.replica_requirements.as_ref();
+    needs.map(|needs| Demand::new(&needs.resource_request))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::settings::grade_rule::GradeRule;
+
+    fn cluster(cpu: &str) -> Snapshot {
+        let cluster = json!({
+            "metadata": {"name": "m1"},
+            "status": {"resourceSummary": {"allocatable": {"cpu": cpu, "pods": "20"}}},
+        });
+        Snapshot::new([Arc::new(serde_json::from_value(cluster).unwrap())])
+    }
+
+    fn spec(cpu: &str) -> ResourceBindingSpec {
+        let spec = json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicas": 2,
+            "replicaRequirements": {"resourceRequest": {"cpu": cpu}},
+        });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn to(replicas: i32) -> TargetCluster {
+        TargetCluster {
+            name: "m1".to_owned(),
+            replicas,
+            ..TargetCluster::default()
+        }
+    }
+
+    fn room(snapshot: &Snapshot) -> i64 {
+        let capacity = snapshot.get("m1").unwrap().capacity().unwrap();
+        capacity.replicas(demand(&spec("1")).as_ref(), GradeRule::Minimums)
+    }
+
+    #[test]
+    fn what_moved_counts_until_its_cluster_has_reported_it() {
+        let (mut unreported, mut now) = (Unreported::default(), cluster("8"));
+        let start = Instant::now();
+        unreported.take(&mut now, &spec("1"), &[to(3)], start);
+        assert_eq!(room(&now), 5);
+        // (seconds later, cores that the report says are free, room)
+        for (later, free, expected) in [(5, "8", 5), (14, "8", 5), (15, "5", 5), (16, "5", 5)] {
+            let mut reported = cluster(free);
+            let at = start + Duration::from_secs(later);
+            unreported.reported(&mut reported, "m1", at);
+            assert_eq!(room(&reported), expected, "{later} s later");
+        }
+        assert!(unreported.by_cluster.is_empty(), "nothing is left of it");
+    }
+
+    #[test]
+    fn what_no_cluster_reports_is_overdue_after_a_minute() {
+        let (mut unreported, mut snapshot) = (Unreported::default(), cluster("8"));
+        let start = Instant::now();
+        unreported.take(&mut snapshot, &spec("1"), &[to(1)], start);
+        let next = unreported.next().unwrap();
+        assert_eq!(next, start + LONGEST);
+        assert!(
+            unreported
+                .overdue(next - Duration::from_millis(1))
+                .is_empty()
+        );
+        assert_eq!(unreported.overdue(next).len(), 1);
+        let mut anew = cluster("8");
+        unreported.reported(&mut anew, "m1", next);
+        assert_eq!((room(&anew), unreported.next()), (8, None));
+    }
+
+    #[test]
+    fn a_cluster_remembers_a_bounded_number_of_moves() {
+        let (mut unreported, mut snapshot) = (Unreported::default(), cluster("8"));
+        for _ in 0..=MOST {
+            unreported.take(&mut snapshot, &spec("1"), &[to(1)], Instant::now());
+        }
+        assert_eq!(unreported.by_cluster["m1"].len(), MOST);
+    }
+
+    #[test]
+    fn only_more_than_before_is_a_gain() {
+        for (had, has, expected) in [(0, 2, Some(2)), (2, 2, None), (3, 2, None), (1, 3, Some(2))] {
+            let mut spec = spec("1");
+            spec.clusters = if had > 0 { vec![to(had)] } else { Vec::new() };
+            let gains = gains(&spec, &[to(has)]);
+            assert_eq!(gains.first().map(|it| it.replicas), expected, "{had} {has}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Items in the order of their ranks. Among equal ranks the namespaces take turns, so that a small
+//! one does not wait for all workloads of a large one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+use super::backlog::Rank;
+use crate::fleet::binding::BindingKey;
+
+/// What belongs to a namespace.
+pub trait Namespaced {
+    /// Returns the namespace; empty for what has none.
+    fn namespace(&self) -> &str;
+}
+
+impl Namespaced for BindingKey {
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or_default()
+    }
+}
+
+impl<T: Namespaced> Namespaced for Arc<T> {
+    fn namespace(&self) -> &str {
+        (**self).namespace()
+    }
+}
+
+#[cfg(test)]
+impl Namespaced for &str {
+    fn namespace(&self) -> &str {
+        self.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+}
+
+/// Items in the order of their ranks.
+#[derive(Debug)]
+pub struct Turns<K> {
+    by_rank: BTreeMap<Rank, BTreeMap<Box<str>, BTreeSet<K>>>,
+    len: usize,
+    /// The namespace that was served last: the one after it, by name, is next.
+    served: Box<str>,
+}
+
+impl<K> Default for Turns<K> {
+    fn default() -> Self {
+        Self {
+            by_rank: BTreeMap::new(),
+            len: 0,
+            served: Box::default(),
+        }
+    }
+}
+
+impl<K: Ord + Namespaced> Turns<K> {
+    /// Adds an item.
+    pub fn insert(&mut self, rank: Rank, key: K) {
+        let namespaces = self.by_rank.entry(rank).or_default();
+        let items = match namespaces.get_mut(key.namespace()) {
+            Some(items) => items,
+            None => namespaces.entry(key.namespace().into()).or_default(),
+        };
+        self.len += usize::from(items.insert(key));
+    }
+
+    /// Removes an item. Returns whether it was there.
+    pub fn remove(&mut self, rank: Rank, key: &K) -> bool {
+        let removed = self.take(rank, |namespaces| {
+            let items = namespaces.get_mut(key.namespace())?;
+            let key = items.take(key)?;
+            Some((key, items.is_empty()))
+        });
+        removed.is_some()
+    }
+
+    /// Removes the item whose turn it is and returns it.
+    pub fn pop_first(&mut self) -> Option<(Rank, K)> {
+        let rank = self.first_rank()?;
+        let served = std::mem::take(&mut self.served);
+        let key = self.take(rank, |namespaces| {
+            let after = namespaces
+                .range::<str, _>((Excluded(&*served), Unbounded))
+                .next();
+            let next = after.or_else(|| namespaces.first_key_value())?.0.clone();
+            let items = namespaces.get_mut(&next)?;
+            let key = items.pop_first()?;
+            Some((key, items.is_empty()))
+        })?;
+        self.served = key.namespace().into();
+        Some((rank, key))
+    }
+
+    /// Returns the rank of the item whose turn it is.
+    pub fn first_rank(&self) -> Option<Rank> {
+        self.by_rank.first_key_value().map(|(rank, _)| *rank)
+    }
+
+    /// Returns the number of items.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Removes all items and returns them.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Rank, K)> + use<K> {
+        self.len = 0;
+        let ranks = std::mem::take(&mut self.by_rank).into_iter();
+        ranks.flat_map(|(rank, namespaces)| {
+            let items = namespaces.into_values().flatten();
+            items.map(move |key| (rank, key))
+        })
+    }
+
+    /// Takes an item of a rank out, and what is empty then; `out` says whether that is the
+    /// namespace.
+    fn take(
+        &mut self,
+        rank: Rank,
+        out: impl FnOnce(&mut BTreeMap<Box<str>, BTreeSet<K>>) -> Option<(K, bool)>,
+    ) -> Option<K> {
+        let namespaces = self.by_rank.get_mut(&rank)?;
+        let (key, is_last) = out(namespaces)?;
+        if is_last {
+            namespaces.remove(key.namespace());
+        }
+        if namespaces.is_empty() {
+            self.by_rank.remove(&rank);
+        }
+        self.len -= 1;
+        Some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    fn rank(priority: i32) -> Rank {
+        Rank::new(priority, Timestamp::UNIX_EPOCH)
+    }
+
+    fn turns(items: &[(i32, &'static str)]) -> Turns<&'static str> {
+        let mut turns = Turns::default();
+        for (priority, key) in items {
+            turns.insert(rank(*priority), *key);
+        }
+        turns
+    }
+
+    fn order(mut turns: Turns<&'static str>) -> Vec<&'static str> {
+        let keys = std::iter::from_fn(|| turns.pop_first()).map(|(_, key)| key);
+        let keys = keys.collect();
+        assert!(turns.is_empty());
+        keys
+    }
+
+    #[test]
+    fn namespaces_take_turns_among_equals() {
+        for (items, expected) in [
+            (
+                &[(0, "a/1"), (0, "a/2"), (0, "a/3"), (0, "b/1"), (0, "c/1")][..],
+                &["a/1", "b/1", "c/1", "a/2", "a/3"][..],
+            ),
+            // Without a namespace it is one like any other.
+            (&[(0, "/1"), (0, "/2"), (0, "a/1")], &["a/1", "/1", "/2"]),
+            // A higher priority asks for no turns.
+            (
+                &[(0, "a/1"), (9, "b/1"), (9, "b/2"), (0, "c/1")],
+                &["b/1", "b/2", "c/1", "a/1"],
+            ),
+            (&[], &[]),
+        ] {
+            assert_eq!(order(turns(items)), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_removed_is_not_served_and_leaves_nothing() {
+        let mut turns = turns(&[(0, "a/1"), (0, "a/2"), (0, "b/1")]);
+        assert!(turns.remove(rank(0), &"a/1"));
+        assert!(!turns.remove(rank(0), &"a/1"), "it is gone");
+        assert!(!turns.remove(rank(1), &"a/2"), "it has another rank");
+        assert!(turns.remove(rank(0), &"b/1"));
+        assert_eq!(turns.len(), 1);
+        assert_eq!(turns.pop_first(), Some((rank(0), "a/2")));
+        assert_eq!(turns.first_rank(), None);
+        turns.insert(rank(2), "x/1");
+        turns.insert(rank(2), "x/1");
+        assert_eq!(turns.len(), 1, "once");
+        assert_eq!(turns.drain().collect::<Vec<_>>(), [(rank(2), "x/1")]);
+        assert!(turns.is_empty() && turns.by_rank.is_empty());
+    }
+}
