@@ -11,9 +11,9 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
+pub use super::turns::Rank;
 use super::turns::{Namespaced, Turns};
 
 /// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
@@ -30,46 +30,6 @@ pub enum Slot {
     Ready(Rank),
     /// No other cluster can take the workload. Tried again after [`Backlog::wake_stranded`].
     Stranded(Rank),
-}
-
-/// What comes first within a lane: what has not failed, then the higher priority, then the older,
-/// and among equals the namespaces take turns.
-/// What fails again and again must not keep the others waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank {
-    has_failed: bool,
-    priority: Reverse<i32>,
-    since: Timestamp,
-}
-
-impl Rank {
-    /// Returns the rank of an item that has been waiting to be evicted since a moment.
-    pub fn new(priority: i32, since: Timestamp) -> Self {
-        Self {
-            has_failed: false,
-            priority: Reverse(priority),
-            since,
-        }
-    }
-
-    /// Returns the rank for an item that could not be evicted when it was its turn.
-    #[must_use]
-    pub fn failed(self) -> Self {
-        Self {
-            has_failed: true,
-            ..self
-        }
-    }
-
-    /// Returns the priority of the item.
-    pub fn priority(&self) -> i32 {
-        self.priority.0
-    }
-
-    /// Returns since when the item has been waiting to be evicted.
-    pub fn since(&self) -> Timestamp {
-        self.since
-    }
 }
 
 /// How many items a cluster has, by place.
@@ -277,7 +237,7 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
             .filter(|(name, _)| !held.contains(*name))
             .filter_map(|(name, lane)| {
                 let rank = lane.ready.first_rank()?;
-                Some((name, (rank.priority, lane.served)))
+                Some((name, (Reverse(rank.priority()), lane.served)))
             })
             .min_by_key(|(_, order)| *order)?;
         let name = Arc::clone(name);
@@ -349,8 +309,10 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use k8s_openapi::jiff::Timestamp;
     use std::time::Duration;
+
+    use super::*;
 
     fn cluster(name: &str) -> Arc<str> {
         Arc::from(name)

@@ -1,12 +1,54 @@
 //! Items in the order of their ranks. Among equal ranks the namespaces take turns, so that a small
 //! one does not wait for all workloads of a large one.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use super::backlog::Rank;
+use k8s_openapi::jiff::Timestamp;
+
 use crate::fleet::binding::BindingKey;
+
+/// What comes first within a lane: what has not failed, then the higher priority, then the older,
+/// and among equals the namespaces take turns.
+/// What fails again and again must not keep the others waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    has_failed: bool,
+    priority: Reverse<i32>,
+    since: Timestamp,
+}
+
+impl Rank {
+    /// Returns the rank of an item that has been waiting to be evicted since a moment.
+    pub fn new(priority: i32, since: Timestamp) -> Self {
+        Self {
+            has_failed: false,
+            priority: Reverse(priority),
+            since,
+        }
+    }
+
+    /// Returns the rank for an item that could not be evicted when it was its turn.
+    #[must_use]
+    pub fn failed(self) -> Self {
+        Self {
+            has_failed: true,
+            ..self
+        }
+    }
+
+    /// Returns the priority of the item.
+    pub fn priority(&self) -> i32 {
+        self.priority.0
+    }
+
+    /// Returns since when the item has been waiting to be evicted.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+}
 
 /// What belongs to a namespace.
 pub trait Namespaced {
@@ -137,8 +179,6 @@ impl<K: Ord + Namespaced> Turns<K> {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::jiff::Timestamp;
-
     use super::*;
 
     fn rank(priority: i32) -> Rank {
