@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::judge::Cause;
 use super::plan::{Departure, plan, suspended};
 use super::reason::EvictionReason;
-use crate::scheduler::core::capacity::Demand;
+use crate::scheduler::core::capacity::{Demand, Load};
 use crate::scheduler::core::{Options, Snapshot};
 
 /// Age of a move from which on a report of its cluster counts what moved: the agent has applied the
@@ -24,14 +24,13 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// Moves into one cluster that are remembered at most.
 const MOST: usize = 1_000;
 /// Workloads for which room is kept at most, before others leave.
-const MOST_KEPT: usize = 200;
+const MOST_KEPT: usize = 2_000;
 
 /// What a workload takes of a cluster.
 #[derive(Clone, Debug)]
 struct Taken {
     at: Instant,
-    demand: Option<Arc<Demand>>,
-    replicas: i64,
+    load: Load,
 }
 
 /// What moved into clusters that have not reported it yet.
@@ -49,17 +48,12 @@ impl Unreported {
         gains: &[TargetCluster],
         now: Instant,
     ) {
-        let demand = demand(spec).map(Arc::new);
-        for gain in gains.iter().filter(|it| it.replicas > 0) {
-            let taken = Taken {
-                at: now,
-                demand: demand.clone(),
-                replicas: gain.replicas.into(),
-            };
-            taken.take(snapshot, &gain.name);
-            let all = match self.by_cluster.get_mut(gain.name.as_str()) {
+        for (name, load) in loads(spec, gains) {
+            snapshot.occupy(name, &load);
+            let taken = Taken { at: now, load };
+            let all = match self.by_cluster.get_mut(name) {
                 Some(all) => all,
-                None => self.by_cluster.entry(Arc::from(&*gain.name)).or_default(),
+                None => self.by_cluster.entry(Arc::from(name)).or_default(),
             };
             all.push(taken);
             if all.len() > MOST {
@@ -75,7 +69,7 @@ impl Unreported {
         };
         all.retain(|it| now.duration_since(it.at) < SETTLED);
         for it in &*all {
-            it.take(snapshot, cluster);
+            snapshot.occupy(cluster, &it.load);
         }
         if all.is_empty() {
             self.by_cluster.remove(cluster);
@@ -101,12 +95,6 @@ impl Unreported {
     }
 }
 
-impl Taken {
-    fn take(&self, snapshot: &mut Snapshot, cluster: &str) {
-        snapshot.occupy(cluster, self.demand.as_deref(), self.replicas);
-    }
-}
-
 /// A workload that is to leave later, and more important than another one.
 #[derive(Clone, Debug)]
 pub struct Later<'a> {
@@ -125,7 +113,8 @@ pub struct Later<'a> {
 /// Room that is kept for workloads which leave later.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    moves: Vec<(Option<Demand>, Vec<TargetCluster>)>,
+    by_cluster: BTreeMap<String, Load>,
+    workloads: usize,
 }
 
 impl Kept {
@@ -136,7 +125,7 @@ impl Kept {
         options: &Options,
         now: Timestamp,
     ) -> Self {
-        let mut moves = Vec::new();
+        let mut kept = Self::default();
         for it in later.into_iter().take(MOST_KEPT) {
             let departure = Departure {
                 spec: it.spec,
@@ -150,25 +139,30 @@ impl Kept {
                 pause: &|_| None,
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
-                let (demand, gains) = (demand(it.spec), gains(it.spec, &plan.clusters));
-                take(&mut snapshot, demand.as_ref(), &gains);
-                moves.push((demand, gains));
+                for (name, load) in loads(it.spec, &gains(it.spec, &plan.clusters)) {
+                    snapshot.occupy(name, &load);
+                    kept.by_cluster
+                        .entry(name.to_owned())
+                        .or_default()
+                        .add(&load);
+                }
+                kept.workloads += 1;
             }
         }
-        Self { moves }
+        kept
     }
 
     /// Returns a fleet without the room that is kept.
     pub fn beside(&self, mut snapshot: Snapshot) -> Snapshot {
-        for (demand, gains) in &self.moves {
-            take(&mut snapshot, demand.as_ref(), gains);
+        for (name, load) in &self.by_cluster {
+            snapshot.occupy(name, load);
         }
         snapshot
     }
 
     /// Returns how many workloads room is kept for.
     pub fn workloads(&self) -> usize {
-        self.moves.len()
+        self.workloads
     }
 }
 
@@ -187,12 +181,8 @@ pub fn kept_for(workloads: usize) -> String {
 
 /// Takes the room of a workload off the clusters in which it gains replicas.
 pub fn occupy(snapshot: &mut Snapshot, spec: &ResourceBindingSpec, gains: &[TargetCluster]) {
-    take(snapshot, demand(spec).as_ref(), gains);
-}
-
-fn take(snapshot: &mut Snapshot, demand: Option<&Demand>, gains: &[TargetCluster]) {
-    for gain in gains {
-        snapshot.occupy(&gain.name, demand, gain.replicas.into());
+    for (name, load) in loads(spec, gains) {
+        snapshot.occupy(name, &load);
     }
 }
 
@@ -208,6 +198,19 @@ pub fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<Targ
         })
     };
     clusters.iter().filter_map(more).collect()
+}
+
+/// Returns what a workload takes of each cluster in which it gains replicas.
+fn loads<'a>(
+    spec: &ResourceBindingSpec,
+    gains: &'a [TargetCluster],
+) -> impl Iterator<Item = (&'a str, Load)> + use<'a> {
+    let demand = demand(spec);
+    let gains = gains.iter().filter(|gain| gain.replicas > 0);
+    gains.map(move |gain| {
+        let load = Load::of(demand.as_ref(), gain.replicas.into());
+        (gain.name.as_str(), load)
+    })
 }
 
 fn demand(spec: &ResourceBindingSpec) -> Option<Demand> {

@@ -11,7 +11,7 @@ use muster_shared::names::condition;
 use muster_shared::taints::keeps_away;
 use muster_shared::watch::{Departed, Doubt, Presence};
 
-use super::capacity::{Capacity, Demand};
+use super::capacity::{Capacity, Load};
 use crate::fleet::availability;
 
 /// All clusters at one moment, by name. Cloning shares them.
@@ -80,15 +80,14 @@ impl Snapshot {
         Arc::make_mut(&mut self.facts).insert(position, facts);
     }
 
-    /// Takes the room of more replicas off a cluster, until it is put in anew. Without a demand they
-    /// only take pod slots.
-    pub fn occupy(&mut self, name: &str, demand: Option<&Demand>, replicas: i64) {
+    /// Takes the room of some pods off a cluster, until it is put in anew.
+    pub fn occupy(&mut self, name: &str, load: &Load) {
         let Some(position) = self.position(name) else {
             return;
         };
         let facts = Arc::make_mut(&mut Arc::make_mut(&mut self.facts)[position]);
         if let Some(capacity) = &mut facts.capacity {
-            capacity.take(demand, replicas);
+            capacity.take(load);
         }
     }
 

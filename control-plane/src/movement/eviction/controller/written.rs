@@ -196,3 +196,63 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
     pass(600).await;
     assert!(is_in_m2(&stand), "{:?}", stand.api.told().await);
 }
+
+/// Places a thousand workloads in three classes in a cluster that is lost, with room for half of
+/// them elsewhere, and returns how many of each class are there in the end, the most important
+/// class last. `tolerations` says for how many seconds each class bears the loss.
+async fn moved_of_a_thousand(tolerations: [u64; 3]) -> [usize; 3] {
+    const PRIORITIES: [i32; 3] = [0, 100, 1_000];
+    let workloads = (0..999).map(|n: usize| {
+        let class = n % 3;
+        let mut binding = testing::binding();
+        binding["metadata"]["name"] = json!(format!("w{n}-deployment"));
+        let spec = &mut binding["spec"];
+        spec["resource"]["name"] = json!(format!("w{n}"));
+        spec["replicas"] = json!(1);
+        spec["clusters"] = json!([{"name": "m1", "replicas": 1}]);
+        spec["replicaRequirements"] = json!({"resourceRequest": {"cpu": "1"}});
+        spec["schedulePriority"] = json!({"priority": PRIORITIES[class]});
+        spec["placement"]["replicaScheduling"] = json!({
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        });
+        spec["placement"]["clusterTolerations"] = json!([{
+            "key": "down", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": tolerations[class],
+        }]);
+        ("resourcebindings", binding)
+    });
+    let mut refuge = testing::cluster("m2");
+    refuge["status"]["resourceSummary"]["allocatable"] = json!({"cpu": "500", "pods": "5000"});
+    let settings = Settings {
+        resource_eviction_rate: 200.0,
+        ..evicting()
+    };
+    let objects = [("clusters", testing::cluster("m1")), ("clusters", refuge)];
+    let mut stand = Stand::with(settings, objects.into_iter().chain(workloads));
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(5).await;
+    let mut lost = failed();
+    lost["spec"]["taints"][0]["timeAdded"] = json!(stand.fleet.clock.now());
+    stand.api.put("clusters", lost);
+    pass(50).await;
+    let mut moved = [0; 3];
+    for n in 0..999 {
+        let bound = stand.binding(&format!("w{n}-deployment")).unwrap();
+        moved[n % 3] += usize::from(bound.spec.target("m2").is_some());
+    }
+    moved
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_thousand_workloads_the_most_important_get_the_room_whoever_leaves_first() {
+    for tolerations in [[0, 0, 0], [0, 15, 30], [30, 15, 0]] {
+        let moved = moved_of_a_thousand(tolerations).await;
+        assert_eq!(
+            moved,
+            [0, 167, 333],
+            "seconds of toleration: {tolerations:?}"
+        );
+    }
+}

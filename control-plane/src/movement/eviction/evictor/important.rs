@@ -9,8 +9,9 @@ use crate::movement::eviction::judge::purge_mode;
 use crate::movement::eviction::room::{Kept, Later};
 use crate::scheduler::core::Snapshot;
 
-/// Time for which a plan of what is kept counts: thousands of workloads may leave in it.
-const AGE: Duration = Duration::from_secs(1);
+/// Time for which a plan of what is kept counts, and so much more for each workload in it: thousands
+/// may leave meanwhile, and a plan for thousands takes a while.
+const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(5));
 
 /// The room that is kept for what has a higher priority.
 #[derive(Debug)]
@@ -27,10 +28,14 @@ impl Evictor {
     pub(super) fn beside_more_important(&mut self, priority: i32, now: Now) -> (Snapshot, usize) {
         let planned = self.planned.take();
         let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
-        let planned = planned.unwrap_or_else(|| Planned {
-            priority,
-            until: now.tick + AGE,
-            kept: self.keep_from(priority, now),
+        let planned = planned.unwrap_or_else(|| {
+            let kept = self.keep_from(priority, now);
+            let workloads = u32::try_from(kept.workloads()).unwrap_or(u32::MAX);
+            Planned {
+                priority,
+                until: now.tick + AGE.0 + AGE.1.saturating_mul(workloads),
+                kept,
+            }
         });
         let kept = &self.planned.insert(planned).kept;
         (kept.beside(self.fleet.snapshot()), kept.workloads())

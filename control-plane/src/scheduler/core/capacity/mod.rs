@@ -5,6 +5,7 @@ pub(crate) mod amount;
 mod demand;
 mod estimate;
 mod grades;
+mod load;
 mod range;
 mod sets;
 
@@ -17,6 +18,7 @@ use crate::settings::grade_rule::GradeRule;
 pub use demand::Demand;
 pub use estimate::Estimate;
 use grades::{Ends, Grades, Model};
+pub use load::Load;
 pub use range::{Coarseness, Likeness, Range};
 pub use sets::Part;
 
@@ -75,22 +77,6 @@ impl Capacity {
             taken: Box::default(),
             grades: Grades::of(cluster, summary),
         })
-    }
-
-    /// Takes the room of more replicas. Without a demand they only take pod slots.
-    pub fn take(&mut self, demand: Option<&Demand>, replicas: i64) {
-        self.pods = self.pods.saturating_sub(replicas);
-        if self.taken.is_empty() {
-            self.taken = vec![0; self.names.len()].into();
-        }
-        let amounts = self.free.iter_mut().zip(&mut self.taken);
-        for (name, (free, taken)) in self.names.iter().zip(amounts) {
-            let asked = demand.and_then(|it| amount_of(&it.requests, name));
-            let each = if &**name == PODS { Some(1) } else { asked };
-            let more = each.unwrap_or_default().saturating_mul(replicas);
-            *free = free.saturating_sub(more);
-            *taken = taken.saturating_add(more);
-        }
     }
 
     /// Shares with others what it has in common with them, so that an [`Estimate`] sees at a glance
