@@ -27,6 +27,12 @@ def test_deployment():
     assert kinds == defined and "clusters.cluster.karmada.io" in kinds, "the kinds come with the chart"
 
 
+def test_traffic():
+    assert not [each for each in arguments(external({})) if "traffic" in each], "no host name is published before somebody asks for it"
+    given = arguments(external({"traffic": {"dnsEndpoints": True, "returnAfter": "2m"}}))
+    assert {"--traffic-dns-endpoints", "--traffic-return-after=2m"} <= set(given)
+
+
 def test_notices():
     assert not [each for each in arguments(external({})) if "notice" in each], "nobody is told before somebody is named"
     secret = {"name": "chat", "key": "k"}

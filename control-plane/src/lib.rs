@@ -43,6 +43,8 @@
 //!   (`decide`); writes Works.
 //! * `bindingStatus` watches Works; decides in [`status`](propagation::status) (`aggregate`);
 //!   writes the status of bindings and templates.
+//! * `traffic` watches bindings, templates, Clusters and DNSEndpoints; decides in [`traffic`]
+//!   (`copies`, `decide`); writes DNSEndpoints and the condition `HostnamePublished` of bindings.
 //! * `namespace` watches namespaces and Clusters; decides in [`binding`](propagation::binding)
 //!   (`namespaces`); writes Works with namespaces.
 //! * `clusterStatus` watches Clusters of sync mode Push and their members; decides in
@@ -126,6 +128,7 @@ pub mod notices;
 pub mod propagation;
 pub mod scheduler;
 pub mod settings;
+pub(crate) mod traffic;
 mod wiring;
 
 use std::ffi::OsString;

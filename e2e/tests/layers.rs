@@ -96,6 +96,7 @@ const CONTROL_PLANE: Floors = &[
     &["notices"],
     &["movement"],
     &["propagation"],
+    &["traffic"],
     &["fleet_api"],
     &["admission"],
     &["wiring"],

@@ -137,6 +137,17 @@ pub mod annotation {
     /// and age in milliseconds of the last renewal of the member's lease that it knows to have been
     /// acknowledged, as `identity/milliseconds`.
     pub const HEARTBEAT: &str = "failover.muster.io/heartbeat";
+    /// On the template of a Service or an Ingress (Muster's own): host name that is to lead to its
+    /// healthy copies.
+    pub const HOSTNAME: &str = "failover.muster.io/hostname";
+    /// On such a template (Muster's own): seconds for which resolvers may keep an answer.
+    pub const HOSTNAME_TTL: &str = "failover.muster.io/hostname-ttl";
+    /// On such a template (Muster's own): API version, kind and name of the workload whose copies
+    /// have to be healthy, too.
+    pub const FOLLOWS: &str = "failover.muster.io/follows";
+    /// On a DNSEndpoint (Muster's own): addresses by cluster, as JSON. Only an object that has it
+    /// is changed.
+    pub const PUBLISHED_TARGETS: &str = "failover.muster.io/published-targets";
     /// On a Cluster: nothing is moved out of it (`kubectl muster pause`). Removed by `resume`.
     pub const PAUSED: &str = "failover.muster.io/paused";
     /// On a Cluster, a policy or a `WorkloadRebalancer`: who gave the last orders about it, when
@@ -215,6 +226,9 @@ pub mod condition {
     pub const SCHEDULED: &str = "Scheduled";
     /// Of a binding: every cluster has applied its Work.
     pub const FULLY_APPLIED: &str = "FullyApplied";
+    /// Of the binding of a Service or an Ingress (Muster's own): the host name that the template
+    /// asks for leads to healthy copies.
+    pub const HOSTNAME_PUBLISHED: &str = "HostnamePublished";
     /// Of a Work: its objects were applied.
     pub const APPLIED: &str = "Applied";
     /// Of a Work: dispatching is not suspended.

@@ -101,7 +101,7 @@ pub const GATES: [Gate; 8] = [
 ];
 
 /// Names that `--controllers` accepts, with the task of each.
-pub const CONTROLLERS: [(&str, &str); 17] = [
+pub const CONTROLLERS: [(&str, &str); 18] = [
     (
         "cluster",
         "Cluster lifecycle, health monitor and condition taints",
@@ -124,6 +124,10 @@ pub const CONTROLLERS: [(&str, &str); 17] = [
     (
         "bindingStatus",
         "status of bindings and templates from Works",
+    ),
+    (
+        "traffic",
+        "DNSEndpoints of Services and Ingresses (--traffic-dns-endpoints)",
     ),
     ("namespace", "propagation of namespaces to members"),
     ("clusterStatus", "status of clusters of syncMode Push"),
@@ -380,6 +384,16 @@ pub struct Settings {
     #[arg(long, default_value = "", value_name = "URL")]
     pub notice_page_url: String,
 
+    /// Publish the host names that Services and Ingresses ask for by the annotation
+    /// failover.muster.io/hostname as DNSEndpoints of external-dns in the fleet API, which lead to
+    /// the clusters with healthy copies.
+    #[arg(long, default_value_t = false, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub traffic_dns_endpoints: bool,
+    /// Time for which a copy has to be healthy before a host name leads to its cluster again, while
+    /// the name leads to another healthy one.
+    #[arg(long, default_value = "30s")]
+    pub traffic_return_after: Duration,
+
     /// Name of this scheduler: it places bindings whose policy names it.
     #[arg(long, default_value = "default-scheduler")]
     pub scheduler_name: String,
@@ -460,6 +474,7 @@ impl Settings {
         let is_off = match controller {
             "taintmanager" => !self.enable_taint_manager,
             "clustertaintpolicy" => !self.follows_taint_policies(),
+            "traffic" => !self.traffic_dns_endpoints,
             _ => false,
         };
         !is_off && self.controllers.enabled(controller, false)

@@ -17,6 +17,7 @@ use crate::movement::{application_failover, eviction, failovers, graceful_evicti
 use crate::propagation::{binding, detector, interpreters, status};
 use crate::scheduler;
 use crate::settings::{self, CONTROLLERS, Settings};
+use crate::traffic;
 
 /// What a controller needs to start.
 struct Start<'a> {
@@ -69,6 +70,7 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     ("detector", |it| detector::start(it.fleet, it.tasks)),
     ("binding", |it| binding::start(it.fleet, it.tasks)),
     ("bindingStatus", |it| status::start(it.fleet, it.tasks)),
+    ("traffic", |it| traffic::start(it.fleet, it.tasks)),
     ("namespace", |it| {
         binding::start_namespaces(it.fleet, it.tasks);
     }),

@@ -6,6 +6,7 @@ mod history;
 mod notices;
 mod orders;
 mod support;
+mod traffic;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

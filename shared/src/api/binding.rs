@@ -442,6 +442,8 @@ pub struct ResourceBindingStatus {
     ///   `spec.clusters` gives them, until as many are ready elsewhere.
     /// - `Fenced`: every copy is stopped when its cluster is cut off. If False, the message names
     ///   the clusters where it is not and why. Only if `failover.cluster.fencing` asks for that.
+    /// - `HostnamePublished`: the host name that a Service or an Ingress asks for leads to healthy
+    ///   copies. If False, the message says why not, and which last known addresses stay.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

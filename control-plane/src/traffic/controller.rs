@@ -1,0 +1,331 @@
+//! Follows bindings, templates, clusters and DNSEndpoints, and writes the latter.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Api, DynamicObject, ObjectMeta, ResourceExt as _};
+use muster_shared::queue::Next;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::{Change, Informer, Selection};
+
+use super::copies::{Placed, copies};
+use super::decide::{Copy, State, decide};
+use super::endpoint;
+use super::explain::{self, Outcome};
+use super::hostnames::Hostnames;
+use super::request::{Request, has_addresses};
+use super::write::{Writing, Written};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::availability::readiness;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::compact_map::Labelled as _;
+use crate::fleet::last_patches::LastPatches;
+use crate::fleet::template::{Template, TemplateKey};
+use crate::fleet::template_event::Lookup;
+use crate::settings::FAILOVER;
+
+const NAME: &str = "traffic";
+/// Time in which changes of clusters are gathered: the failure of many is one look at each name.
+const GATHERING: Duration = Duration::from_millis(200);
+/// Pause between two looks for the kind where the fleet API has not listed its objects.
+const UNLISTED: Duration = Duration::from_secs(10);
+
+struct Traffic {
+    endpoints: Informer<DynamicObject>,
+    hostnames: Arc<Hostnames>,
+    patches: LastPatches<BindingKey>,
+}
+
+/// Starts the controller.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    fleet.follow_templates();
+    let api = Api::all_with(fleet.watch_client.clone(), &endpoint::resource());
+    let endpoints = Informer::keeping(api, Selection::everything(), |it: &mut DynamicObject| {
+        it.metadata.managed_fields = None;
+    });
+    let hostnames = Arc::new(Hostnames::default());
+    let traffic = Arc::new(Traffic {
+        endpoints: endpoints.clone(),
+        hostnames: Arc::clone(&hostnames),
+        patches: LastPatches::default(),
+    });
+    let [of_bindings, of_endpoints] = [Arc::clone(&hostnames), Arc::clone(&hostnames)];
+    let workers = fleet.settings.concurrent_resourcebinding_syncs;
+    Controller::new(fleet, NAME)
+        .watches(&fleet.bindings, move |_, change| {
+            bound(&of_bindings, change)
+        })
+        .watches(&fleet.templates, |_, news| {
+            let kind = &news.key.kind;
+            has_addresses(&kind.api_version, &kind.kind)
+                .then(|| BindingKey::for_template(&news.key))
+        })
+        .watches(&endpoints, move |_, change| {
+            endpoints_of(&of_endpoints, change)
+        })
+        .resyncs_on(&fleet.clusters, |_, change| is_news(change))
+        .resyncs(tasks, GATHERING, move |_| hostnames.all())
+        .run(tasks, workers, traffic, |fleet, traffic, key| async move {
+            traffic.reconcile(&fleet, &key).await
+        });
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("dns endpoints", endpoints.run(shutdown));
+}
+
+/// Returns the bindings that a change of a binding concerns: itself, and those that follow it.
+fn bound(hostnames: &Hostnames, change: &Change<AnyBinding>) -> Vec<BindingKey> {
+    let binding = change.object();
+    let (key, resource) = (BindingKey::of(binding), &binding.spec.resource);
+    let mut keys = hostnames.followers(&key);
+    if has_addresses(&resource.api_version, &resource.kind) {
+        keys.push(key);
+    }
+    keys
+}
+
+/// Returns the bindings that a change of a DNSEndpoint concerns: that of its name, and those of
+/// templates that ask for a host name that it has or had.
+fn endpoints_of(hostnames: &Hostnames, change: &Change<DynamicObject>) -> Vec<BindingKey> {
+    let object = change.object();
+    let mut names = endpoint::hostnames(object);
+    if let Change::Applied { old: Some(old), .. } = change {
+        names.extend(endpoint::hostnames(old));
+    }
+    let mut keys = hostnames.asking(&names);
+    keys.push(BindingKey {
+        namespace: object.namespace(),
+        name: object.name_any(),
+    });
+    keys
+}
+
+/// Returns whether a change of a cluster may change where copies serve.
+fn is_news(change: &Change<Cluster>) -> bool {
+    let Change::Applied {
+        old: Some(old),
+        new,
+    } = change
+    else {
+        return true;
+    };
+    let sight = |it: &Cluster| {
+        let is_leaving = it.metadata.deletion_timestamp.is_some();
+        (readiness(it).to_owned(), is_leaving, it.spec.taints.clone())
+    };
+    sight(old) != sight(new)
+}
+
+impl Traffic {
+    async fn reconcile(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let binding = fleet.bindings.get(key);
+        let binding = binding.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let Some(binding) = binding else {
+            self.forget(key);
+            return Ok(Next::Done);
+        };
+        let resource = &binding.spec.resource;
+        if !has_addresses(&resource.api_version, &resource.kind) {
+            return Ok(Next::Done);
+        }
+        // Its appearance adds the key again. What depends on it goes with it.
+        let Lookup::Found(template) = fleet.templates.get(&TemplateKey::of(resource)) else {
+            return Ok(Next::Done);
+        };
+        if template.is_deleting() {
+            return Ok(Next::Done);
+        }
+        let client = fleet.work_writer.turn().await;
+        let write = Writing {
+            fleet,
+            client: &client,
+            key,
+            binding: &binding,
+        };
+        match Request::of(|name| template.annotation(name), resource) {
+            Ok(Some(request)) => self.publish(&write, &template, &request).await,
+            Ok(None) => self.withdraw(&write).await,
+            Err(problem) => {
+                self.hostnames.forget(key);
+                write.tell(Some(&Outcome::Invalid(problem))).await
+            }
+        }
+    }
+
+    /// Has the host name lead where it should.
+    async fn publish(
+        &self,
+        write: &Writing<'_>,
+        template: &Template,
+        request: &Request,
+    ) -> Result<Next, ApiError> {
+        self.hostnames.note(write.key, request);
+        if !self.endpoints.is_synced() {
+            if self.endpoints.is_unserved() {
+                write.tell(Some(&Outcome::NotServed)).await?;
+            }
+            return Ok(Next::After(UNLISTED));
+        }
+        let owner = ObjectReference {
+            uid: template.metadata().uid.clone(),
+            ..write.binding.spec.resource.clone()
+        };
+        let held = self.held(write.key);
+        if let Some(problem) = self.conflict(write.key, held.as_deref(), &owner, request) {
+            return write.tell(Some(&Outcome::Conflict(problem))).await;
+        }
+        let published = held.as_deref().map(endpoint::published).unwrap_or_default();
+        let (states, copies) = self.copies(write, request);
+        let settle = *write.fleet.settings.traffic_return_after;
+        let decision = decide(&published, &copies, settle);
+        let outcome = Outcome::of(&request.hostname, &decision, &states);
+        let next = decision.next.map_or(Next::Done, Next::After);
+        if decision.targets.is_empty() {
+            write.tell(Some(&outcome)).await?;
+            return Ok(next);
+        }
+        let held = held.as_deref();
+        let written = write.endpoint(held, &owner, request, &decision.targets, &self.patches);
+        match written.await {
+            Ok(Written::Overtaken) => return Ok(Next::Again),
+            Ok(Written::AsItWas) => {}
+            Ok(Written::Changed) => {
+                if published != decision.targets {
+                    let hostname = &request.hostname;
+                    let note = explain::moved(hostname, &published, &decision.targets, &states);
+                    tracing::info!(name = write.key.name, note, "a host name leads elsewhere");
+                    write.publish(EventType::Normal, "HostnameMoved", note);
+                }
+            }
+            Err(error) if error.is_lasting() => {
+                let text = format!("{error}.");
+                write.tell(Some(&Outcome::Refused(text))).await?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        match write.tell(Some(&outcome)).await? {
+            Next::Done => Ok(next),
+            again => Ok(again),
+        }
+    }
+
+    /// Returns the object of the name that a template's has.
+    fn held(&self, key: &BindingKey) -> Option<Arc<DynamicObject>> {
+        self.endpoints.get(key.namespace.as_deref(), &key.name)
+    }
+
+    /// Returns why somebody else's objects keep a host name from being published.
+    fn conflict(
+        &self,
+        key: &BindingKey,
+        held: Option<&DynamicObject>,
+        owner: &ObjectReference,
+        request: &Request,
+    ) -> Option<String> {
+        let named = |it: &ObjectMeta| {
+            let namespace = it.namespace.as_deref().unwrap_or_default();
+            format!(
+                "DNSEndpoint {namespace}/{}",
+                it.name.as_deref().unwrap_or_default()
+            )
+        };
+        if let Some(held) = held.filter(|it| !endpoint::is_of(it, owner)) {
+            let (held, kind) = (named(&held.metadata), &owner.kind);
+            return Some(format!(
+                "{held} exists and was not written for this {kind}: it is left alone, and has to be deleted or renamed before {} can be published.",
+                request.hostname
+            ));
+        }
+        let age = |it: &DynamicObject| {
+            let metadata = &it.metadata;
+            let created = metadata.creation_timestamp.as_ref().map(|it| it.0);
+            (created, metadata.namespace.clone(), metadata.name.clone())
+        };
+        let hostname = &request.hostname;
+        let has = |it: &DynamicObject| endpoint::hostnames(it).contains(hostname);
+        let own = held.filter(|it| has(it)).map(age);
+        let others = self.endpoints.list();
+        let mut others = others.iter().filter(|it| {
+            let is_other =
+                (it.namespace(), it.name_any()) != (key.namespace.clone(), key.name.clone());
+            is_other && has(it) && own.as_ref().is_none_or(|own| age(it) < *own)
+        });
+        let other = others.next().map(|it| named(&it.metadata));
+        let claimed = self.hostnames.claim(key, own.is_some());
+        let other = other.or_else(|| claimed.err().map(|it| it.to_string()))?;
+        Some(format!(
+            "{hostname} is published by {other} already: one host name is for one Service or Ingress."
+        ))
+    }
+
+    /// Returns the copies of a template that may live somewhere, and their states.
+    fn copies(
+        &self,
+        write: &Writing<'_>,
+        request: &Request,
+    ) -> (BTreeMap<String, State>, BTreeMap<String, Copy>) {
+        let (fleet, binding) = (write.fleet, write.binding);
+        let own = TemplateKey::of(&binding.spec.resource).to_string();
+        let followed = request.follows.as_ref();
+        let workload = followed.and_then(|it| fleet.bindings.get(&BindingKey::for_template(it)));
+        let name = followed.map(ToString::to_string).unwrap_or_default();
+        let placed = |name, binding| placed(fleet, name, binding);
+        let followed = followed.map(|_| match &workload {
+            Some(workload) => Ok(placed(&name, workload)),
+            None => Err(name.as_str()),
+        });
+        let cluster = |name: &str| fleet.clusters.get(None, name);
+        let judged = copies(placed(&own, binding), followed, cluster);
+        let states = judged.iter().map(|(name, it)| (name.clone(), it.0.clone()));
+        let states: BTreeMap<String, State> = states.collect();
+        let ages = self.hostnames.healthy_for(write.key, &states);
+        let copies = judged.into_iter().map(|(cluster, (state, addresses))| {
+            let healthy_for = ages.get(&cluster).copied().unwrap_or_default();
+            let copy = Copy {
+                state,
+                addresses,
+                healthy_for,
+            };
+            (cluster, copy)
+        });
+        (states, copies.collect())
+    }
+
+    /// Removes what was written for a template that asks for no host name any more.
+    async fn withdraw(&self, write: &Writing<'_>) -> Result<Next, ApiError> {
+        self.forget(write.key);
+        let held = self.held(write.key);
+        let held = held.filter(|it| endpoint::is_of(it, &write.binding.spec.resource));
+        if let Some(held) = held
+            && let Written::Overtaken = write.delete(&held).await?
+        {
+            return Ok(Next::Again);
+        }
+        write.tell(None).await
+    }
+
+    fn forget(&self, key: &BindingKey) {
+        self.hostnames.forget(key);
+        self.patches.forget(key);
+    }
+}
+
+fn placed<'a>(fleet: &Fleet, name: &'a str, binding: &'a AnyBinding) -> Placed<'a> {
+    Placed {
+        name,
+        spec: &binding.spec,
+        status: binding.status(),
+        failover: fleet.settings.gate(&FAILOVER),
+        no_execute: fleet.settings.enable_no_execute_taint_eviction,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,316 @@
+use http::Method;
+use muster_shared::conditions;
+use muster_shared::names::annotation::{FOLLOWS, HOSTNAME};
+use muster_shared::names::condition::HOSTNAME_PUBLISHED;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fleet::testing::{Stand, cluster, pass, refusal};
+use crate::settings::Settings;
+
+const HOST: &str = "shop.example.com";
+
+/// Returns the Service `shop/<name>` that asks for a host name, with more annotations.
+fn service(name: &str, more: &Value) -> Value {
+    let mut service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": format!("uid-{name}"),
+            "annotations": { HOSTNAME: HOST },
+        },
+        "spec": {"type": "LoadBalancer"},
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        service["metadata"]["annotations"][key] = value.clone();
+    }
+    service
+}
+
+/// Returns a binding in `m1` and `m2`, with the health that clusters report; each has an address of
+/// its own.
+fn bound(api_version: &str, kind: &str, name: &str, reports: &[(&str, &str)]) -> Value {
+    let report = |(cluster, health): &(&str, &str)| {
+        let ingress = json!([{"ip": format!("192.0.2.{}", &cluster[1..])}]);
+        json!({
+            "clusterName": cluster, "applied": true, "health": health,
+            "status": {"loadBalancer": {"ingress": ingress}},
+        })
+    };
+    let reports: Vec<Value> = reports.iter().map(report).collect();
+    json!({
+        "metadata": {
+            "namespace": "shop", "name": format!("{name}-{}", kind.to_ascii_lowercase()),
+            "uid": format!("binding-{name}"),
+        },
+        "spec": {
+            "resource": {
+                "apiVersion": api_version, "kind": kind, "namespace": "shop", "name": name,
+            },
+            "clusters": [{"name": "m1"}, {"name": "m2"}],
+        },
+        "status": {"aggregatedStatus": reports},
+    })
+}
+
+fn service_in(reports: &[(&str, &str)]) -> Value {
+    bound("v1", "Service", "web", reports)
+}
+
+/// Makes a fleet of two clusters with a Service that asks for a host name, and more objects.
+fn with<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
+    let settings = Settings {
+        traffic_dns_endpoints: true,
+        ..Settings::default()
+    };
+    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+    let stand = Stand::with(settings, clusters.into_iter().chain(objects));
+    stand.api.serve("/api/v1", "v1", "services", "Service");
+    stand
+}
+
+async fn started(mut stand: Stand) -> Stand {
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(1).await;
+    stand
+}
+
+/// Returns the addresses that the DNSEndpoint of a template has.
+fn targets(stand: &Stand, name: &str) -> Vec<String> {
+    let object = stand.api.object("dnsendpoints", "shop", name);
+    let endpoints = object.unwrap_or_default()["spec"]["endpoints"].clone();
+    let targets = endpoints.as_array().into_iter().flatten();
+    let targets = targets.filter_map(|it| it["targets"].as_array()).flatten();
+    targets
+        .filter_map(|it| it.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Returns the reason of the condition of a binding.
+fn reason(stand: &Stand, name: &str) -> Option<String> {
+    let binding = stand.binding(name).unwrap();
+    let told = conditions::get(&binding.status().conditions, HOSTNAME_PUBLISHED);
+    told.map(|it| it.reason.clone())
+}
+
+fn put_cluster(stand: &Stand, name: &str, ready: &str) {
+    let mut cluster = cluster(name);
+    cluster["status"]["conditions"][0]["status"] = json!(ready);
+    stand.api.put("clusters", cluster);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been_well_for_a_while()
+{
+    let both = [("m1", "Healthy"), ("m2", "Healthy")];
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&both)),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Published"));
+    let object = stand
+        .api
+        .object("dnsendpoints", "shop", "web-service")
+        .unwrap();
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-web");
+    stand.api.forget();
+    put_cluster(&stand, "m1", "Unknown");
+    pass(1).await;
+    assert_eq!(
+        targets(&stand, "web-service"),
+        ["192.0.2.2"],
+        "it is out at once"
+    );
+    let events = stand.api.events().await;
+    let moved = "shop.example.com leads to m2 (192.0.2.2) now; it led to m1 (192.0.2.1), m2 (192.0.2.2) before: m1 has Ready=Unknown.";
+    assert!(
+        events
+            .iter()
+            .any(|it| it.1 == "HostnameMoved" && it.2 == moved),
+        "{events:?}"
+    );
+    put_cluster(&stand, "m1", "True");
+    pass(25).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"], "not yet");
+    pass(10).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1", "192.0.2.2"]);
+    stand.api.forget();
+    pass(3600).await;
+    assert_eq!(stand.api.writes(), [], "at rest nothing is written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_told_once() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    put_cluster(&stand, "m1", "Unknown");
+    pass(60).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("LastKnown"));
+    let told = stand.api.told().await;
+    let told = told.iter().filter(|it| it.1 == "HostnameNotFollowed");
+    assert_eq!(told.count(), 2, "on the binding, and on the template");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_published_before_a_copy_serves() {
+    let reports = [("m1", "Unknown"), ("m2", "Unhealthy")];
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&reports)),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
+    assert_eq!(
+        reason(&stand, "web-service").as_deref(),
+        Some("NothingServes")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_leads_where_the_workload_is_that_it_follows() {
+    let follows = json!({ FOLLOWS: "apps/v1/Deployment/shop" });
+    let both = [("m1", "Healthy"), ("m2", "Healthy")];
+    let workload = |health: &str, clusters: Value| {
+        let mut workload = bound(
+            "apps/v1",
+            "Deployment",
+            "shop",
+            &[("m1", "Healthy"), ("m2", health)],
+        );
+        workload["spec"]["clusters"] = clusters;
+        workload["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+        workload
+    };
+    let there = json!([{"name": "m2"}]);
+    let objects = [
+        ("services", service("web", &follows)),
+        ("resourcebindings", service_in(&both)),
+        ("resourcebindings", workload("Unknown", there.clone())),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(
+        targets(&stand, "web-service"),
+        ["192.0.2.1"],
+        "the old copy is all there is"
+    );
+    stand
+        .api
+        .put("resourcebindings", workload("Healthy", there));
+    pass(1).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_somebody_else_wrote_is_never_changed() {
+    for (name, host) in [("web-service", "other.example.com"), ("theirs", HOST)] {
+        let theirs = json!({
+            "metadata": {"namespace": "shop", "name": name, "uid": "theirs"},
+            "spec": {"endpoints": [{"dnsName": host, "targets": ["198.51.100.1"]}]},
+        });
+        let objects = [
+            ("services", service("web", &Value::Null)),
+            ("resourcebindings", service_in(&[("m1", "Healthy")])),
+            ("dnsendpoints", theirs),
+        ];
+        let stand = started(with(objects)).await;
+        assert_eq!(targets(&stand, name), ["198.51.100.1"]);
+        assert_eq!(stand.api.all("dnsendpoints").len(), 1);
+        assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
+        stand.api.delete("dnsendpoints", "shop", name);
+        pass(1).await;
+        assert_eq!(
+            targets(&stand, "web-service"),
+            ["192.0.2.1"],
+            "once it is gone: {name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
+    let reports = [("m1", "Healthy")];
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("services", service("db", &Value::Null)),
+        ("resourcebindings", service_in(&reports)),
+        ("resourcebindings", bound("v1", "Service", "db", &reports)),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(stand.api.all("dnsendpoints").len(), 1);
+    let mut reasons = ["web-service", "db-service"].map(|it| reason(&stand, it).unwrap());
+    reasons.sort();
+    assert_eq!(reasons, ["Conflict", "Published"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    let mut plain = service("web", &Value::Null);
+    plain["metadata"]["annotations"] = json!({});
+    stand.api.put("services", plain);
+    pass(1).await;
+    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
+    assert_eq!(reason(&stand, "web-service"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = started(with(objects)).await;
+    stand
+        .api
+        .put("services", service("web", &json!({ HOSTNAME: "Shop" })));
+    pass(1).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_without_the_kind_is_told_and_looked_at_again() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = with(objects);
+    let unserved = refusal(404, "NotFound", "");
+    stand
+        .api
+        .answer(Method::GET, "/dnsendpoints", 404, unserved);
+    let stand = started(stand).await;
+    pass(60).await;
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("NotServed"));
+    stand.api.answer_truly();
+    stand.api.serve("/api/v1", "v1", "services", "Service");
+    pass(120).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_api_refuses_is_told() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = with(objects);
+    let forbidden = refusal(403, "Forbidden", "web-service");
+    stand
+        .api
+        .answer(Method::POST, "/dnsendpoints", 403, forbidden);
+    let stand = started(stand).await;
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Refused"));
+}

@@ -1,0 +1,167 @@
+//! Writes DNSEndpoints, and what became of a host name into the binding of its template.
+
+use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ObjectReference;
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::conditions::{self, TRUE};
+use muster_shared::events::EventType;
+use muster_shared::k8s::{Api, Client, DynamicObject};
+use muster_shared::names::condition::HOSTNAME_PUBLISHED;
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::decide::Targets;
+use super::endpoint;
+use super::explain::Outcome;
+use super::request::Request;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::last_patches::LastPatches;
+use crate::settings::COMPONENT;
+
+/// Result of a write that did not fail.
+pub enum Written {
+    /// The object is as it is wanted.
+    AsItWas,
+    /// The object was created or changed.
+    Changed,
+    /// Another client wrote the object first, or another process leads now.
+    Overtaken,
+}
+
+/// The template that is worked on, and the way to the API.
+pub struct Writing<'a> {
+    /// The fleet.
+    pub fleet: &'a Fleet,
+    /// Client for the writes.
+    pub client: &'a Client,
+    /// Key of the binding, whose name the DNSEndpoint has.
+    pub key: &'a BindingKey,
+    /// Binding of the template.
+    pub binding: &'a AnyBinding,
+}
+
+impl Writing<'_> {
+    /// Creates or changes the DNSEndpoint of the template `owner`. A patch that had no effect is
+    /// not written again.
+    pub async fn endpoint(
+        &self,
+        held: Option<&DynamicObject>,
+        owner: &ObjectReference,
+        request: &Request,
+        targets: &Targets,
+        patches: &LastPatches<BindingKey>,
+    ) -> Result<Written, ApiError> {
+        let (key, api) = (self.key, self.endpoints());
+        let is_leader = || self.fleet.leadership.is_current();
+        let Some(held) = held else {
+            let object = endpoint::new(&key.name, owner, request, targets);
+            let created = match serde_json::from_value(object) {
+                Ok(_) if !is_leader() => return Ok(Written::Overtaken),
+                Ok(object) => api.create(&parameters(), &object).await,
+                Err(error) => Err(kube::Error::SerdeError(error)),
+            };
+            return written(created.map(drop), "create", key);
+        };
+        let version = held.metadata.resource_version.as_deref();
+        let Some(patch) = endpoint::patch(held, owner, request, targets) else {
+            patches.forget(key);
+            return Ok(Written::AsItWas);
+        };
+        if patches.is_repeated(key, version, &patch) {
+            return Ok(Written::AsItWas);
+        }
+        if !is_leader() {
+            return Ok(Written::Overtaken);
+        }
+        let (parameters, merge) = (patch_params(), Patch::Merge(&patch));
+        let patched = api.patch(&key.name, &parameters, &merge).await;
+        if patched.is_ok() {
+            patches.record(key.clone(), version, &patch);
+        }
+        written(patched.map(drop), "change", key)
+    }
+
+    /// Deletes a DNSEndpoint, if it is as it was read.
+    pub async fn delete(&self, held: &DynamicObject) -> Result<Written, ApiError> {
+        if !self.fleet.leadership.is_current() {
+            return Ok(Written::Overtaken);
+        }
+        let this_one = DeleteParams::default().preconditions(Preconditions {
+            uid: held.metadata.uid.clone(),
+            resource_version: held.metadata.resource_version.clone(),
+        });
+        match self.endpoints().delete(&self.key.name, &this_one).await {
+            Err(error) if is_not_found(&error) => Ok(Written::AsItWas),
+            answer => written(answer.map(drop), "delete", self.key),
+        }
+    }
+
+    fn endpoints(&self) -> Api<DynamicObject> {
+        let namespace = self.key.namespace.as_deref().unwrap_or_default();
+        Api::namespaced_with(self.client.clone(), namespace, &endpoint::resource())
+    }
+
+    /// Publishes an event about the binding and about its template.
+    pub fn publish(&self, kind: EventType, reason: &str, note: String) {
+        self.fleet.publish(self.binding, kind, reason, note);
+    }
+
+    /// Writes what became of the host name into the condition of the binding, and an event where
+    /// that is news; `None` removes the condition.
+    pub async fn tell(&self, outcome: Option<&Outcome>) -> Result<Next, ApiError> {
+        let status = self.binding.status();
+        let mut list = status.conditions.clone();
+        let condition = outcome.map(|it| it.condition(self.fleet.clock.now()));
+        let is_news = match condition.clone() {
+            Some(condition) => conditions::set(&mut list, condition),
+            None => conditions::remove(&mut list, HOSTNAME_PUBLISHED),
+        };
+        if !is_news || !self.fleet.leadership.is_current() {
+            return Ok(Next::Done);
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {"resourceVersion": self.binding.metadata.resource_version},
+            "status": {"conditions": list},
+        }));
+        let (api, parameters) = (self.key.api(self.client), patch_params());
+        match api.patch_status(&self.key.name, &parameters, &patch).await {
+            Ok(_) => {}
+            Err(error) if is_conflict(&error) => return Ok(Next::Again),
+            Err(error) if is_not_found(&error) => return Ok(Next::Done),
+            Err(error) => return Err(ApiError::of("write the status of", self.key)(error)),
+        }
+        let told = conditions::get(&status.conditions, HOSTNAME_PUBLISHED);
+        if let Some(condition) = condition.filter(|it| it.status != TRUE)
+            && told.is_none_or(|told| told.reason != condition.reason)
+        {
+            self.publish(EventType::Warning, "HostnameNotFollowed", condition.message);
+        }
+        Ok(Next::Done)
+    }
+}
+
+fn written(
+    answer: Result<(), kube::Error>,
+    step: &'static str,
+    key: &BindingKey,
+) -> Result<Written, ApiError> {
+    match answer {
+        Ok(()) => Ok(Written::Changed),
+        Err(error) if is_conflict(&error) => Ok(Written::Overtaken),
+        Err(error) => {
+            let namespace = key.namespace.as_deref().unwrap_or_default();
+            let name = format!("DNSEndpoint {namespace}/{}", key.name);
+            Err(ApiError::of(step, &name)(error))
+        }
+    }
+}
+
+fn parameters() -> PostParams {
+    PostParams {
+        field_manager: Some(COMPONENT.to_owned()),
+        ..PostParams::default()
+    }
+}
