@@ -425,15 +425,19 @@ impl FakeApi {
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let query = head.uri.query().unwrap_or_default().to_owned();
         let path = head.uri.path().to_owned();
-        if query.split('&').any(|it| it == "watch=true") {
-            return Ok(self.watch(&path, &query));
-        }
         let asked = Asked {
             method: head.method,
             path,
             query,
             body,
         };
+        let refused = self
+            .ordered(&asked)
+            .flatten()
+            .filter(|(code, _)| *code >= 400);
+        if asked.query.split('&').any(|it| it == "watch=true") && refused.is_none() {
+            return Ok(self.watch(&asked.path, &asked.query));
+        }
         self.0.state.lock().asked.push(asked.clone());
         let answer = self.answer_to(&asked);
         tokio::time::sleep(self.delay_of(&asked)).await;
@@ -460,16 +464,18 @@ impl FakeApi {
 
     /// Returns the answer to a request; `None` where the connection breaks.
     fn answer_to(&self, asked: &Asked) -> Option<Answer> {
+        let ordered = self.ordered(asked);
+        ordered.unwrap_or_else(|| Some(self.truth(asked)))
+    }
+
+    /// Returns what a test has ordered to be answered to a request.
+    fn ordered(&self, asked: &Asked) -> Option<Option<Answer>> {
         let state = self.0.state.lock();
         let mut answers = state.answers.iter();
         let is_meant = |it: &&(Method, String, Option<Answer>)| {
             it.0 == asked.method && asked.path.ends_with(&it.1)
         };
-        if let Some((.., answer)) = answers.find(is_meant) {
-            return answer.clone();
-        }
-        drop(state);
-        Some(self.truth(asked))
+        answers.find(is_meant).map(|(.., answer)| answer.clone())
     }
 
     /// Returns the answer to a request by the objects that there are.

@@ -80,7 +80,8 @@ pub fn patch(
     })
 }
 
-/// The garbage collector removes the object with its template.
+/// Returns the owner reference by which the garbage collector removes the object with its
+/// template.
 fn owners(template: &ObjectReference) -> Value {
     json!([{
         "apiVersion": template.api_version, "kind": template.kind, "name": template.name,

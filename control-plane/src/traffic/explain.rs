@@ -1,6 +1,6 @@
 //! Words for what became of a host name: the condition of the binding, and events. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_shared::conditions;
@@ -41,7 +41,7 @@ impl Outcome {
         }
         if decision.is_last_known {
             let clusters = decision.targets.keys().chain(states.keys());
-            let clusters: std::collections::BTreeSet<&str> = clusters.map(String::as_str).collect();
+            let clusters: BTreeSet<&str> = clusters.map(String::as_str).collect();
             let why = reasons(clusters, states);
             return Self::LastKnown(format!(
                 "{}, its last known addresses, since no cluster is known to serve it: {why}.",
@@ -106,7 +106,7 @@ pub fn moved(
 
 /// Returns the clusters with their addresses.
 fn words(targets: &Targets) -> String {
-    let word = |(cluster, addresses): (&String, &std::collections::BTreeSet<String>)| {
+    let word = |(cluster, addresses): (&String, &BTreeSet<String>)| {
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         format!("{cluster} ({})", addresses.join(", "))
     };
@@ -147,6 +147,11 @@ mod tests {
     fn targets(clusters: &[&str]) -> Targets {
         let entry = |it: &&str| ((*it).to_owned(), [format!("192.0.2.{}", &it[1..])].into());
         clusters.iter().map(entry).collect()
+    }
+
+    fn lost() -> BTreeMap<String, State> {
+        let lost = State::Lost("has Ready=Unknown".to_owned());
+        [("m1".to_owned(), lost)].into()
     }
 
     fn states() -> BTreeMap<String, State> {
@@ -194,12 +199,17 @@ mod tests {
                 (
                     "False",
                     "LastKnown",
-                    "a.b leads to m1 (192.0.2.1), m9 (192.0.2.9), its last known addresses, since no cluster is known to serve it: m1 has Ready=Unknown, m2 serves, m3 is drained, m9 has no copy.",
+                    "a.b leads to m1 (192.0.2.1), m9 (192.0.2.9), its last known addresses, since no cluster is known to serve it: m1 has Ready=Unknown, m9 has no copy.",
                 ),
             ),
         ] {
-            let condition =
-                Outcome::of("a.b", &decision, &states()).condition(Timestamp::UNIX_EPOCH);
+            let states = if decision.is_last_known {
+                lost()
+            } else {
+                states()
+            };
+            let outcome = Outcome::of("a.b", &decision, &states);
+            let condition = outcome.condition(Timestamp::UNIX_EPOCH);
             let got = (&*condition.status, &*condition.reason, &*condition.message);
             assert_eq!(got, expected);
         }

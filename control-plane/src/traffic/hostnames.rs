@@ -82,7 +82,8 @@ impl Hostnames {
         Ok(())
     }
 
-    /// Notes the states of the copies of a template, and returns for how long each has been healthy.
+    /// Notes the states of the copies of a template, and returns for how long each has been
+    /// healthy.
     pub fn healthy_for(
         &self,
         key: &BindingKey,

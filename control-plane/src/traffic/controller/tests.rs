@@ -287,7 +287,7 @@ async fn an_api_without_the_kind_is_told_and_looked_at_again() {
         ("resourcebindings", service_in(&[("m1", "Healthy")])),
     ];
     let stand = with(objects);
-    let unserved = refusal(404, "NotFound", "");
+    let unserved = refusal(404, "404 page not found", "");
     stand
         .api
         .answer(Method::GET, "/dnsendpoints", 404, unserved);
