@@ -431,11 +431,8 @@ impl FakeApi {
             query,
             body,
         };
-        let refused = self
-            .ordered(&asked)
-            .flatten()
-            .filter(|(code, _)| *code >= 400);
-        if asked.query.split('&').any(|it| it == "watch=true") && refused.is_none() {
+        let is_watch = asked.query.split('&').any(|it| it == "watch=true");
+        if is_watch && !self.refuses(&asked) {
             return Ok(self.watch(&asked.path, &asked.query));
         }
         self.0.state.lock().asked.push(asked.clone());
@@ -464,18 +461,25 @@ impl FakeApi {
 
     /// Returns the answer to a request; `None` where the connection breaks.
     fn answer_to(&self, asked: &Asked) -> Option<Answer> {
-        let ordered = self.ordered(asked);
-        ordered.unwrap_or_else(|| Some(self.truth(asked)))
-    }
-
-    /// Returns what a test has ordered to be answered to a request.
-    fn ordered(&self, asked: &Asked) -> Option<Option<Answer>> {
         let state = self.0.state.lock();
         let mut answers = state.answers.iter();
         let is_meant = |it: &&(Method, String, Option<Answer>)| {
             it.0 == asked.method && asked.path.ends_with(&it.1)
         };
-        answers.find(is_meant).map(|(.., answer)| answer.clone())
+        if let Some((.., answer)) = answers.find(is_meant) {
+            return answer.clone();
+        }
+        drop(state);
+        Some(self.truth(asked))
+    }
+
+    /// Returns whether a test has ordered that such a request is refused.
+    fn refuses(&self, asked: &Asked) -> bool {
+        let state = self.0.state.lock();
+        state.answers.iter().any(|(method, path, answer)| {
+            let is_refusal = matches!(answer, Some((400.., _)));
+            *method == asked.method && asked.path.ends_with(path) && is_refusal
+        })
     }
 
     /// Returns the answer to a request by the objects that there are.

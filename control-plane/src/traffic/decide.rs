@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Most clusters that a name leads to: a resolver gets all of them in one answer.
-const MOST_CLUSTERS: usize = 50;
+pub const MOST_CLUSTERS: usize = 50;
 
 /// Addresses of a load balancer by cluster.
 pub type Targets = BTreeMap<String, BTreeSet<String>>;
@@ -69,10 +69,13 @@ pub fn decide(published: &Targets, copies: &BTreeMap<String, Copy>, settle: Dura
     let (kept, new): (Vec<_>, Vec<_>) = healthy
         .into_iter()
         .partition(|(cluster, _)| published.contains_key(*cluster));
-    let wait = |copy: &Copy| match kept.is_empty() {
-        true => Duration::ZERO,
-        false => settle.saturating_sub(copy.healthy_for),
+    // Nothing waits where the name leads to no healthy copy otherwise.
+    let settle = if kept.is_empty() {
+        Duration::ZERO
+    } else {
+        settle
     };
+    let wait = |copy: &Copy| settle.saturating_sub(copy.healthy_for);
     let (added, waiting): (Vec<_>, Vec<_>) =
         new.into_iter().partition(|(_, copy)| wait(copy).is_zero());
     let next = waiting.iter().map(|(_, copy)| wait(copy)).min();

@@ -7,7 +7,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 
-use super::decide::{Decision, State, Targets};
+use super::decide::{Decision, MOST_CLUSTERS, State, Targets};
 
 /// Most clusters that a text names.
 const MOST_NAMED: usize = 10;
@@ -60,10 +60,10 @@ impl Outcome {
             });
         text.extend(leaving);
         if !decision.left_out.is_empty() {
-            let left_out = listed(decision.left_out.iter().map(|it| (*it).clone()));
-            text.push_str(&format!(
-                " Healthy copies in {left_out} are left out: a name has either addresses or one host name, of 50 clusters at most."
-            ));
+            let left_out = listed(decision.left_out.iter().cloned());
+            text = format!(
+                "{text} Healthy copies in {left_out} are left out: a name has either addresses or one host name, of {MOST_CLUSTERS} clusters at most."
+            );
         }
         Self::Published(text)
     }

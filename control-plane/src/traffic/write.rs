@@ -77,11 +77,11 @@ impl Writing<'_> {
             return Ok(Written::Overtaken);
         }
         let (parameters, merge) = (patch_params(), Patch::Merge(&patch));
-        let patched = api.patch(&key.name, &parameters, &merge).await;
-        if patched.is_ok() {
+        let answer = api.patch(&key.name, &parameters, &merge).await;
+        if answer.is_ok() {
             patches.record(key.clone(), version, &patch);
         }
-        written(patched.map(drop), "change", key)
+        written(answer.map(drop), "change", key)
     }
 
     /// Deletes a DNSEndpoint, if it is as it was read.
