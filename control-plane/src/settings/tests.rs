@@ -21,6 +21,21 @@ fn the_defaults_are_accepted_and_move_nothing() {
 }
 
 #[test]
+fn host_names_are_published_only_if_that_is_asked_for() {
+    for (flags, expected) in [
+        (&[][..], false),
+        (&["--controllers=*,traffic"], false),
+        (&["--traffic-dns-endpoints"], true),
+        (
+            &["--traffic-dns-endpoints", "--controllers=*,-traffic"],
+            false,
+        ),
+    ] {
+        assert_eq!(load(flags).unwrap().runs("traffic"), expected, "{flags:?}");
+    }
+}
+
+#[test]
 fn the_defaults_of_evictions_are_those_of_the_proposal() {
     let settings = Settings::default();
     for (name, value, expected) in [

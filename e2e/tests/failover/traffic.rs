@@ -16,7 +16,9 @@ use muster_e2e::harness::objects::merge_status;
 use muster_e2e::harness::test_bed::awaited;
 use muster_e2e::sandbox::story::Story;
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::k8s::{Api, ApiResource, DynamicObject, GroupVersionKind, Service};
+use muster_shared::k8s::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Service,
+};
 use muster_shared::watch::{Change, Informer, Selection};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
@@ -120,8 +122,8 @@ impl Dns {
         let address = socket.local_addr()?;
         let mut server = Server::new(catalog);
         server.register_socket(socket);
-        let (stop, (changed, changes)) = (CancellationToken::new(), watch::channel(0));
-        tokio::spawn(follow(endpoints(story, &stop), zone, changed, server));
+        let (stop, (count, changes)) = (CancellationToken::new(), watch::channel(0));
+        tokio::spawn(follow(endpoints(story, &stop), zone, count, server));
         Ok(Self {
             address,
             changes,
@@ -203,7 +205,7 @@ fn endpoints(story: &Story, stop: &CancellationToken) -> mpsc::UnboundedReceiver
 async fn follow(
     mut told: mpsc::UnboundedReceiver<(String, Value)>,
     zone: Arc<InMemoryZoneHandler>,
-    changed: watch::Sender<u64>,
+    count: watch::Sender<u64>,
     server: Server<Catalog>,
 ) {
     let mut names: BTreeMap<String, BTreeSet<RrKey>> = BTreeMap::new();
@@ -232,7 +234,7 @@ async fn follow(
             names.entry(object.clone()).or_default().insert(key);
         }
         drop(records);
-        changed.send_modify(|it| *it += 1);
+        count.send_modify(|it| *it += 1);
     }
     drop(server);
 }
@@ -309,7 +311,7 @@ async fn a_host_name_in_dns_leads_to_healthy_clusters_before_during_and_after_a_
         // It goes with its template.
         let services: Api<Service> = Api::namespaced(story.fleet().api.client.clone(), "default");
         services
-            .delete("shop", &Default::default())
+            .delete("shop", &DeleteParams::default())
             .await
             .context("deleting the Service")?;
         dns.until(&[], &mut Vec::new()).await?;
