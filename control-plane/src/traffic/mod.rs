@@ -11,7 +11,7 @@
 //! - [`decide`]: which addresses the name gets.
 //! - [`endpoint`]: the object that says so.
 //! - [`explain`]: what the binding is told.
-//! - [`write`]: the writes.
+//! - `write`: the writes.
 
 mod controller;
 mod copies;
