@@ -9,8 +9,8 @@ use crate::movement::eviction::judge::purge_mode;
 use crate::movement::eviction::room::{Kept, Later};
 use crate::scheduler::core::Snapshot;
 
-/// Time for which a plan of what is kept counts, and so much more for each workload in it: thousands
-/// may leave meanwhile, and a plan for thousands takes a while.
+/// Time for which a plan of what is kept counts, and so much more for each workload in it:
+/// thousands may leave meanwhile, and a plan for thousands takes a while.
 const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis(5));
 
 /// The room that is kept for what has a higher priority.
