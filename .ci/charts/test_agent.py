@@ -29,6 +29,24 @@ def test_deployment():
     assert {"--cluster-name=member1", "--cluster-zones=a,b", "--cluster-region=eu"} <= set(given), "flags arrive"
 
 
+def test_detection():
+    words = ("ready-nodes", "dns-name", "egress", "cluster-api-latency", "cluster-api-errors")
+    given = [each for each in arguments(agent()) if any(word in each for word in words)]
+    assert not given, "no further condition unless asked for"
+    asked = {"readyNodesThreshold": 0.6, "dnsName": "a.svc", "egressAddress": "example.com:8443", "apiLatencyThreshold": "1s"}
+    objects = agent(status=asked, networkPolicy={"enabled": True})
+    expected = {
+        "--cluster-ready-nodes-threshold=0.6",
+        "--cluster-dns-name=a.svc",
+        "--cluster-egress-address=example.com:8443",
+        "--cluster-api-latency-threshold=1s",
+        "--cluster-api-errors-threshold=0.5",
+    }
+    assert expected <= set(arguments(objects)), "each has its flag"
+    ports = [port["port"] for rule in of_kind(objects, "NetworkPolicy")[0]["spec"]["egress"] for port in rule["ports"]]
+    assert 8443 in ports, "and the way out is open"
+
+
 def test_credentials():
     objects = agent()
     given = arguments(objects)
@@ -78,6 +96,9 @@ REFUSED = [
     ({"clusterName": "Member.1"}, "clusterName"),
     ({"clusterName": "a", "x": 1}, "x"),
     ({"clusterName": "a", "reportSecrets": ["Everything"]}, "reportSecrets"),
+    ({"clusterName": "a", "status": {"readyNodesThreshold": 60}}, "readyNodesThreshold"),
+    ({"clusterName": "a", "status": {"egressAddress": "https://example.com"}}, "egressAddress"),
+    ({"clusterName": "a", "status": {"apiErrorsThreshold": 0}}, "apiErrorsThreshold"),
     ({"clusterName": "a", "cluster": {"region": "EU West"}}, "region"),
     ({"clusterName": "a", "cluster": {"zones": ["a b"]}}, "zones"),
     ({"clusterName": "a", "cluster": {"apiEndpoint": "https://a?b"}}, "apiEndpoint"),

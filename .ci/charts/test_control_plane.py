@@ -16,6 +16,10 @@ def test_deployment():
     sound(CONTROL_PLANE, {}, objects)
     assert "--feature-gates=Failover=false" in arguments(objects), "failover is off until somebody asks"
     assert {"--feature-gates=Failover=true", "--scheduler-name=x"} <= set(arguments(external({"featureGates": {"Failover": True}, "extraArgs": ["--scheduler-name=x"]}))), "gates and further flags arrive"
+    assert not [each for each in arguments(objects) if "peers" in each or "unhealthy-workloads" in each], "clusters watch each other where somebody asks"
+    watching = external({"peers": {"perCluster": 3}, "monitor": {"unhealthyWorkloadsThreshold": 0.5}})
+    expected = {"--peers-per-cluster=3", "--cluster-unhealthy-workloads-threshold=0.5", "--cluster-unhealthy-workloads-minimum=5"}
+    assert expected <= set(arguments(watching)), "as the values say"
     assert "--node-grades=minimums" in arguments(objects), "nodes of a grade hold what Karmada expects"
     assert "--node-grades=upper-bounds" in arguments(external({"scheduler": {"nodeGrades": "upper-bounds"}})), "or what its documentation's examples expect"
     assert "--large-cluster-num-threshold=2000000" in arguments(external({"eviction": {"largeClusterNumThreshold": 2_000_000}})), "large numbers stay numbers"

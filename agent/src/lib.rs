@@ -25,6 +25,10 @@
 //!   which kinds are complete; writes both for `status report`.
 //! * `names` watches the DNS of the member; decides in [`health`] (`deeper`) whether a name
 //!   resolves; writes the answer for `status report`.
+//! * `egress` watches an address outside of the member; decides in [`health`] (`deeper`) whether
+//!   connections to it succeed; writes the answer for `status report`.
+//! * `peers` watches the Cluster and the API servers of the peers that it names; decides in
+//!   [`muster_shared::peers`] whether a peer is reached; writes that for `status report`.
 //! * `census` watches nodes and pods; decides in [`census`] what they add up to; writes the sums
 //!   for `status report`.
 //! * `status report` watches these observations, the Cluster and the Works; decides in [`health`]

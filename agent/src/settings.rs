@@ -90,6 +90,19 @@ pub struct Settings {
     /// run in their member.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_dns_name: String,
+    /// Address outside of the member, as host:port, to which connections must succeed for the
+    /// condition EgressReady. Empty means no such condition. Only for agents that run in their
+    /// member.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub cluster_egress_address: String,
+    /// Time within which the member's API server has to answer a probe for the condition
+    /// APIServerResponsive. 0s means no such condition.
+    #[arg(long, default_value = "0s")]
+    pub cluster_api_latency_threshold: Duration,
+    /// Share of the last 12 probes, from 0 to 1, from which on APIServerResponsive is False: those
+    /// that were answered later, with an error, or not at all.
+    #[arg(long, default_value_t = 0.5)]
+    pub cluster_api_errors_threshold: f64,
     /// Watch nodes and pods, and report capacity. If false, neither is watched.
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_cluster_resource_modeling: bool,

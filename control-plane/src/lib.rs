@@ -13,7 +13,11 @@
 //! * `cluster` watches Clusters, leases, namespaces and Works; decides in
 //!   [`cluster`](clusters::cluster) (`monitor`, `lifecycle`, `identity`) and
 //!   [`taint`](clusters::taint) (`condition_taints`); writes conditions, condition taints and the
-//!   finalizer of Clusters, and execution namespaces.
+//!   finalizer of Clusters, and execution namespaces. Decides in [`peers`](clusters::peers)
+//!   (`choose`, `judge`) which agents watch which clusters and what they see; writes the annotation
+//!   that asks them, and the condition `SeenByPeers`. Decides in [`workloads`](clusters::workloads)
+//!   (`count`) from bindings where workloads are unhealthy that are healthy elsewhere; writes the
+//!   condition `WorkloadsHealthy`.
 //! * `clustertaintpolicy` watches ClusterTaintPolicies and Clusters; decides in
 //!   [`taint`](clusters::taint) (`decide`); writes taints of Clusters, and the annotation that
 //!   records them.

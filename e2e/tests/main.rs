@@ -33,3 +33,4 @@ mod stolen;
 mod support;
 mod taints;
 mod webhook;
+mod witnesses;

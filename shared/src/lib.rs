@@ -7,6 +7,7 @@
 //! | [`conditions`], [`taints`], [`selectors`], [`merge`] | rules of Kubernetes as pure functions |
 //! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
+//! | [`peers`] | clusters that watch each other: what is asked, what is reported |
 //! | [`work_status`] | limits on the statuses that travel from members to the fleet |
 //! | [`client`], [`watch`], [`write`](mod@write), [`protobuf`] | access to a Kubernetes API |
 //! | [`controller`], [`queue`], [`lease`] | controllers, and who leads |
@@ -38,6 +39,7 @@ pub mod k8s;
 pub mod lease;
 pub mod merge;
 pub mod names;
+pub mod peers;
 pub mod protobuf;
 pub mod queue;
 pub mod remind;

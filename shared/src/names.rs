@@ -156,6 +156,12 @@ pub mod annotation {
     /// On a Cluster: evictions per second that a drain of it takes at most (`kubectl muster drain
     /// --rate`), beside the rate of the fleet.
     pub const DRAIN_RATE: &str = "failover.muster.io/drain-rate";
+    /// On a Cluster (Muster's own): clusters that its agent is asked to watch, as JSON. Written by
+    /// the control plane (`--peers-per-cluster`).
+    pub const PEERS: &str = "failover.muster.io/peers";
+    /// On a Cluster (Muster's own): https URL at which agents of other clusters see whether it
+    /// lives, in place of `spec.apiEndpoint`. Written by its operator.
+    pub const PEER_ADDRESS: &str = "failover.muster.io/peer-address";
     /// On the lease of a member (Muster's own): version and credentials of its agent, as JSON. It
     /// counts if [`FENCES`] is the time of the lease: otherwise an agent without it wrote last.
     pub const AGENT: &str = "failover.muster.io/agent";
@@ -220,6 +226,16 @@ pub mod condition {
     /// On a Cluster (Muster's own): who drained, cordoned or tainted it last, or ended that, when
     /// and why.
     pub const LAST_ORDER: &str = "LastOrder";
+    /// Of a Cluster (Muster's own): whether agents of other clusters reach it. Set by the control
+    /// plane where `--peers-per-cluster` asks for that.
+    pub const SEEN_BY_PEERS: &str = "SeenByPeers";
+    /// Of a Cluster (Muster's own): prefix of the conditions, one for each peer, by which its agent
+    /// reports whether it reaches the peer. The name of the peer follows.
+    pub const REACHES: &str = "reaches.muster.io/";
+    /// Of a Cluster (Muster's own): workloads of the fleet that are healthy in other clusters are
+    /// healthy in this one. Set by the control plane where
+    /// `--cluster-unhealthy-workloads-threshold` asks for that.
+    pub const WORKLOADS_HEALTHY: &str = "WorkloadsHealthy";
     /// Of a Cluster (ours): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a binding: clusters were found.

@@ -14,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
+use super::recent::{Limits, Recent};
 
 /// Condition that says whether enough nodes are ready. Karmada has none like it.
 pub const NODES_READY: &str = "NodesReady";
@@ -21,10 +22,13 @@ pub const NODES_READY: &str = "NodesReady";
 /// Karmada's detector for CoreDNS.
 pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
 
+/// Condition that says whether connections out of the member succeed. Karmada has none like it.
+pub const EGRESS_READY: &str = "EgressReady";
+
 /// Deadline for the resolution of a name. Pods also give up after five seconds.
 const LONGEST_LOOKUP: Duration = Duration::from_secs(5);
 
-/// Result of the last lookup; `None` before the first.
+/// Result of the last lookup, or of the last connection; `None` before the first.
 pub type Lookup = Option<Result<(), String>>;
 
 /// The enabled checks.
@@ -34,19 +38,31 @@ pub struct Deeper {
     pub ready_nodes: Option<f64>,
     /// Results of the lookup of a name; `None` without this check.
     pub lookup: Option<watch::Receiver<Lookup>>,
+    /// Results of a connection to an address; `None` without this check.
+    pub egress: Option<watch::Receiver<Lookup>>,
+    /// Limits for the answers of the API server; `None` without this check.
+    pub api: Option<Limits>,
 }
 
 impl Deeper {
-    /// Returns the present conditions; a check without a result yet has none.
-    pub fn observe(&self, nodes: Option<NodeSummary>, now: Timestamp) -> Vec<Condition> {
-        let nodes = self.ready_nodes.zip(nodes);
+    /// Returns the present conditions; a check without a result yet has none. While the API server
+    /// is not reachable, nodes and names keep their conditions.
+    pub fn observe(
+        &self,
+        nodes: Option<NodeSummary>,
+        recent: &Recent,
+        is_reachable: bool,
+        now: Timestamp,
+    ) -> Vec<Condition> {
+        let nodes = self.ready_nodes.zip(nodes).filter(|_| is_reachable);
         let nodes = nodes.map(|(share, nodes)| nodes_ready(nodes, share, now));
-        let lookup = self
-            .lookup
-            .as_ref()
-            .and_then(|lookup| lookup.borrow().clone());
+        let last = |of: &Option<watch::Receiver<Lookup>>| of.as_ref()?.borrow().clone();
+        let lookup = last(&self.lookup).filter(|_| is_reachable);
         let lookup = lookup.map(|answer| names_resolve(&answer, now));
-        nodes.into_iter().chain(lookup).collect()
+        let egress = last(&self.egress).map(|answer| egress_ready(&answer, now));
+        let api = self.api.and_then(|limits| recent.condition(limits, now));
+        let all = nodes.into_iter().chain(lookup);
+        all.chain(egress).chain(api).collect()
     }
 }
 
@@ -81,10 +97,64 @@ fn names_resolve(answer: &Result<(), String>, now: Timestamp) -> Condition {
     conditions::new(NAMES_RESOLVE, status, reason, message, now)
 }
 
+fn egress_ready(answer: &Result<(), String>, now: Timestamp) -> Condition {
+    let (status, reason, message) = match answer {
+        Ok(()) => (TRUE, "Connected", "connections out of the cluster succeed"),
+        Err(cause) => (FALSE, "NotConnected", cause.as_str()),
+    };
+    conditions::new(EGRESS_READY, status, reason, message, now)
+}
+
 /// Looks a name up once a period, with the resolver of the member's pods, and publishes the
 /// results.
 pub async fn resolve(
     name: String,
+    period: Duration,
+    publish: watch::Sender<Lookup>,
+    shutdown: CancellationToken,
+) {
+    let late = "was not resolved";
+    check(|| look_up(&name), &name, late, period, publish, shutdown).await;
+}
+
+/// Connects to an address (`host:port`) once a period, sends nothing, and publishes the results.
+pub async fn connect(
+    address: String,
+    period: Duration,
+    publish: watch::Sender<Lookup>,
+    shutdown: CancellationToken,
+) {
+    let late = "was not connected to";
+    check(
+        || connect_to(&address),
+        &address,
+        late,
+        period,
+        publish,
+        shutdown,
+    )
+    .await;
+}
+
+async fn connect_to(address: &str) -> Result<(), String> {
+    let resolved = tokio::net::lookup_host(address).await;
+    let mut resolved = resolved.map_err(|error| format!("{address} was not resolved: {error}"))?;
+    let first = resolved.next();
+    let first = first.ok_or_else(|| format!("{address} has no address"))?;
+    let connected = timeout(LONGEST_LOOKUP, tokio::net::TcpStream::connect(first)).await;
+    match connected {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("{address} was not connected to: {error}")),
+        Err(_) => Err(format!("{address} was not connected to in time")),
+    }
+}
+
+/// Asks a question about a subject once a period, and publishes the answers; `late` says what has
+/// not happened when one does not come in time.
+async fn check<F: Future<Output = Result<(), String>>>(
+    ask: impl Fn() -> F,
+    subject: &str,
+    late: &str,
     period: Duration,
     publish: watch::Sender<Lookup>,
     shutdown: CancellationToken,
@@ -97,22 +167,22 @@ pub async fn resolve(
             () = shutdown.cancelled() => return,
             _ = timer.tick() => {}
         }
-        let mut lookup = std::pin::pin!(look_up(&name));
-        let answer = timeout(deadline, &mut lookup).await;
-        let late = answer.is_err();
+        let mut asked = std::pin::pin!(ask());
+        let answer = timeout(deadline, &mut asked).await;
+        let is_late = answer.is_err();
         let answer = answer.unwrap_or_else(|_| {
             Err(format!(
-                "{name} was not resolved within {}s",
+                "{subject} {late} within {}s",
                 deadline.as_secs_f64()
             ))
         });
         publish.send_replace(Some(answer));
-        if late {
+        if is_late {
             // The lookup continues in a thread of its own until the resolver gives up; there is at
             // most one.
             tokio::select! {
                 () = shutdown.cancelled() => return,
-                _ = lookup => {}
+                _ = asked => {}
             }
         }
     }
@@ -224,6 +294,34 @@ mod tests {
     #[test]
     fn nothing_is_asked_unless_it_was_asked_for() {
         let nodes = NodeSummary::default();
-        assert_eq!(Deeper::default().observe(Some(nodes), NOW), []);
+        let mut recent = Recent::default();
+        for _ in 0..9 {
+            recent.note(None);
+        }
+        assert_eq!(
+            Deeper::default().observe(Some(nodes), &recent, true, NOW),
+            []
+        );
+    }
+
+    #[tokio::test]
+    async fn connections_out_of_the_member_are_tried() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        assert_eq!(connect_to(&address).await, Ok(()));
+        drop(listener);
+        let error = connect_to(&address).await.unwrap_err();
+        assert!(
+            error.starts_with(&format!("{address} was not connected to: ")),
+            "{error}"
+        );
+        let error = connect_to("nothing.invalid:443").await.unwrap_err();
+        assert!(
+            error.starts_with("nothing.invalid:443 was not resolved"),
+            "{error}"
+        );
+        let told = egress_ready(&Err(error.clone()), NOW);
+        assert_eq!((told.status.as_str(), told.message), ("False", error));
+        assert_eq!(egress_ready(&Ok(()), NOW).status, "True");
     }
 }

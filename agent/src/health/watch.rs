@@ -10,6 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::probe::{Observation, probe};
+use super::recent::Recent;
 use crate::measures::Step;
 
 /// The latest observation.
@@ -17,6 +18,8 @@ use crate::measures::Step;
 pub struct Health {
     /// Result of the probe.
     pub observation: Observation,
+    /// What the last probes took.
+    pub recent: Recent,
     /// Time at which the probe ended.
     pub at: Instant,
 }
@@ -34,6 +37,7 @@ pub async fn watch(
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last: Option<Observation> = None;
+    let mut recent = Recent::default();
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -44,7 +48,9 @@ pub async fn watch(
             () = shutdown.cancelled() => return,
             observation = probe(&client, deadline(period)) => observation,
         };
-        metrics::histogram!("muster_probe_duration_seconds").record(started.elapsed());
+        let took = started.elapsed();
+        metrics::histogram!("muster_probe_duration_seconds").record(took);
+        recent.note((observation == Observation::Ready).then_some(took));
         if !matches!(observation, Observation::Unreachable { .. }) {
             Step::Probe.succeeded(calendar());
         }
@@ -68,6 +74,7 @@ pub async fn watch(
         }
         publish.send_replace(Some(Health {
             observation,
+            recent,
             at: Instant::now(),
         }));
     }

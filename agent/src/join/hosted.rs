@@ -22,6 +22,7 @@ use super::identity::{identity, is_itself, refuse_a_taken_name, twin};
 use super::{Standing, advance, step_back};
 use crate::health::Health;
 use crate::health::probe::Observation;
+use crate::health::recent::Recent;
 use crate::write;
 
 /// Pause between two looks at the identity of the member.
@@ -173,6 +174,7 @@ impl Recognition {
     fn publish(&self, observation: Observation) {
         if *self.standing.borrow() < Standing::Member {
             self.probed.send_replace(Some(Health {
+                recent: Recent::default(),
                 observation,
                 at: Instant::now(),
             }));

@@ -27,6 +27,7 @@ use crate::census::Census;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 use crate::health::deeper::{Deeper, Steady};
+use crate::health::peers::{self, Sights};
 use crate::health::probe::Observation;
 use crate::measures::Step;
 use crate::work::CachedWork;
@@ -64,6 +65,8 @@ pub struct Reporter {
     pub works: Option<Informer<CachedWork>>,
     /// The further health checks.
     pub deeper: Deeper,
+    /// What is known of the clusters that this one watches.
+    pub peers: watch::Receiver<Sights>,
     /// Whether nodes are counted by grades.
     pub models: bool,
     /// Time after which a changed observation is reported.
@@ -148,6 +151,9 @@ impl Reporter {
                 Ok(()) = self.health.changed() => (due, urgent) = (Some(Instant::now()), true),
                 // A failed report is retried after the pause, with the newest values.
                 Ok(()) = self.collected.changed(), if failures == 0 => {
+                    (due, urgent) = (Some(Instant::now()), true);
+                }
+                Ok(()) = self.peers.changed(), if failures == 0 => {
                     (due, urgent) = (Some(Instant::now()), true);
                 }
                 () = changed(self.census.as_ref()), if failures == 0 => {
@@ -336,14 +342,14 @@ impl Reporter {
                 .conditions
                 .push(conditions::works_up_to_date(lost, now));
         }
-        if !unreachable {
-            let observed = self.deeper.observe(findings.nodes, now);
-            let stored = cluster.status.as_ref();
-            let stored = stored.map_or(&[][..], |status| &status.conditions);
-            let steady = &mut memories.steady;
-            let told = steady.judge(stored, observed, self.thresholds, Instant::now());
-            findings.conditions.extend(told);
-        }
+        let (reports, retired) = peers::told(cluster, &self.peers.borrow(), now);
+        findings.conditions.extend(reports);
+        findings.retired = retired;
+        let (deeper, nodes) = (&self.deeper, findings.nodes);
+        let observed = deeper.observe(nodes, &health.recent, !unreachable, now);
+        let steady = &mut memories.steady;
+        let told = steady.judge(stored, observed, self.thresholds, Instant::now());
+        findings.conditions.extend(told);
         findings
     }
 

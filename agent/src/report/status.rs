@@ -27,6 +27,8 @@ pub struct Findings {
     pub resources: Option<ResourceSummary>,
     /// Conditions of the agent, by type.
     pub conditions: Vec<Condition>,
+    /// Types of the conditions that the agent takes back.
+    pub retired: Vec<String>,
 }
 
 /// Returns the merge patch that brings a Cluster's status up to date; `None` when there is nothing
@@ -66,6 +68,9 @@ fn merged(current: &ClusterStatus, findings: &Findings) -> ClusterStatus {
     }
     if findings.resources.is_some() {
         next.resource_summary.clone_from(&findings.resources);
+    }
+    for kind in &findings.retired {
+        conditions::remove(&mut next.conditions, kind);
     }
     for condition in &findings.conditions {
         conditions::set(&mut next.conditions, condition.clone());
@@ -221,6 +226,23 @@ mod tests {
         assert_eq!(patch["status"]["conditions"][0]["type"], "Drained");
         assert_eq!(patch["status"]["conditions"][1]["type"], READY);
         assert!(patch["status"].get("remedyActions").is_none());
+    }
+
+    #[test]
+    fn a_condition_that_is_taken_back_is_removed_and_the_others_stay() {
+        let findings = Findings {
+            retired: vec![READY.to_owned(), "Missing".to_owned()],
+            ..Findings::default()
+        };
+        let other = json!({"type": "Drained", "status": "True", "reason": "R", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"});
+        let mut before = reported();
+        let listed = &mut before.status.as_mut().unwrap().conditions;
+        listed.push(serde_json::from_value(other).unwrap());
+        let patch = patch(&before, &findings).unwrap();
+        let left = patch["status"]["conditions"].as_array().unwrap();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0]["type"], "Drained");
     }
 
     #[test]

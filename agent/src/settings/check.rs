@@ -53,6 +53,10 @@ impl Settings {
                 self.cluster_ready_nodes_threshold,
             ),
             (
+                "cluster-api-errors-threshold",
+                self.cluster_api_errors_threshold,
+            ),
+            (
                 "cert-rotation-remaining-time-threshold",
                 self.cert_rotation_remaining_time_threshold,
             ),
@@ -65,6 +69,15 @@ impl Settings {
         if self.cluster_ready_nodes_threshold > 0.0 && !self.enable_cluster_resource_modeling {
             let problem = "nodes are not watched with --enable-cluster-resource-modeling=false";
             return Err(Error::invalid("cluster-ready-nodes-threshold", problem));
+        }
+        if self.cluster_api_errors_threshold <= 0.0 {
+            let problem = "must be more than 0: no share of probes is less than none";
+            return Err(Error::invalid("cluster-api-errors-threshold", problem));
+        }
+        let egress = &self.cluster_egress_address;
+        if !egress.is_empty() && !is_host_and_port(egress) {
+            let problem = format!("{egress:?} is not a host and a port, such as example.com:443");
+            return Err(Error::invalid("cluster-egress-address", problem));
         }
         self.check_registration()?;
         self.reports()?;
@@ -119,6 +132,15 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Returns whether a string is a host and a port, without a scheme.
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else {
+        return false;
+    };
+    let is_host = text.parse::<http::uri::Authority>().is_ok() && !host.contains('@');
+    is_host && !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// Returns whether a string is a URL with a host and one of these schemes.

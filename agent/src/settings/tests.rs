@@ -95,6 +95,26 @@ fn nonsense_is_refused_with_the_name_of_the_flag() {
             "cluster-ready-nodes-threshold",
         ),
         (
+            vec!["--cluster-name=a", "--cluster-api-errors-threshold=2"],
+            "cluster-api-errors-threshold",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-api-errors-threshold=0"],
+            "cluster-api-errors-threshold",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-egress-address=example.com"],
+            "cluster-egress-address",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-egress-address=https://a:443"],
+            "cluster-egress-address",
+        ),
+        (
+            vec!["--cluster-name=a", "--cluster-egress-address=[fd00::1]:0"],
+            "cluster-egress-address",
+        ),
+        (
             vec!["--cluster-name=a", "--report-secrets=Everything"],
             "report-secrets",
         ),

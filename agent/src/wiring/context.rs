@@ -26,6 +26,7 @@ use crate::discovery::Discovery;
 use crate::fleet_id;
 use crate::health;
 use crate::health::deeper::Lookup;
+use crate::health::peers::Sights;
 use crate::join::{self, Standing};
 use crate::report::collector::Collected;
 use crate::settings::Settings;
@@ -108,6 +109,10 @@ pub(super) struct Context {
     pub(super) collected: watch::Sender<Collected>,
     /// Latest lookup of a name.
     pub(super) lookup: watch::Sender<Lookup>,
+    /// Latest connection out of the member.
+    pub(super) egress: watch::Sender<Lookup>,
+    /// What is known of the clusters that this one watches.
+    pub(super) peers: watch::Sender<Sights>,
     /// Sums of nodes and pods.
     pub(super) census: Census,
     /// The customizations and webhooks that feed the interpreters; `None` where the control plane
@@ -187,6 +192,8 @@ impl Context {
             probed: watch::Sender::new(None),
             collected: watch::Sender::new(Collected::nothing(clock.now())),
             lookup: watch::Sender::new(None),
+            egress: watch::Sender::new(None),
+            peers: watch::Sender::default(),
             census: Census::begin(),
             feeds,
             clock,

@@ -11,6 +11,7 @@ use super::tasks::{Made, uses_works};
 use crate::health;
 use crate::health::debounce::Thresholds;
 use crate::health::deeper::{self, Deeper};
+use crate::health::recent;
 use crate::report::Reporter;
 use crate::report::collector;
 
@@ -50,6 +51,29 @@ pub(super) fn names(context: &Context) -> BoxFuture<'static, ()> {
     ))
 }
 
+/// Connects to an address outside of the member.
+pub(super) fn egress(context: &Context) -> BoxFuture<'static, ()> {
+    let settings = &context.base.settings;
+    Box::pin(deeper::connect(
+        settings.cluster_egress_address.clone(),
+        *settings.cluster_status_update_frequency,
+        context.egress.clone(),
+        context.base.shutdown.clone(),
+    ))
+}
+
+/// Watches the clusters that the control plane asks for.
+pub(super) fn peers(context: &Context) -> BoxFuture<'static, ()> {
+    let base = &context.base;
+    Box::pin(health::peers::watch(
+        base.settings.cluster_name.clone(),
+        context.clusters.clone(),
+        base.leadership.clone(),
+        context.peers.clone(),
+        base.shutdown.clone(),
+    ))
+}
+
 /// Counts nodes and pods.
 pub(super) fn census(context: &Context) -> Made {
     let client = context.base.member.client(Profile::Watch, Limits::NONE)?;
@@ -61,6 +85,11 @@ pub(super) fn census(context: &Context) -> Made {
 pub(super) fn status_report(context: &Context) -> Made {
     let settings = &context.base.settings;
     let looks_up = !settings.cluster_dns_name.is_empty();
+    let limits = recent::Limits {
+        latency: *settings.cluster_api_latency_threshold,
+        share: settings.cluster_api_errors_threshold,
+    };
+    let connects = !settings.cluster_egress_address.is_empty();
     let counts = settings.enable_cluster_resource_modeling;
     let nodes = settings.cluster_ready_nodes_threshold;
     let reporter = Reporter {
@@ -75,7 +104,10 @@ pub(super) fn status_report(context: &Context) -> Made {
         deeper: Deeper {
             ready_nodes: Some(nodes).filter(|share| *share > 0.0),
             lookup: looks_up.then(|| context.lookup.subscribe()),
+            egress: connects.then(|| context.egress.subscribe()),
+            api: (!limits.latency.is_zero()).then_some(limits),
         },
+        peers: context.peers.subscribe(),
         models: settings.models_enabled(),
         thresholds: Thresholds {
             success: *settings.cluster_success_threshold,

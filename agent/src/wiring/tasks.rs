@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// Every task by its name.
-const TASKS: [Task; 21] = [
+const TASKS: [Task; 23] = [
     Task {
         name: "cluster informer",
         runs: always,
@@ -106,6 +106,22 @@ const TASKS: [Task; 21] = [
         phase: Phase::Registered,
         hosted: None,
         make: |context| Ok(status::names(context)),
+    },
+    Task {
+        name: "egress",
+        runs: |settings| {
+            settings.runs("clusterStatus") && !settings.cluster_egress_address.is_empty()
+        },
+        phase: Phase::Registered,
+        hosted: None,
+        make: |context| Ok(status::egress(context)),
+    },
+    Task {
+        name: "peers",
+        runs: |settings| settings.runs("clusterStatus"),
+        phase: Phase::Registered,
+        hosted: None,
+        make: |context| Ok(status::peers(context)),
     },
     Task {
         name: "census",
@@ -338,7 +354,7 @@ mod tests {
         for (controllers, missing) in [
             (
                 "*,-clusterStatus",
-                &["census", "collector", "probe", "status report"][..],
+                &["census", "collector", "peers", "probe", "status report"][..],
             ),
             ("*,-execution", &["applier", "fencing"]),
             ("*,-workStatus", &["member watches", "work status"]),

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::placement;
 use super::problem::Findings;
-use crate::clusters::taint::policy::{Fault, taint_fault};
+use crate::clusters::taint::policy::{Fault, fault};
 
 /// A policy, as far as admission is concerned.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -47,8 +47,10 @@ pub fn check(policy: &Policy, allow_no_execute: bool, reserves: bool) -> Finding
     let shipped: Vec<Taint> = spec.taints.iter().map(PolicyTaint::taint).collect();
     let proposed: Vec<Taint> = spec.taints_to_add.iter().map(TaintToAdd::taint).collect();
     let rules = (allow_no_execute, reserves);
-    taints(&shipped, "spec.taints", rules, &mut found);
-    taints(&proposed, "spec.taintsToAdd", rules, &mut found);
+    let shipped = (&*shipped, &*spec.add_on_conditions);
+    taints(shipped, "spec.taints", rules, &mut found);
+    let proposed = (&*proposed, &*spec.match_conditions);
+    taints(proposed, "spec.taintsToAdd", rules, &mut found);
     idle_parts(spec, &mut found);
     found
 }
@@ -69,7 +71,7 @@ fn conditions(list: &[MatchCondition], at: &str, found: &mut Findings) {
 }
 
 fn taints(
-    list: &[Taint],
+    (list, conditions): (&[Taint], &[MatchCondition]),
     at: &str,
     (allow_no_execute, reserves): (bool, bool),
     found: &mut Findings,
@@ -88,7 +90,7 @@ fn taints(
                 "effect PreferNoSchedule keeps nothing away, it only has other clusters preferred; and Karmada's API server refuses it",
             );
         }
-        match taint_fault(taint, reserves) {
+        match fault(taint, conditions, reserves) {
             None => {}
             Some(fault @ Fault::Key { .. }) => {
                 found.invalid(format!("{at}.key"), &taint.key, &fault.to_string());
@@ -210,6 +212,51 @@ mod tests {
                 assert_eq!(refusal(&spec(taints), allow), expected, "{taints}");
             }
         }
+    }
+
+    #[test]
+    fn a_taint_that_evicts_on_the_word_of_witnesses_alone_is_refused() {
+        let condition = |kind: &str, status: &str| json!({ "conditionType": kind, "operator": "In", "statusValues": [status] });
+        let lost = condition("SeenByPeers", "False");
+        for (field, conditions) in [
+            ("taints", "addOnConditions"),
+            ("taintsToAdd", "matchConditions"),
+        ] {
+            for (effect, others, expected) in [
+                ("NoExecute", json!([lost]), true),
+                ("PreferNoExecute", json!([lost]), true),
+                ("NoSchedule", json!([lost]), false),
+                (
+                    "NoExecute",
+                    json!([condition("Ready", "Unknown"), lost]),
+                    false,
+                ),
+            ] {
+                let spec = json!({ conditions: others, field: [{ "key": "a", "effect": effect }] });
+                let refused = refusal(&spec, true);
+                let begins = format!("spec.{field}[0]: Forbidden: taint");
+                assert_eq!(refused.starts_with(&begins), expected, "{refused}");
+                assert_eq!(refused.contains("SeenByPeers alone"), expected, "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_policies_of_the_page_about_detection_are_taken_as_they_are() {
+        let page = include_str!("../../../.github/manual/detection.md");
+        let mut effects = Vec::new();
+        for pasted in page.split("<<'YAML'\n").skip(1) {
+            let yaml = pasted.split("\nYAML\n").next().unwrap();
+            let policies: Vec<Policy> = serde_saphyr::from_multiple(yaml).unwrap();
+            for policy in policies {
+                let found = check(&policy, false, true);
+                assert_eq!(found.refusal(), None, "{policy:?}");
+                assert_eq!(found.warnings, [""; 0], "{policy:?}");
+                let taints = policy.spec.taints_to_add.iter();
+                effects.extend(taints.map(|it| it.taint().effect));
+            }
+        }
+        assert_eq!(effects.len(), 6, "{effects:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::ArgAction::Set;
 use muster_shared::api::failback::FailbackMode;
+use muster_shared::peers::MOST_WITNESSES;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words,
 };
@@ -277,6 +278,22 @@ pub struct Settings {
     /// Watch nodes and pods of clusters whose syncMode is Push, and report their capacity.
     #[arg(long, default_value_t = true, action = Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub enable_cluster_resource_modeling: bool,
+
+    /// Number of agents of other clusters that watch each cluster, for the condition SeenByPeers:
+    /// 0 to 5. 0 means that none does. Two have to have lost a cluster before it counts as lost,
+    /// so that 3 is the least that survives the loss of one of them.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub peers_per_cluster: usize,
+
+    /// Share of workloads, from 0 to 1, from which on the condition WorkloadsHealthy of a cluster
+    /// is False: of its workloads that are healthy in another cluster, those that are unhealthy in
+    /// this one. 0 means no such condition.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub cluster_unhealthy_workloads_threshold: f64,
+    /// Number of workloads that have to be healthy in another cluster before
+    /// --cluster-unhealthy-workloads-threshold counts; with fewer the condition is Unknown.
+    #[arg(long, default_value_t = 5, value_name = "NUMBER")]
+    pub cluster_unhealthy_workloads_minimum: usize,
 
     /// Time beyond failover.cluster.fencing.afterSeconds and the grace period of the pods for which
     /// the control plane waits before it places a fenced workload anew: for the agent to notice
@@ -542,6 +559,17 @@ impl Settings {
             let problem =
                 format!("must be at most {MOST_HISTORY_ENTRIES}, so that an object holds them");
             return Err(Error::invalid("failover-history-entries", problem));
+        }
+        if self.peers_per_cluster > MOST_WITNESSES {
+            let problem =
+                format!("must be at most {MOST_WITNESSES}: each is a connection every 25 s");
+            return Err(Error::invalid("peers-per-cluster", problem));
+        }
+        let share = self.cluster_unhealthy_workloads_threshold;
+        if !(0.0..=1.0).contains(&share) {
+            let problem = format!("{share} must lie between 0 and 1");
+            let name = "cluster-unhealthy-workloads-threshold";
+            return Err(Error::invalid(name, problem));
         }
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use muster_shared::tasks::Tasks;
 
-use crate::clusters::{cluster, policy_status, push, registration, taint};
+use crate::clusters::{cluster, peers, policy_status, push, registration, taint, workloads};
 use crate::fleet::Fleet;
 use crate::fleet::budget;
 use crate::fleet::budget::pace::Pace;
@@ -45,7 +45,11 @@ type Starter = fn(&mut Start<'_>);
 
 /// Every controller by its name in `--controllers`.
 const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
-    ("cluster", |it| cluster::start(it.fleet, it.tasks)),
+    ("cluster", |it| {
+        cluster::start(it.fleet, it.tasks);
+        peers::start(it.fleet, it.tasks);
+        workloads::start(it.fleet, it.tasks);
+    }),
     ("clustertaintpolicy", |it| taint::start(it.fleet, it.tasks)),
     ("policyStatus", |it| {
         policy_status::start(it.fleet, it.tasks);

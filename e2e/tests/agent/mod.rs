@@ -16,6 +16,7 @@ mod losses;
 mod meter;
 mod odd;
 mod outages;
+mod peers;
 mod process;
 mod report;
 mod restart;

@@ -24,9 +24,11 @@ use crate::http_server::{self, Limits, Options};
 mod body;
 mod certificate;
 pub mod client;
+mod handshake;
 mod page;
 
 pub use self::certificate::{Certificate, Error};
+pub use self::handshake::handshake;
 pub use self::page::page;
 
 /// Handshake and head of a request have to be here by then, and then its body. An API server waits

@@ -74,6 +74,20 @@ pub(super) async fn write_condition(
     Ok(written)
 }
 
+/// Writes one condition of a Cluster if its status or message is news, and returns it as it is
+/// written.
+pub(in crate::clusters) async fn write_news(
+    client: &Client,
+    cluster: &Cluster,
+    condition: Condition,
+) -> Result<Option<Condition>, kube::Error> {
+    let known = cluster.condition(&condition.type_);
+    if known.is_some_and(|it| it.status == condition.status && it.message == condition.message) {
+        return Ok(None);
+    }
+    write_condition(client, cluster, condition).await.map(Some)
+}
+
 /// Ignores the error that the object is gone already, or was changed meanwhile: the controller
 /// finds out when it looks next.
 pub(super) fn tolerate(result: Result<(), kube::Error>) -> Result<(), kube::Error> {

@@ -20,4 +20,5 @@ mod waiting;
 #[cfg(test)]
 mod conformance;
 
+pub(super) use api_call::write_news;
 pub use controller::start;

@@ -15,7 +15,7 @@ use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint};
 use muster_shared::k8s::{Condition, Taint, Time};
 
-use super::policy::{Fault, all_match, faults, taint_fault, verdict};
+use super::policy::{Fault, all_match, fault, faults, verdict};
 use super::record::{self, Record};
 use super::window::Window;
 
@@ -193,7 +193,7 @@ impl Work<'_> {
             .taints
             .iter()
             .map(PolicyTaint::taint)
-            .filter(|t| taint_fault(t, reserves).is_none())
+            .filter(|t| fault(t, &spec.add_on_conditions, reserves).is_none())
         {
             let present = self.present(&taint).is_some();
             if self.adopting && present && self.record.owned(&taint.key, &taint.effect).is_none() {
@@ -257,7 +257,7 @@ impl Work<'_> {
         }
         for wanted in &spec.taints_to_add {
             let taint = wanted.taint();
-            if taint_fault(&taint, self.reserves).is_some() {
+            if fault(&taint, &spec.match_conditions, self.reserves).is_some() {
                 continue;
             }
             let held = self
@@ -313,7 +313,8 @@ impl Work<'_> {
             let taint = wanted.taint();
             let owned = self.record.owned(&taint.key, &taint.effect);
             let held = owned.is_some_and(|owned| owned.held_by.contains(&name));
-            held != matched && taint_fault(&taint, self.reserves).is_none()
+            let conditions = &policy.spec.match_conditions;
+            held != matched && fault(&taint, conditions, self.reserves).is_none()
         })
     }
 

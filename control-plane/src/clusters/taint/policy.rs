@@ -4,7 +4,9 @@ use muster_shared::api::taint_policy::{
     ClusterTaintPolicySpec, MatchCondition, MatchConditionOperator, Taint as PolicyTaint,
     TaintToAdd,
 };
+use muster_shared::conditions::TRUE;
 use muster_shared::k8s::{Condition, Taint};
+use muster_shared::names::condition::{REACHES, READY, SEEN_BY_PEERS};
 use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
 use muster_shared::selectors::{is_label_key, is_label_value};
 use muster_shared::taints::{
@@ -61,6 +63,16 @@ pub enum Fault {
         /// Key of the taint.
         key: String,
     },
+    /// The taint evicts on the word of witnesses alone.
+    #[error(
+        "taint {key:?} of effect {effect} cannot follow {SEEN_BY_PEERS} alone: require a condition Ready that is not True beside it, because witnesses make a failover more certain and cause none"
+    )]
+    WitnessesAlone {
+        /// Key of the taint.
+        key: String,
+        /// Its effect.
+        effect: String,
+    },
     /// The operator of a condition is unknown.
     #[error("condition {kind:?} has operator {operator:?}: use In or NotIn")]
     Operator {
@@ -71,7 +83,7 @@ pub enum Fault {
     },
 }
 
-/// Returns the faults of a policy. Those of single taints concern these only, see [`taint_fault`].
+/// Returns the faults of a policy. Those of single taints concern these only, see [`fault`].
 pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
     let targets = (spec.target_clusters.is_some() && spec.target_cluster.is_some())
         .then_some(Fault::TwoTargets);
@@ -90,13 +102,13 @@ pub fn faults(spec: &ClusterTaintPolicySpec, reserves: bool) -> Vec<Fault> {
                 operator: operator.clone(),
             }),
         });
-    let taints = spec
-        .taints
-        .iter()
-        .map(PolicyTaint::taint)
-        .chain(spec.taints_to_add.iter().map(TaintToAdd::taint));
-    let taints = taints
-        .filter_map(|taint| taint_fault(&taint, reserves))
+    let shipped = spec.taints.iter().map(PolicyTaint::taint);
+    let shipped = shipped.map(|taint| (taint, &spec.add_on_conditions));
+    let proposed = spec.taints_to_add.iter().map(TaintToAdd::taint);
+    let proposed = proposed.map(|taint| (taint, &spec.match_conditions));
+    let taints = shipped
+        .chain(proposed)
+        .filter_map(|(taint, conditions)| fault(&taint, conditions, reserves))
         .collect::<Vec<_>>();
     targets.into_iter().chain(operators).chain(taints).collect()
 }
@@ -109,9 +121,36 @@ const EFFECTS: [&str; 4] = [
     NO_EXECUTE,
 ];
 
+/// Returns why a taint cannot be put on a cluster by a policy under these conditions.
+pub fn fault(taint: &Taint, conditions: &[MatchCondition], reserves: bool) -> Option<Fault> {
+    taint_fault(taint, reserves).or_else(|| witnesses_alone(taint, conditions))
+}
+
+/// Returns the fault of a taint that evicts under conditions that speak of what witnesses see and
+/// do not require that `Ready` is another status than True.
+fn witnesses_alone(taint: &Taint, conditions: &[MatchCondition]) -> Option<Fault> {
+    let evicts = [NO_EXECUTE, PREFER_NO_EXECUTE].contains(&&*taint.effect);
+    let asks_witnesses = conditions
+        .iter()
+        .any(|it| it.condition_type == SEEN_BY_PEERS || it.condition_type.starts_with(REACHES));
+    let requires_trouble = conditions.iter().any(|it| {
+        let lists_true = it.status_values.iter().any(|status| status == TRUE);
+        it.condition_type == READY
+            && match it.operator {
+                MatchConditionOperator::In => !lists_true,
+                MatchConditionOperator::NotIn => lists_true,
+                MatchConditionOperator::Other(_) => false,
+            }
+    });
+    (evicts && asks_witnesses && !requires_trouble).then(|| Fault::WitnessesAlone {
+        key: taint.key.clone(),
+        effect: taint.effect.clone(),
+    })
+}
+
 /// Returns why a taint cannot be put on a cluster by a policy. `reserves` says whether the taints
 /// that follow the Ready condition are the cluster controller's (`--condition-taints`).
-pub fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
+fn taint_fault(taint: &Taint, reserves: bool) -> Option<Fault> {
     let (key, effect) = (taint.key.clone(), taint.effect.as_str());
     if !EFFECTS.contains(&effect) {
         return Some(Fault::Effect {
@@ -238,6 +277,47 @@ mod tests {
             let fault = taint_fault(&taint, true);
             assert!(matches!(fault, Some(Fault::Reserved { .. })), "{fault:?}");
             assert_eq!(taint_fault(&taint, false), None);
+        }
+    }
+
+    #[test]
+    fn witnesses_alone_evict_nothing() {
+        const LOST: (&str, &str, &str) = ("SeenByPeers", "In", "False");
+        let wanted = |(kind, operator, status): &(&str, &str, &str)| MatchCondition {
+            condition_type: (*kind).to_owned(),
+            operator: MatchConditionOperator::from((*operator).to_owned()),
+            status_values: vec![(*status).to_owned()],
+        };
+        for (conditions, valid) in [
+            (&[][..], true),
+            (&[("Ready", "In", "Unknown")], true),
+            (&[LOST], false),
+            (&[LOST, ("NodesReady", "In", "False")], false),
+            (&[LOST, ("Ready", "In", "True")], false),
+            (&[LOST, ("Ready", "NotIn", "False")], false),
+            (&[LOST, ("Ready", "Near", "False")], false),
+            (&[("reaches.muster.io/m2", "NotIn", "True")], false),
+            (&[LOST, ("Ready", "In", "Unknown")], true),
+            (
+                &[("Ready", "NotIn", "True"), ("SeenByPeers", "NotIn", "True")],
+                true,
+            ),
+        ] {
+            let conditions: Vec<MatchCondition> = conditions.iter().map(wanted).collect();
+            for (effect, evicts) in [
+                ("NoExecute", true),
+                ("PreferNoExecute", true),
+                ("NoSchedule", false),
+                ("PreferNoSchedule", false),
+            ] {
+                let taint = Taint {
+                    key: "unhealthy".into(),
+                    effect: effect.into(),
+                    ..Taint::default()
+                };
+                let found = fault(&taint, &conditions, true);
+                assert_eq!(found.is_none(), valid || !evicts, "{effect} {conditions:?}");
+            }
         }
     }
 

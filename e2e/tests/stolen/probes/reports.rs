@@ -18,6 +18,10 @@ pub(super) fn own_cluster() -> Vec<Ask> {
         json!({"status": {"conditions": [{"type": "UniqueIdentity", "status": status, "reason": "a", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
     };
+    let seen = json!({"status": {"conditions": [
+        {"type": "UniqueIdentity", "status": "False", "reason": "a", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "SeenByPeers", "status": "True", "reason": "a", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]}});
     let whole = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": OWN, "labels": {"tier": "gold"}}, "spec": {"syncMode": "Push"}});
     vec![
@@ -152,6 +156,7 @@ pub(super) fn own_cluster() -> Vec<Ask> {
             json!({"status": null}),
         ),
         Ask::put("own Cluster: replace its status", &status, twin("True")),
+        Ask::merge("own Cluster: say that peers see it", &status, seen),
     ]
 }
 

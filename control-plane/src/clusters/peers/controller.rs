@@ -1,0 +1,262 @@
+//! Tells agents which clusters to watch, and Clusters whether their peers see them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client::{self, Head};
+use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
+use muster_shared::peers::{
+    PEER_ADDRESS, PEERS, Peer, REACHES, SEEN_BY_PEERS, endpoint, read, write,
+};
+use muster_shared::queue::{Next, until};
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::choose::{Candidate, Choice, choose};
+use super::judge::{Verdict, Witness, judge, troubled_since};
+use crate::clusters::cluster::write_news;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
+
+/// Time for which changes of the fleet are gathered before peers are chosen anew.
+const GATHERED: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {step} of cluster {cluster:?}: {}", client::brief(error))]
+struct Error {
+    step: &'static str,
+    cluster: String,
+    error: Box<kube::Error>,
+}
+
+/// The last choice, and the clusters that it was made of.
+#[derive(Default)]
+struct Memory(Mutex<(Vec<Candidate>, Arc<Choice>)>);
+
+impl Memory {
+    /// Returns who watches whom in the fleet as it is.
+    fn choice(&self, fleet: &Fleet) -> Arc<Choice> {
+        let clusters = fleet.clusters.list();
+        let mut clusters: Vec<_> = clusters.iter().filter_map(|it| Candidate::of(it)).collect();
+        clusters.sort();
+        let mut known = self.0.lock();
+        if known.0 != clusters {
+            let per_cluster = fleet.settings.peers_per_cluster;
+            known.1 = Arc::new(choose(&clusters, per_cluster));
+            known.0 = clusters;
+        }
+        Arc::clone(&known.1)
+    }
+}
+
+/// Starts the controller. With `--peers-per-cluster=0` it takes back what was told before, and does
+/// nothing else.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    Controller::new(fleet, "peers")
+        .watches(&fleet.clusters, |fleet, change| concerned(fleet, change))
+        .resyncs_on(&fleet.clusters, |fleet, change| {
+            is_on(fleet) && is_another_fleet(change)
+        })
+        .resyncs(tasks, GATHERED, Fleet::cluster_names)
+        .run(
+            tasks,
+            workers,
+            Arc::<Memory>::default(),
+            |fleet, memory, name: String| async move { attend(&fleet, &memory, &name).await },
+        );
+}
+
+fn is_on(fleet: &Fleet) -> bool {
+    fleet.settings.peers_per_cluster > 0
+}
+
+/// Returns whether a change can change who watches whom, or at which address.
+fn is_another_fleet(change: &Change<Cluster>) -> bool {
+    let said = |it: &Cluster| (Candidate::of(it), address(it).map(str::to_owned));
+    match change {
+        Change::Applied { old, new } => old.as_ref().is_none_or(|old| said(old) != said(new)),
+        Change::Deleted { .. } => true,
+    }
+}
+
+/// Returns the clusters that a change concerns: the changed one, and those that its agent watches.
+fn concerned(fleet: &Fleet, change: &Change<Cluster>) -> Vec<String> {
+    let Change::Applied { old, new } = change else {
+        return Vec::new();
+    };
+    if !is_on(fleet) {
+        return has_remains(new)
+            .then(|| new.name_any())
+            .into_iter()
+            .collect();
+    }
+    let mut concerned = Vec::new();
+    let differs =
+        |of: &dyn Fn(&Cluster) -> String| old.as_ref().is_none_or(|old| of(old) != of(new));
+    let heard = |it: &Cluster| text(it, |kind| kind == READY || kind == UNIQUE_IDENTITY);
+    let reported = |it: &Cluster| text(it, |kind| kind.starts_with(REACHES));
+    let seen = |it: &Cluster| text(it, |kind| kind == SEEN_BY_PEERS);
+    let asked = |it: &Cluster| it.annotations().get(PEERS).cloned().unwrap_or_default();
+    if differs(&heard) || differs(&seen) || differs(&asked) {
+        concerned.push(new.name_any());
+    }
+    if differs(&heard) || differs(&reported) || differs(&asked) {
+        // Those that the agent is not asked to watch any more have a witness less.
+        let all = old.iter().map(|it| &**it).chain([&**new]);
+        concerned.extend(all.flat_map(asked_of).map(|peer| peer.name));
+    }
+    concerned
+}
+
+/// Returns what the conditions of these types say, as a text to compare.
+fn text(cluster: &Cluster, is_wanted: impl Fn(&str) -> bool) -> String {
+    let status = cluster.status.as_ref();
+    let all = status.map_or(&[][..], |status| &status.conditions);
+    let wanted = all.iter().filter(|it| is_wanted(&it.type_));
+    let said = wanted.map(|it| format!("{}={} {} ", it.type_, it.status, it.message));
+    said.collect()
+}
+
+fn asked_of(cluster: &Cluster) -> Vec<Peer> {
+    read(cluster.annotations().get(PEERS).map(String::as_str))
+}
+
+/// Returns whether a cluster has something that this controller told.
+fn has_remains(cluster: &Cluster) -> bool {
+    let is_told = |it: &Condition| it.status != UNKNOWN || it.reason != "Off";
+    cluster.annotations().contains_key(PEERS)
+        || cluster.condition(SEEN_BY_PEERS).is_some_and(is_told)
+}
+
+/// Returns the address at which others see whether a cluster lives: the one that its operator
+/// names, or that of its API server; `None` if it cannot be used.
+fn address(cluster: &Cluster) -> Option<&str> {
+    let named = cluster.annotations().get(PEER_ADDRESS);
+    let address = named.or(cluster.spec.api_endpoint.as_ref())?;
+    endpoint(address).is_ok().then_some(address.as_str())
+}
+
+async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
+    let Some(cluster) = fleet.clusters.get(None, name) else {
+        return Ok(Next::Done);
+    };
+    if cluster.metadata.deletion_timestamp.is_some() || !is_on(fleet) && !has_remains(&cluster) {
+        return Ok(Next::Done);
+    }
+    let choice = is_on(fleet).then(|| memory.choice(fleet));
+    let watched = choice.as_ref().and_then(|it| it.watched.get(name));
+    let asked = wanted(fleet, watched);
+    let written = if cluster.annotations().get(PEERS) == asked.as_ref() {
+        None
+    } else {
+        let result = ask(fleet, &cluster, asked.as_deref()).await;
+        Some(result.map_err(|error| ("write the peers", error)))
+    };
+    // The version that the write makes is looked at next.
+    let result = match written {
+        Some(result) => result.map(|()| Next::Done),
+        None => match &choice {
+            Some(choice) => tell(fleet, &cluster, choice.witnesses.get(name)).await,
+            None => take_back(fleet, &cluster).await,
+        }
+        .map_err(|error| ("write the condition SeenByPeers", error)),
+    };
+    result.or_else(|(step, error)| {
+        overtaken(&error).ok_or_else(|| Error {
+            step,
+            cluster: name.to_owned(),
+            error: Box::new(error),
+        })
+    })
+}
+
+/// Returns the annotation for an agent that is to watch these clusters.
+fn wanted(fleet: &Fleet, watched: Option<&BTreeSet<String>>) -> Option<String> {
+    let peers = watched.into_iter().flatten().filter_map(|name| {
+        let cluster = fleet.clusters.get(None, name)?;
+        let address = address(&cluster)?.to_owned();
+        let name = name.clone();
+        Some(Peer { name, address })
+    });
+    write(&peers.collect::<Vec<_>>())
+}
+
+async fn ask(fleet: &Fleet, cluster: &Cluster, asked: Option<&str>) -> Result<(), kube::Error> {
+    let patch = json!({"metadata": {
+        "resourceVersion": cluster.metadata.resource_version,
+        "annotations": {PEERS: asked},
+    }});
+    let api = Api::<Head<Cluster>>::all(fleet.client.clone());
+    let params = PatchParams::default();
+    api.patch(&cluster.name_any(), &params, &Patch::Merge(patch))
+        .await?;
+    Ok(())
+}
+
+/// Writes what the witnesses of a cluster see, where that is news.
+async fn tell(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    witnesses: Option<&BTreeSet<String>>,
+) -> Result<Next, kube::Error> {
+    let (name, now) = (cluster.name_any(), fleet.clock.now());
+    // An agent that was not asked yet knows nothing.
+    let is_asked = |it: &Cluster| asked_of(it).iter().any(|peer| peer.name == name);
+    let all = witnesses.into_iter().flatten();
+    let all = all.filter_map(|it| fleet.clusters.get(None, it));
+    let witnesses: Vec<Witness> = all
+        .filter(|it| is_asked(it))
+        .map(|it| Witness::of(&it, &name))
+        .collect();
+    let Verdict { condition, again } = judge(&witnesses, troubled_since(cluster), now);
+    note(fleet, cluster, condition).await?;
+    Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+/// Takes the condition back: nobody may act on what witnesses said once.
+async fn take_back(fleet: &Fleet, cluster: &Cluster) -> Result<Next, kube::Error> {
+    let message = "clusters do not watch each other: --peers-per-cluster is 0";
+    let now = fleet.clock.now();
+    note(
+        fleet,
+        cluster,
+        conditions::new(SEEN_BY_PEERS, UNKNOWN, "Off", message, now),
+    )
+    .await?;
+    Ok(Next::Done)
+}
+
+async fn note(fleet: &Fleet, cluster: &Cluster, said: Condition) -> Result<(), kube::Error> {
+    let known = cluster.condition(SEEN_BY_PEERS);
+    let was_lost = known.is_some_and(|it| it.status == FALSE);
+    let Some(written) = write_news(&fleet.client, cluster, said).await? else {
+        return Ok(());
+    };
+    let (name, message) = (cluster.name_any(), written.message);
+    if written.status == FALSE && !was_lost {
+        tracing::warn!(cluster = name, "no peer sees the cluster: {message}");
+        fleet
+            .events
+            .publish(cluster, EventType::Warning, "LostByPeers", message);
+    } else if was_lost && written.status == TRUE {
+        tracing::info!(cluster = name, "peers see the cluster: {message}");
+        fleet
+            .events
+            .publish(cluster, EventType::Normal, "SeenByPeers", message);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

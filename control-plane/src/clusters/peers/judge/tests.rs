@@ -1,0 +1,321 @@
+//! What reports add up to, as a table.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// Moment at which the trouble of the cluster began.
+const TROUBLE: i64 = 10_000;
+
+/// A witness that is heard of, with a report since some seconds after that moment.
+fn heard(name: &str, reach: Reach, after: i64) -> Witness {
+    Witness {
+        name: name.to_owned(),
+        is_heard: true,
+        has_lost_all: false,
+        report: Some((reach, at(TROUBLE + after))),
+    }
+}
+
+fn unheard(mut witness: Witness) -> Witness {
+    witness.is_heard = false;
+    witness
+}
+
+fn alone(mut witness: Witness) -> Witness {
+    witness.has_lost_all = true;
+    witness
+}
+
+fn without_report(mut witness: Witness) -> Witness {
+    witness.report = None;
+    witness
+}
+
+#[test]
+fn one_that_sees_the_cluster_is_enough_and_one_that_does_not_is_not() {
+    use Reach::{Lost, Never, Reached};
+    let (a, b) = (
+        |reach, after| heard("a", reach, after),
+        |reach, after| heard("b", reach, after),
+    );
+    let c = |reach, after| heard("c", reach, after);
+    for (what, witnesses, expected) in [
+        ("nobody is asked", vec![], UNKNOWN),
+        ("one sees it", vec![a(Reached, 0)], TRUE),
+        ("all see it", vec![a(Reached, 0), b(Reached, -500)], TRUE),
+        (
+            "one of three sees it",
+            vec![a(Lost, 1), b(Lost, 2), c(Reached, -9_000)],
+            TRUE,
+        ),
+        (
+            "all have lost it",
+            vec![a(Lost, 1), b(Lost, 2), c(Lost, 3)],
+            FALSE,
+        ),
+        ("two have lost it", vec![a(Lost, 1), b(Lost, 2)], FALSE),
+        (
+            "two have lost it a little before",
+            vec![a(Lost, -250), b(Lost, -299)],
+            FALSE,
+        ),
+        (
+            "two of three have, one never saw it",
+            vec![a(Lost, 1), b(Lost, 2), c(Never, 0)],
+            FALSE,
+        ),
+        (
+            "two of three have, one is silent",
+            vec![a(Lost, 1), b(Lost, 2), unheard(c(Reached, 0))],
+            FALSE,
+        ),
+        (
+            "one alone says that it has lost it",
+            vec![a(Lost, 1)],
+            UNKNOWN,
+        ),
+        (
+            "one says so, and others never saw it",
+            vec![a(Lost, 1), b(Never, 0), c(Never, 0)],
+            UNKNOWN,
+        ),
+        (
+            "one says so, and others are silent",
+            vec![a(Lost, 1), unheard(b(Lost, 0)), unheard(c(Lost, 0))],
+            UNKNOWN,
+        ),
+        (
+            "one says so, and others have not reported",
+            vec![a(Lost, 1), without_report(b(Lost, 0))],
+            UNKNOWN,
+        ),
+        (
+            "one says so, and another has lost everybody",
+            vec![a(Lost, 1), alone(b(Lost, 0))],
+            UNKNOWN,
+        ),
+        (
+            "one says so, and another lost it long before",
+            vec![a(Lost, 1), b(Lost, -301)],
+            UNKNOWN,
+        ),
+        (
+            "both lost it long before",
+            vec![a(Lost, -301), b(Lost, -5_000)],
+            UNKNOWN,
+        ),
+        (
+            "all are silent",
+            vec![
+                unheard(a(Reached, 0)),
+                unheard(b(Lost, 1)),
+                unheard(c(Lost, 1)),
+            ],
+            UNKNOWN,
+        ),
+        (
+            "nobody ever saw it",
+            vec![a(Never, 0), b(Never, 0), c(Never, 0)],
+            UNKNOWN,
+        ),
+    ] {
+        let verdict = judge(&witnesses, Some(at(TROUBLE)), at(TROUBLE + 60));
+        assert_eq!(
+            verdict.condition.status, expected,
+            "{what}: {}",
+            verdict.condition.message
+        );
+        assert_eq!(verdict.again, None, "{what}");
+        // The same two days later: nothing but reports changes the verdict of a cluster in trouble.
+        let later = judge(&witnesses, Some(at(TROUBLE)), at(TROUBLE + 172_800));
+        assert_eq!(later.condition.status, expected, "{what}");
+        assert_eq!(later.condition.message, verdict.condition.message, "{what}");
+    }
+}
+
+#[test]
+fn whatever_one_of_three_says_it_does_not_make_false_of_what_two_others_say() {
+    use Reach::{Lost, Never, Reached};
+    let reports = [Some(Reached), Some(Lost), Some(Never), None];
+    let witness = |name: &str, reach: Option<Reach>| Witness {
+        report: reach.map(|reach| (reach, at(TROUBLE))),
+        ..heard(name, Reached, 0)
+    };
+    for first in reports {
+        for second in reports {
+            let honest = [witness("a", first), witness("b", second)];
+            let is_lost = judge(&honest, Some(at(TROUBLE)), at(TROUBLE))
+                .condition
+                .status
+                == FALSE;
+            for lie in reports {
+                let mut all = honest.to_vec();
+                all.push(witness("liar", lie));
+                let verdict = judge(&all, Some(at(TROUBLE)), at(TROUBLE)).condition;
+                let loses = [first, second].contains(&Some(Lost));
+                assert!(
+                    verdict.status != FALSE || loses,
+                    "{first:?} {second:?} {lie:?}"
+                );
+                assert!(!is_lost || lie == Some(Reached) || verdict.status == FALSE);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_counts_for_some_time_only_while_the_cluster_is_ready() {
+    let witnesses = [heard("a", Reach::Lost, 0), heard("b", Reach::Lost, 20)];
+    for (after, expected, again) in [
+        (30, FALSE, Some(at(TROUBLE + 300))),
+        (300, FALSE, Some(at(TROUBLE + 300))),
+        (301, UNKNOWN, Some(at(TROUBLE + 320))),
+        (321, UNKNOWN, None),
+    ] {
+        let verdict = judge(&witnesses, None, at(TROUBLE + after));
+        assert_eq!(verdict.condition.status, expected, "{after}");
+        assert_eq!(verdict.again, again, "{after}");
+    }
+}
+
+#[test]
+fn the_message_says_who_and_since_when() {
+    let since = "1970-01-01T02:46:4";
+    for (witnesses, expected) in [
+        (
+            vec![heard("a", Reach::Reached, 0), heard("b", Reach::Lost, 0)],
+            "reached by a".to_owned(),
+        ),
+        (
+            vec![heard("a", Reach::Lost, 0), heard("b", Reach::Lost, 1)],
+            format!("not reached by a since {since}0Z, b since {since}1Z"),
+        ),
+        (
+            vec![
+                heard("a", Reach::Lost, 0),
+                unheard(heard("b", Reach::Lost, 1)),
+            ],
+            format!("b is not heard of, not reached by a since {since}0Z"),
+        ),
+    ] {
+        let verdict = judge(&witnesses, Some(at(TROUBLE)), at(TROUBLE));
+        assert_eq!(verdict.condition.message, expected);
+    }
+}
+
+fn cluster(conditions: &Value, peers: &[&str]) -> Cluster {
+    let peers: Vec<Value> = peers
+        .iter()
+        .map(|it| json!({"name": it, "address": "https://a"}))
+        .collect();
+    serde_json::from_value(json!({
+        "metadata": {"name": "w", "annotations": {PEERS: json!(peers).to_string()}},
+        "spec": {"syncMode": "Pull"}, "status": {"conditions": conditions},
+    }))
+    .unwrap()
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    let time = at(TROUBLE).to_string();
+    json!({"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": time})
+}
+
+#[test]
+fn a_witness_is_heard_of_unless_it_is_silent_new_leaving_or_registered_twice() {
+    for (ready, expected) in [
+        (json!([]), false),
+        (json!([condition("Ready", "True", "R")]), true),
+        (json!([condition("Ready", "False", "R")]), true),
+        (
+            json!([condition("Ready", "Unknown", "ClusterStatusUnknown")]),
+            false,
+        ),
+        (
+            json!([condition("Ready", "Unknown", "ClusterStatusNeverUpdated")]),
+            false,
+        ),
+        (
+            json!([condition("Ready", "Unknown", CREDENTIALS_REFUSED)]),
+            true,
+        ),
+        (
+            json!([
+                condition("Ready", "True", "R"),
+                condition(UNIQUE_IDENTITY, "False", "R")
+            ]),
+            false,
+        ),
+    ] {
+        let mut witness = cluster(&ready, &[]);
+        assert_eq!(Witness::of(&witness, "m1").is_heard, expected, "{ready}");
+        let now = muster_shared::k8s::Time(at(0));
+        witness.metadata.deletion_timestamp = Some(now);
+        assert!(!Witness::of(&witness, "m1").is_heard);
+    }
+}
+
+#[test]
+fn a_witness_that_has_lost_all_of_several_peers_is_cut_off_itself() {
+    let report = |peer: &str, status| condition(&format!("reaches.muster.io/{peer}"), status, "R");
+    for (peers, reports, expected) in [
+        (&["m1"][..], json!([report("m1", "False")]), false),
+        (
+            &["m1", "m2"],
+            json!([report("m1", "False"), report("m2", "True")]),
+            false,
+        ),
+        (
+            &["m1", "m2"],
+            json!([report("m1", "False"), report("m2", "False")]),
+            true,
+        ),
+        (&["m1", "m2"], json!([report("m1", "False")]), false),
+        (
+            &[],
+            json!([report("m1", "False"), report("m2", "False")]),
+            false,
+        ),
+    ] {
+        let witness = Witness::of(&cluster(&reports, peers), "m1");
+        assert_eq!(witness.has_lost_all, expected, "{peers:?} {reports}");
+        assert_eq!(witness.report.unwrap().0, Reach::Lost);
+    }
+}
+
+#[test]
+fn the_trouble_of_a_cluster_begins_when_it_is_not_ready_or_was_lost_after_that() {
+    let told = |kind: &str, status: &str, second| {
+        let mut told = condition(kind, status, "R");
+        told["lastTransitionTime"] = json!(at(second).to_string());
+        told
+    };
+    for (conditions, expected) in [
+        (json!([]), None),
+        (json!([told(READY, "True", 7)]), None),
+        (
+            json!([told(READY, "True", 7), told(SEEN_BY_PEERS, "False", 5)]),
+            None,
+        ),
+        (json!([told(READY, "False", 7)]), Some(7)),
+        (
+            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "True", 5)]),
+            Some(7),
+        ),
+        (
+            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "False", 5)]),
+            Some(5),
+        ),
+        (
+            json!([told(READY, "Unknown", 7), told(SEEN_BY_PEERS, "False", 9)]),
+            Some(7),
+        ),
+    ] {
+        let found = troubled_since(&cluster(&conditions, &[]));
+        assert_eq!(found, expected.map(at), "{conditions}");
+    }
+}

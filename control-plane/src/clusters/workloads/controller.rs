@@ -1,0 +1,176 @@
+//! Writes the condition `WorkloadsHealthy`, at most once in a while for each cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::conditions::{self, UNKNOWN};
+use muster_shared::controller::Controller;
+use muster_shared::names::condition::WORKLOADS_HEALTHY;
+use muster_shared::queue::Next;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+use parking_lot::Mutex;
+
+use super::count::{Counts, Limits};
+use crate::clusters::cluster::write_news;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::overtaken;
+
+/// Time for which changes of workloads are gathered: a cluster whose share wavers is written so
+/// often at most.
+const GATHERED: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot write the condition {WORKLOADS_HEALTHY} of cluster {cluster:?}: {}",
+    client::brief(error)
+)]
+struct Error {
+    cluster: String,
+    error: Box<kube::Error>,
+}
+
+/// Starts the controller. With `--cluster-unhealthy-workloads-threshold=0` nothing is counted, and
+/// what was told before is taken back.
+pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let counts = Arc::<Mutex<Counts>>::default();
+    let workers = fleet.settings.concurrent_cluster_syncs;
+    let mut controller = Controller::new(fleet, "workloads of clusters");
+    if limits(fleet).is_some() {
+        let counts = Arc::clone(&counts);
+        controller = controller.gathers(GATHERED, &fleet.bindings, move |_, change| {
+            let mut counts = counts.lock();
+            match change {
+                Change::Applied { old, new } => counts.change(old.as_deref(), Some(new)),
+                Change::Deleted { old } => counts.change(Some(old), None),
+            }
+        });
+    }
+    controller
+        .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
+            Change::Applied { old, new } => {
+                let is_told = |it: &Cluster| it.condition(WORKLOADS_HEALTHY).cloned();
+                let is_news = old.as_ref().is_none_or(|old| is_told(old) != is_told(new));
+                let concerns_us = limits(fleet).is_some() || is_told(new).is_some();
+                (is_news && concerns_us).then(|| new.name_any())
+            }
+            Change::Deleted { .. } => None,
+        })
+        .run(
+            tasks,
+            workers,
+            counts,
+            |fleet, counts, name: String| async move { attend(&fleet, &counts, &name).await },
+        );
+}
+
+/// Returns the limits; `None` if the condition is off.
+fn limits(fleet: &Fleet) -> Option<Limits> {
+    let settings = &fleet.settings;
+    let share = settings.cluster_unhealthy_workloads_threshold;
+    let minimum = settings.cluster_unhealthy_workloads_minimum;
+    (share > 0.0).then_some(Limits { share, minimum })
+}
+
+async fn attend(fleet: &Fleet, counts: &Mutex<Counts>, name: &str) -> Result<Next, Error> {
+    let Some(cluster) = fleet.clusters.get(None, name) else {
+        return Ok(Next::Done);
+    };
+    let now = fleet.clock.now();
+    let said = if let Some(limits) = limits(fleet) {
+        counts.lock().of(name).condition(limits, now)
+    } else if cluster.condition(WORKLOADS_HEALTHY).is_some() {
+        let message = "workloads are not compared: --cluster-unhealthy-workloads-threshold is 0";
+        conditions::new(WORKLOADS_HEALTHY, UNKNOWN, "Off", message, now)
+    } else {
+        return Ok(Next::Done);
+    };
+    match write_news(&fleet.client, &cluster, said).await {
+        Ok(Some(told)) => {
+            tracing::info!(cluster = name, status = told.status, "{}", told.message);
+            Ok(Next::Done)
+        }
+        Ok(None) => Ok(Next::Done),
+        Err(error) => overtaken(&error).ok_or_else(|| Error {
+            cluster: name.to_owned(),
+            error: Box::new(error),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::settings::Settings;
+
+    async fn stand(threshold: f64, health: &str) -> Stand {
+        let settings = Settings {
+            cluster_unhealthy_workloads_threshold: threshold,
+            cluster_unhealthy_workloads_minimum: 1,
+            ..Settings::default()
+        };
+        let mut workload = binding();
+        workload["spec"]["clusters"] = json!([{"name": "m1"}, {"name": "m2"}]);
+        workload["status"] = json!({"aggregatedStatus": [
+            {"clusterName": "m1", "health": health}, {"clusterName": "m2", "health": "Healthy"},
+        ]});
+        let objects = [
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("resourcebindings", workload),
+        ];
+        let mut stand = Stand::with(settings, objects);
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(30).await;
+        stand
+    }
+
+    /// Returns the status and the reason of the condition of `m1`.
+    fn told(stand: &Stand) -> Option<(String, String)> {
+        let cluster = stand.fleet.clusters.get(None, "m1")?;
+        let told = cluster.condition(WORKLOADS_HEALTHY)?;
+        Some((told.status.clone(), told.reason.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_ill_in_one_cluster_only_is_told_of_that_and_taken_back_when_it_is_well() {
+        let stand = stand(0.5, "Unhealthy").await;
+        let ill = Some(("False".to_owned(), "UnhealthyHere".to_owned()));
+        assert_eq!(told(&stand), ill);
+        stand.api.forget();
+        pass(200).await;
+        assert_eq!(stand.api.writes(), [], "nothing is written at rest");
+        let mut workload = stand.api.all("resourcebindings").remove(0);
+        workload["status"]["aggregatedStatus"][0]["health"] = json!("Healthy");
+        stand.api.put("resourcebindings", workload);
+        pass(30).await;
+        let well = Some(("True".to_owned(), "HealthyHere".to_owned()));
+        assert_eq!(told(&stand), well);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_told_unless_it_is_asked_for_and_what_was_told_is_taken_back() {
+        let stand = stand(0.0, "Unhealthy").await;
+        assert_eq!(stand.api.writes(), []);
+        let mut former = cluster("m1");
+        let conditions = former["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({
+            "type": WORKLOADS_HEALTHY, "status": "False", "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }));
+        stand.api.put("clusters", former);
+        pass(30).await;
+        let off = Some(("Unknown".to_owned(), "Off".to_owned()));
+        assert_eq!(told(&stand), off);
+        stand.api.forget();
+        pass(200).await;
+        assert_eq!(stand.api.writes(), []);
+    }
+}
