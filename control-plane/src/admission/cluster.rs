@@ -1,15 +1,16 @@
 //! Admission of Cluster: the part of Karmada's aggregated API server that the definition cannot do.
 //!
 //! The definition validates name, addresses, labels and taints. Left are the resource models, whose
-//! grades have to fit each other, the times of taints, and the rate of a drain. The deprecated
-//! `zone` is not moved to
-//! `zones` as in Karmada, because a second apply of the same manifest would then fail.
+//! grades have to fit each other, the times of taints, the rate of a drain, and the address for
+//! peers. The deprecated `zone` is not moved to `zones` as in Karmada, because a second apply of the
+//! same manifest would then fail.
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;
 use muster_shared::capacity::{default_models, standardize, validate, validate_resources};
 use muster_shared::k8s::{ObjectMeta, Time};
 use muster_shared::names::annotation::DRAIN_RATE;
+use muster_shared::peers::{PEER_ADDRESS, endpoint};
 use muster_shared::taints;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,6 +43,13 @@ pub fn check(cluster: &Cluster) -> Findings {
     {
         let field = format!("metadata.annotations[{DRAIN_RATE}]");
         found.invalid(field, text, &fault.to_string());
+    }
+    if let Some(address) = annotations.and_then(|all| all.get(PEER_ADDRESS))
+        && let Err(fault) = endpoint(address)
+    {
+        let field = format!("metadata.annotations[{PEER_ADDRESS}]");
+        let fault = format!("{fault}: use an address such as https://vip.example.com:443");
+        found.invalid(field, address, &fault);
     }
     found
 }
@@ -99,6 +107,22 @@ mod tests {
         let mut cluster = json!({ "spec": spec });
         default(&mut cluster, old.as_ref(), modeling, now());
         cluster["spec"].take()
+    }
+
+    #[test]
+    fn the_address_for_peers_is_an_https_url() {
+        for (address, expected) in [
+            ("https://vip.example.com", None),
+            ("tcp://vip", Some("does not begin with https://")),
+        ] {
+            let annotations = json!({PEER_ADDRESS: address});
+            let cluster = json!({"metadata": {"annotations": annotations}});
+            let refused = check(&Cluster::deserialize(&cluster).unwrap()).refusal();
+            assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
+            let words = [expected.unwrap_or_default(), PEER_ADDRESS];
+            let text = refused.unwrap_or_else(|| PEER_ADDRESS.to_owned());
+            assert!(words.iter().all(|it| text.contains(it)), "{text}");
+        }
     }
 
     #[test]

@@ -517,6 +517,22 @@ impl Settings {
         self.runs("scheduler") && scheduler.is_none_or(ours)
     }
 
+    /// Rejects values of settings by which failed clusters are detected.
+    fn check_detection(&self) -> Result<(), Error> {
+        if self.peers_per_cluster > MOST_WITNESSES {
+            let problem =
+                format!("must be at most {MOST_WITNESSES}: each is a connection every 25 s");
+            return Err(Error::invalid("peers-per-cluster", problem));
+        }
+        let share = self.cluster_unhealthy_workloads_threshold;
+        if !(0.0..=1.0).contains(&share) {
+            let problem = format!("{share} must lie between 0 and 1");
+            let name = "cluster-unhealthy-workloads-threshold";
+            return Err(Error::invalid(name, problem));
+        }
+        Ok(())
+    }
+
     /// Rejects values that parse but are not allowed.
     pub fn check(&self) -> Result<(), Error> {
         self.feature_gates.check(&GATES)?;
@@ -560,17 +576,7 @@ impl Settings {
                 format!("must be at most {MOST_HISTORY_ENTRIES}, so that an object holds them");
             return Err(Error::invalid("failover-history-entries", problem));
         }
-        if self.peers_per_cluster > MOST_WITNESSES {
-            let problem =
-                format!("must be at most {MOST_WITNESSES}: each is a connection every 25 s");
-            return Err(Error::invalid("peers-per-cluster", problem));
-        }
-        let share = self.cluster_unhealthy_workloads_threshold;
-        if !(0.0..=1.0).contains(&share) {
-            let problem = format!("{share} must lie between 0 and 1");
-            let name = "cluster-unhealthy-workloads-threshold";
-            return Err(Error::invalid(name, problem));
-        }
+        self.check_detection()?;
         let fraction = self.cluster_lease_renew_interval_fraction;
         if !(fraction > 0.0 && fraction < 1.0) {
             let problem = format!("{fraction} must lie between 0 and 1");

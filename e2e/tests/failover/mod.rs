@@ -7,6 +7,7 @@ mod notices;
 mod orders;
 mod support;
 mod traffic;
+mod witnesses;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -256,8 +256,9 @@ pub struct ClusterStatus {
     /// - `NodesReady` and `ServiceDomainNameResolutionReady`: only if the agent's flags ask for
     ///   them.
     /// - `APIServerResponsive` and `EgressReady`: likewise.
-    /// - `SeenByPeers` and `WorkloadsHealthy`: agents of other clusters reach this one; workloads that
-    ///   are healthy elsewhere are healthy here. Only if the control plane's flags ask for them.
+    /// - `SeenByPeers` and `WorkloadsHealthy`: agents of other clusters reach this one; workloads
+    ///   that are healthy elsewhere are healthy here. Only if the control plane's flags ask for
+    ///   them.
     /// - `reaches.muster.io/` and the name of another cluster: the agent reaches that one.
     /// - `UniqueIdentity`: no other Cluster is the same member. Set if there was a doubt.
     /// - `Monitored`: the control plane watches the cluster's lease. Set if it does not.

@@ -25,14 +25,12 @@ impl Candidate {
     /// Reads a Cluster; `None` if it is leaving the fleet.
     pub fn of(cluster: &Cluster) -> Option<Self> {
         let spec = &cluster.spec;
-        let place = [&spec.region, &spec.provider].into_iter().flatten();
-        cluster.metadata.deletion_timestamp.is_none().then(|| Self {
+        let mut places = [&spec.region, &spec.provider].into_iter().flatten();
+        let place = places.find(|it| !it.is_empty());
+        let stays = cluster.metadata.deletion_timestamp.is_none();
+        stays.then(|| Self {
             name: cluster.name_any(),
-            place: place
-                .filter(|it| !it.is_empty())
-                .next()
-                .cloned()
-                .unwrap_or_default(),
+            place: place.cloned().unwrap_or_default(),
             has_agent: spec.sync_mode == ClusterSyncMode::Pull,
         })
     }

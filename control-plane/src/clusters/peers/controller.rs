@@ -32,11 +32,11 @@ use crate::fleet::api_error::overtaken;
 const GATHERED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {step} of cluster {cluster:?}: {}", client::brief(error))]
+#[error("cannot {step} of cluster {cluster:?}: {}", client::brief(source))]
 struct Error {
     step: &'static str,
     cluster: String,
-    error: Box<kube::Error>,
+    source: Box<kube::Error>,
 }
 
 /// The last choice, and the clusters that it was made of.
@@ -64,7 +64,7 @@ impl Memory {
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
     Controller::new(fleet, "peers")
-        .watches(&fleet.clusters, |fleet, change| concerned(fleet, change))
+        .watches(&fleet.clusters, concerned)
         .resyncs_on(&fleet.clusters, |fleet, change| {
             is_on(fleet) && is_another_fleet(change)
         })
@@ -140,11 +140,20 @@ fn has_remains(cluster: &Cluster) -> bool {
 }
 
 /// Returns the address at which others see whether a cluster lives: the one that its operator
-/// names, or that of its API server; `None` if it cannot be used.
-fn address(cluster: &Cluster) -> Option<&str> {
+/// names, or that of its API server.
+///
+/// # Errors
+/// A sentence that names the field which has no address that can be used.
+fn address(cluster: &Cluster) -> Result<&str, String> {
     let named = cluster.annotations().get(PEER_ADDRESS);
-    let address = named.or(cluster.spec.api_endpoint.as_ref())?;
-    endpoint(address).is_ok().then_some(address.as_str())
+    let field = named.map_or("spec.apiEndpoint", |_| PEER_ADDRESS);
+    let address = named.or(cluster.spec.api_endpoint.as_ref());
+    let address = address.map_or("", String::as_str);
+    match endpoint(address) {
+        Ok(_) => Ok(address),
+        Err(_) if address.is_empty() => Err(format!("{field} is empty: peers need an https URL")),
+        Err(fault) => Err(format!("{field} {fault}: peers need an https URL")),
+    }
 }
 
 async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
@@ -176,7 +185,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
         overtaken(&error).ok_or_else(|| Error {
             step,
             cluster: name.to_owned(),
-            error: Box::new(error),
+            source: Box::new(error),
         })
     })
 }
@@ -185,7 +194,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
 fn wanted(fleet: &Fleet, watched: Option<&BTreeSet<String>>) -> Option<String> {
     let peers = watched.into_iter().flatten().filter_map(|name| {
         let cluster = fleet.clusters.get(None, name)?;
-        let address = address(&cluster)?.to_owned();
+        let address = address(&cluster).ok()?.to_owned();
         let name = name.clone();
         Some(Peer { name, address })
     });
@@ -211,6 +220,11 @@ async fn tell(
     witnesses: Option<&BTreeSet<String>>,
 ) -> Result<Next, kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
+    if let Err(why) = address(cluster) {
+        let said = conditions::new(SEEN_BY_PEERS, UNKNOWN, "NoAddress", &why, now);
+        note(fleet, cluster, said).await?;
+        return Ok(Next::Done);
+    }
     // An agent that was not asked yet knows nothing.
     let is_asked = |it: &Cluster| asked_of(it).iter().any(|peer| peer.name == name);
     let all = witnesses.into_iter().flatten();

@@ -126,7 +126,7 @@ pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Time
             format!("not reached by {}", lost_by.join(", ")),
         )
     } else if witnesses.is_empty() {
-        let message = "no cluster watches this one: there are not enough clusters with an agent, or none is given an address of it that peers can use";
+        let message = "no agent of another cluster is asked to watch this one";
         (UNKNOWN, "NoWitnesses", message.to_owned())
     } else {
         let lost_by = lost_by.into_iter().map(|it| format!("not reached by {it}"));

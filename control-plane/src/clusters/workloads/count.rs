@@ -93,8 +93,8 @@ impl Counts {
     }
 }
 
-/// Returns the clusters in which a workload can be compared, with whether it is unhealthy there: its
-/// targets in which its health is known, while it is healthy in another one.
+/// Returns the clusters in which a workload can be compared, with whether it is unhealthy there:
+/// its targets in which its health is known, while it is healthy in another one.
 fn compared(binding: Option<&AnyBinding>) -> BTreeMap<&str, bool> {
     let Some(binding) = binding else {
         return BTreeMap::new();

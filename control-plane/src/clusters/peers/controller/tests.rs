@@ -154,7 +154,7 @@ async fn a_cluster_that_joins_is_watched_and_its_operator_may_name_another_addre
     stand.api.put("clusters", now);
     pass(20).await;
     assert!(!asked(&stand, "m1").iter().any(|it| it.0 == "m3"));
-    assert_eq!(seen(&stand, "m3"), says("Unknown", "NoWitnesses"));
+    assert_eq!(seen(&stand, "m3"), says("Unknown", "NoAddress"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ fn at(second: i64) -> Timestamp {
 /// Moment at which the trouble of the cluster began.
 const TROUBLE: i64 = 10_000;
 
-/// A witness that is heard of, with a report since some seconds after that moment.
+/// Returns a witness that is heard of, with a report since some seconds after that moment.
 fn heard(name: &str, reach: Reach, after: i64) -> Witness {
     Witness {
         name: name.to_owned(),
