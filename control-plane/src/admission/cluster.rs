@@ -2,8 +2,8 @@
 //!
 //! The definition validates name, addresses, labels and taints. Left are the resource models, whose
 //! grades have to fit each other, the times of taints, the rate of a drain, and the address for
-//! peers. The deprecated `zone` is not moved to `zones` as in Karmada, because a second apply of the
-//! same manifest would then fail.
+//! peers. The deprecated `zone` is not moved to `zones` as in Karmada, because a second apply of
+//! the same manifest would then fail.
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;
