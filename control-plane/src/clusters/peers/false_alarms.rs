@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::{self, TRUE};
-use muster_shared::k8s::ResourceExt as _;
+use muster_shared::k8s::{ResourceExt as _, Taint};
 use muster_shared::names::condition::READY;
 use muster_shared::peers::{PEERS, Peer, Sight, write};
 use serde_json::json;
@@ -74,7 +74,15 @@ struct Member {
     sights: BTreeMap<usize, (Sight, u64)>,
     /// Whether something is known of a peer that the host has not been told.
     has_report: bool,
-    record: Option<Record>,
+    /// What the policies without and with witnesses have done.
+    followed: [Followed; 2],
+}
+
+/// What a policy has done to a member.
+#[derive(Default)]
+struct Followed {
+    taints: Vec<Taint>,
+    record: Record,
     again: Option<Timestamp>,
     /// Second at which the taint that evicts came.
     tainted: Option<u64>,
@@ -84,7 +92,8 @@ struct World {
     begun: Instant,
     members: Vec<Member>,
     witnesses: BTreeMap<usize, BTreeSet<usize>>,
-    policy: ClusterTaintPolicy,
+    /// The policies without and with witnesses.
+    policies: [ClusterTaintPolicy; 2],
     random: Random,
     /// Time at which a verdict about witnesses may change by itself.
     again: Option<Timestamp>,
@@ -111,7 +120,7 @@ fn policy(with_witnesses: bool) -> ClusterTaintPolicy {
 }
 
 impl World {
-    fn new(policy: ClusterTaintPolicy, seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let names: Vec<String> = (0..CLUSTERS).map(|n| format!("m{n}")).collect();
         let place = |name: &str| names.iter().position(|it| it == name).unwrap();
@@ -145,9 +154,7 @@ impl World {
                 }))
                 .unwrap(),
                 next_beat: random.below(BEAT),
-                record: Some(Record::default()),
-                again: None,
-                tainted: None,
+                followed: Default::default(),
             }
         });
         let members = members.collect();
@@ -157,7 +164,7 @@ impl World {
             begun,
             members,
             witnesses: witnesses.map(|(name, it)| (place(name), by(it))).collect(),
-            policy,
+            policies: [policy(false), policy(true)],
             random,
             again: None,
         }
@@ -218,8 +225,10 @@ impl World {
             self.tell(now);
         }
         for member in &mut self.members {
-            if is_news || member.again.is_some_and(|again| again <= now) {
-                member.taint(&self.policy, second);
+            for (policy, followed) in self.policies.iter().zip(&mut member.followed) {
+                if is_news || followed.again.is_some_and(|again| again <= now) {
+                    followed.taint(&mut member.cluster, policy, second);
+                }
             }
         }
     }
@@ -243,11 +252,12 @@ impl World {
     }
 }
 
-impl Member {
-    fn taint(&mut self, policy: &ClusterTaintPolicy, second: u64) {
+impl Followed {
+    fn taint(&mut self, cluster: &mut Cluster, policy: &ClusterTaintPolicy, second: u64) {
+        cluster.spec.taints.clone_from(&self.taints);
         let scene = Scene {
-            cluster: &self.cluster,
-            record: self.record.clone(),
+            cluster,
+            record: Some(self.record.clone()),
             policies: &[policy],
             selects: &|_| true,
             is_gone: &|_| false,
@@ -261,32 +271,29 @@ impl Member {
             if !taints.is_empty() {
                 self.tainted.get_or_insert(second);
             }
-            self.cluster.spec.taints = taints;
+            self.taints = taints;
         }
-        if outcome.record.is_some() {
-            self.record = outcome.record;
+        if let Some(record) = outcome.record {
+            self.record = record;
         }
     }
 }
 
-/// Plays a fault and what follows it, and returns when which member got the taint that evicts.
-fn play(fault: &Fault, with_witnesses: bool, seed: u64) -> BTreeMap<usize, u64> {
-    let mut world = World::new(policy(with_witnesses), seed);
+/// Plays a fault and what follows it, and returns for each member when it got the taint that evicts
+/// without and with witnesses.
+fn play(fault: &Fault, seed: u64) -> Vec<[Option<u64>; 2]> {
+    let mut world = World::new(seed);
     for second in 0..fault.end.min(BEGIN + 2 * WINDOW) + 120 {
         world.step(second, fault);
-        let is_tainted = |place: &usize| world.members[*place].tainted.is_some();
-        let is_over = if fault.dead.is_empty() {
-            (0..CLUSTERS).any(|place| is_tainted(&place))
-        } else {
-            fault.dead.iter().all(is_tainted)
-        };
-        if is_over {
+        let mut dead = fault.dead.iter().map(|place| &world.members[*place]);
+        let is_tainted = |it: &Member| it.followed.iter().all(|it| it.tainted.is_some());
+        if !fault.dead.is_empty() && dead.all(is_tainted) {
             break;
         }
     }
-    let members = world.members.iter().enumerate();
+    let members = world.members.iter();
     members
-        .filter_map(|(place, it)| Some((place, it.tainted?)))
+        .map(|it| [it.followed[0].tainted, it.followed[1].tainted])
         .collect()
 }
 
@@ -340,20 +347,20 @@ fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_
     let mut random = Random(7);
     for seed in 0..TRIALS {
         let (fault, kind) = network_fault(&mut random);
-        let alarms = |with| u64::from(!play(&fault, with, seed).is_empty());
+        let tainted = play(&fault, seed);
+        let alarms = |of: usize| u64::from(tainted.iter().any(|it| it[of].is_some()));
         let [played, without, with] = faults.entry(kind).or_default();
         *played += 1;
-        *without += alarms(false);
-        *with += alarms(true);
+        *without += alarms(0);
+        *with += alarms(1);
     }
     let mut later = Vec::new();
     let mut took = Vec::new();
     let mut missed = 0;
     for seed in 0..TRIALS {
         let (fault, place) = death(&mut random);
-        let time = |with| play(&fault, with, seed).get(&place).copied();
-        match (time(false), time(true)) {
-            (Some(without), Some(with)) => {
+        match play(&fault, seed)[place] {
+            [Some(without), Some(with)] => {
                 took.push(without - BEGIN);
                 later.push(with.saturating_sub(without));
             }
