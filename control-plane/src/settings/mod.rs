@@ -14,8 +14,8 @@ use std::process::ExitCode;
 
 use clap::ArgAction::Set;
 use muster_shared::api::failback::FailbackMode;
-use muster_shared::peers::MOST_WITNESSES;
 use muster_shared::fleet_servers;
+use muster_shared::peers::MOST_WITNESSES;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, FleetServers, Gate, Stage, Words,
 };
