@@ -1,5 +1,7 @@
 """The chart of the agent: the Deployment, and the rights in the member."""
 
+import json
+
 import pytest
 import yaml
 from charting import AGENT, MEMBER, admitted, arguments, container, fails, of_kind, refused, rendered, rules, secrets_of, sound
@@ -80,6 +82,18 @@ def test_bootstrap():
     assert f"--discovery-token-ca-cert-hash={pin}" in arguments(agent(fleet={**JOINING, "caHash": [pin]})), "the authority can be pinned"
     assert "caHash" in refused(AGENT, {**VALUES, "fleet": {**JOINING, "caHash": ["sha256:1"]}}), "by a hash and nothing else"
     assert bootstrap_kubeconfig({**JOINING, "token": ""})["users"][0]["user"] == {}, "an upgrade without the token leaves the rest"
+
+
+def test_several_addresses_of_the_fleet():
+    assert not [each for each in arguments(agent()) if "fleet-server" in each], "one address needs no list"
+    servers = [{"server": "https://a.example:7443", "store": "a"}, {"server": "https://b.example", "caData": "LS0tLS1CRUdJTg==", "store": "b"}]
+    objects = agent(fleet={"servers": servers, "serverTimeout": "1m"}, networkPolicy={"enabled": True})
+    given = dict(each[2:].split("=", 1) for each in arguments(objects) if "fleet-server" in each)
+    assert json.loads(given["fleet-servers"]) == servers and given["fleet-server-timeout"] == "1m", "the agent is told of all"
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    ports = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+    assert {7443, 443} <= ports, "and may reach them"
+    assert "servers" in refused(AGENT, {**VALUES, "fleet": {"servers": [{"server": "http://a"}]}}), "no credentials go over plain HTTP"
 
 
 @pytest.mark.parametrize(("fleet", "words"), [({**JOINING, "bootstrapSecret": "first"}, "exclude each other"), ({"token": JOINING["token"]}, "fleet.server is missing")], ids=str)

@@ -9,6 +9,9 @@
 //! it needs ([`join::Standing`]). A task that writes for the member asks for leadership at each
 //! act:
 //!
+//! * `fleet server` watches the servers of the fleet API; decides in [`mod@fleet_server`]
+//!   (`decide`) which one may be obeyed; writes the connection to the fleet API, and the newest
+//!   epoch into the member.
 //! * `cluster informer` watches the Cluster of the member; decides nothing; writes the cache that
 //!   the other tasks read.
 //! * `registration` watches the Cluster; decides in [`join`] (`identity`, `adoption`) whether the
@@ -51,6 +54,9 @@
 //!   [`work::fencing`] (`silence`, `record`) whether the member is cut off for too long; writes the
 //!   record, and stops workloads in the member. The one task that does not ask for leadership: of
 //!   agents that are cut off none leads.
+//! * `objects without a Work` watches the epoch of the store; decides in [`work::orphans`] which
+//!   objects in the member were made for Works that a promoted store does not have; writes them for
+//!   `status report`, and removes none.
 //! * `retries` watches whether an API answers again, and the id of the fleet; decides which Works
 //!   failed meanwhile, or that all objects are marked anew; writes the queues of `applier` and
 //!   `work status`.
@@ -79,10 +85,12 @@ mod credentials;
 mod digest;
 mod discovery;
 mod fleet_id;
+mod fleet_server;
 mod health;
 mod heartbeat;
 mod join;
 pub mod measures;
+mod records;
 mod report;
 pub mod settings;
 mod wiring;
@@ -232,8 +240,23 @@ async fn serve(
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
     settings.check()?;
-    match wiring::Agent::open(settings, connections, metrics, threads, shutdown).await? {
-        Some(agent) => agent.run().await,
-        None => Ok(()),
+    let restart = fleet_server::Restart::default();
+    loop {
+        let opening = wiring::Agent::open(
+            settings.clone(),
+            connections.clone(),
+            metrics.clone(),
+            threads,
+            restart.clone(),
+            shutdown.child_token(),
+        );
+        let Some(agent) = opening.await? else {
+            return Ok(());
+        };
+        agent.run().await?;
+        // What it holds of the fleet was read from a store that is not obeyed any more.
+        if !restart.is_due() || shutdown.is_cancelled() {
+            return Ok(());
+        }
     }
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use muster_shared::certificate::hash::Hash;
 use muster_shared::settings::{
-    BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words, defaults,
+    BindAddress, Controllers, Duration, Error, FeatureGates, FleetServers, Gate, Stage, Words,
+    defaults,
 };
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
@@ -59,6 +60,21 @@ pub struct Settings {
     /// If empty, every authority of the file is trusted.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub discovery_token_ca_cert_hash: Words,
+    /// Addresses of the fleet API, in order of preference, as a list in the file or as JSON: each
+    /// has a `server` (URL), and if wanted `caData` or `caFile` (its authority; by default that of
+    /// the kubeconfig) and `store` (addresses of one store have one name; a standby has another,
+    /// and is obeyed after its promotion alone). The server of the kubeconfig is the first unless
+    /// it is named elsewhere. The credentials are the same for all.
+    #[arg(
+        long,
+        default_value = "",
+        value_name = "JSON",
+        hide_default_value = true
+    )]
+    pub fleet_servers: FleetServers,
+    /// Time for which the server of the fleet API may not answer before another one is used.
+    #[arg(long, default_value = "30s")]
+    pub fleet_server_timeout: Duration,
     /// Name of the member: its Cluster object in the fleet API.
     #[arg(long, default_value = "", hide_default_value = true)]
     pub cluster_name: String,

@@ -19,6 +19,7 @@ mod faults;
 mod fencing;
 mod fleet_api;
 mod heartbeats;
+mod host_loss;
 mod identity;
 mod kills;
 mod layers;

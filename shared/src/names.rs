@@ -181,6 +181,14 @@ pub mod annotation {
     /// On the same namespace (Muster's own): ids, separated by commas, of fleets that this one has
     /// replaced. Their objects in the members are its own.
     pub const FORMER_FLEET_IDS: &str = "fleet.muster.io/former-ids";
+    /// On the same namespace (Muster's own): the epoch of the store, a number that each promotion
+    /// of a standby raises. Absent is 0.
+    pub const FLEET_EPOCH: &str = "fleet.muster.io/epoch";
+    /// On the same namespace (Muster's own): addresses of the fleet API, as JSON, for the agents.
+    pub const FLEET_SERVERS: &str = "fleet.muster.io/servers";
+    /// On the lease of a member (Muster's own): the newest epoch that its agent has seen, where
+    /// that is newer than the epoch of the store with the lease.
+    pub const SEEN_EPOCH: &str = "fleet.muster.io/seen-epoch";
     /// On an object from the cache of Karmada's search: the cluster that it comes from.
     pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
 }
@@ -238,6 +246,9 @@ pub mod condition {
     pub const WORKLOADS_HEALTHY: &str = "WorkloadsHealthy";
     /// Of a Cluster (ours): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
+    /// Of a Cluster (Muster's own): objects in the member were made for Works that the store of the
+    /// fleet does not have since a standby was promoted. Set if there were some.
+    pub const OBJECTS_WITHOUT_WORK: &str = "ObjectsWithoutWork";
     /// Of a binding: clusters were found.
     pub const SCHEDULED: &str = "Scheduled";
     /// Of a binding: every cluster has applied its Work.

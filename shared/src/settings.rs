@@ -8,6 +8,7 @@
 
 mod duration;
 mod gates;
+mod listed;
 mod values;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 
 pub use self::duration::Duration;
 pub use self::gates::{FeatureGates, Gate, Stage};
+pub use self::listed::{FleetServers, from_json, list_or_json};
 pub use self::values::{BindAddress, Controllers, Words};
 
 /// Prefix of the environment variables that are settings.

@@ -58,6 +58,12 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, Error> {
     Ok(list)
 }
 
+/// Returns the certificates of a PEM text in DER; none for a text that has none.
+pub fn authorities(pem: &[u8]) -> Vec<Vec<u8>> {
+    let read = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    read.map(|der| der.to_vec()).collect()
+}
+
 /// Returns whether a private key is that of the first certificate (PEM texts).
 pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();

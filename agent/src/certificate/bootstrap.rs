@@ -121,7 +121,7 @@ impl Bootstrap {
             return;
         }
         let file = self.file.display();
-        if stored::is_same_server(&way.server, &gateway.config().cluster_url.to_string()) {
+        if stored::is_same_server(&way.server, &gateway.own_server().to_string()) {
             if let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) {
                 gateway.take(client::certified(config, &certificate, &key));
                 tracing::info!(%file, "the way to the fleet API changed");

@@ -3,9 +3,12 @@
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::{CREDENTIALS_REFUSED, READY, WORKS_UP_TO_DATE};
+use muster_shared::names::condition::{
+    CREDENTIALS_REFUSED, OBJECTS_WITHOUT_WORK, READY, WORKS_UP_TO_DATE,
+};
 
 use crate::health::probe::Observation;
+use crate::work::orphans::Orphans;
 
 /// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
 /// that it failed to collect with empty ones (defects K6 and K7).
@@ -102,6 +105,23 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
             conditions::new(WORKS_UP_TO_DATE, FALSE, "CannotFollow", &message, now)
         }
     }
+}
+
+/// Returns the condition that tells of objects without a Work; `None` where there are none and none
+/// were told.
+pub fn objects_without_work(
+    orphans: &Orphans,
+    stored: &[Condition],
+    now: Timestamp,
+) -> Option<Condition> {
+    let (number, message) = orphans.told();
+    let (status, reason) = match number {
+        0 => (FALSE, "NoneFound"),
+        _ => (TRUE, "StoreIsOlder"),
+    };
+    let was_told = stored.iter().any(|it| it.type_ == OBJECTS_WITHOUT_WORK);
+    (number > 0 || was_told)
+        .then(|| conditions::new(OBJECTS_WITHOUT_WORK, status, reason, &message, now))
 }
 
 /// Returns the reason why Works are not read, with what to do where the agent may not read them:

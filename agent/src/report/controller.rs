@@ -31,6 +31,7 @@ use crate::health::peers::{self, Sights};
 use crate::health::probe::Observation;
 use crate::measures::Step;
 use crate::work::CachedWork;
+use crate::work::orphans::Orphans;
 use crate::write::{self, FIELD_MANAGER, within};
 
 /// Attempts to write when others write the same Cluster.
@@ -63,6 +64,8 @@ pub struct Reporter {
     pub census: Option<Census>,
     /// The Works of the member; `None` if no controller uses them.
     pub works: Option<Informer<CachedWork>>,
+    /// Objects in the member without a Work; `None` where they were not looked for.
+    pub orphans: watch::Receiver<Option<Orphans>>,
     /// The further health checks.
     pub deeper: Deeper,
     /// What is known of the clusters that this one watches.
@@ -341,6 +344,10 @@ impl Reporter {
             findings
                 .conditions
                 .push(conditions::works_up_to_date(lost, now));
+        }
+        if let Some(orphans) = &*self.orphans.borrow() {
+            let told = conditions::objects_without_work(orphans, stored, now);
+            findings.conditions.extend(told);
         }
         let (reports, retired) = peers::told(cluster, &self.peers.borrow(), now);
         findings.conditions.extend(reports);

@@ -1,5 +1,6 @@
 //! Rejects settings that parse but are not allowed.
 
+use muster_shared::fleet_servers;
 use muster_shared::names::is_cluster_name;
 use muster_shared::selectors::is_label_value;
 use muster_shared::settings::{Error, Gate};
@@ -38,6 +39,7 @@ impl Settings {
                 self.cluster_status_update_frequency,
             ),
             ("cluster-lease-duration", self.cluster_lease_duration),
+            ("fleet-server-timeout", self.fleet_server_timeout),
             (
                 "cert-rotation-checking-interval",
                 self.cert_rotation_checking_interval,
@@ -79,6 +81,8 @@ impl Settings {
             let problem = format!("{egress:?} is not a host and a port, such as example.com:443");
             return Err(Error::invalid("cluster-egress-address", problem));
         }
+        fleet_servers::check(&self.fleet_servers.0)
+            .map_err(|problem| Error::invalid("fleet-servers", problem))?;
         self.check_registration()?;
         self.reports()?;
         self.controllers.check(&CONTROLLERS)?;

@@ -59,6 +59,18 @@ fn the_command_line_that_karmadactl_register_writes_is_understood() {
 }
 
 #[test]
+fn addresses_of_the_fleet_that_cannot_be_used_are_refused() {
+    let servers = r#"--fleet-servers=[{"server": "fleet.example.com"}]"#;
+    let error = load(&["--cluster-name=a", servers])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("fleet-servers") && error.contains("https"),
+        "{error}"
+    );
+}
+
+#[test]
 fn nonsense_is_refused_with_the_name_of_the_flag() {
     for (arguments, name) in [
         (vec![], "cluster-name"),
@@ -73,6 +85,10 @@ fn nonsense_is_refused_with_the_name_of_the_flag() {
         (
             vec!["--cluster-name=a", "--cluster-lease-duration=0s"],
             "cluster-lease-duration",
+        ),
+        (
+            vec!["--cluster-name=a", "--fleet-server-timeout=0s"],
+            "fleet-server-timeout",
         ),
         (
             vec!["--cluster-name=a", "--controllers=*,nope"],

@@ -1,4 +1,5 @@
-//! Makes the tasks for access: credentials of the member, and the agent's certificate.
+//! Makes the tasks for access: the server of the fleet API, credentials of the member, and the
+//! agent's certificate.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::tasks::Made;
 use crate::COMPONENT;
 use crate::certificate::{Bootstrap, PART, Place, Rotation};
 use crate::credentials::Credentials;
+use crate::fleet_server::{self, Choice};
 use crate::settings::Settings;
 
 /// Reports credentials of the member to the fleet, and removes those that are not reported.
@@ -52,6 +54,34 @@ pub(super) fn rotation(context: &Context) -> Made {
         events: context.events.clone(),
     };
     Ok(Box::pin(rotation.run(base.shutdown.clone())))
+}
+
+/// Chooses the server of the fleet API. No request is sent to any before.
+pub(super) fn fleet_server(context: &Context) -> Made {
+    let base = &context.base;
+    let settings = &base.settings;
+    let (shutdown, client) = (
+        base.shutdown.clone(),
+        base.member.client(Profile::Write, Limits::NONE)?,
+    );
+    let (member_events, delivery) = Events::new(client.clone(), COMPONENT, shutdown.clone());
+    let choice = Choice::new(fleet_server::Setup {
+        cluster: settings.cluster_name.clone(),
+        configured: settings.fleet_servers.0.clone(),
+        patience: *settings.fleet_server_timeout,
+        fleet: Arc::clone(&base.fleet),
+        member: client,
+        namespace: settings.karmada_kubeconfig_namespace.clone(),
+        health: base.health.clone(),
+        events: context.events.clone(),
+        member_events,
+        obeyed: context.obeyed.clone(),
+        restart: base.restart.clone(),
+        shutdown,
+    });
+    Ok(Box::pin(async move {
+        tokio::join!(delivery, choice.run());
+    }))
 }
 
 /// Obtains new credentials whenever the certificate has expired.

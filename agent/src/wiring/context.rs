@@ -24,6 +24,7 @@ use crate::census::Census;
 use crate::certificate::Bootstrap;
 use crate::discovery::Discovery;
 use crate::fleet_id;
+use crate::fleet_server::Restart;
 use crate::health;
 use crate::health::deeper::Lookup;
 use crate::health::peers::Sights;
@@ -32,6 +33,7 @@ use crate::report::collector::Collected;
 use crate::settings::Settings;
 use crate::work::CachedWork;
 use crate::work::fencing::{self, Fencer, Silence};
+use crate::work::orphans::Orphans;
 use crate::work::store::Store;
 use crate::work::texts::Texts;
 
@@ -48,6 +50,8 @@ pub(super) struct Base {
     pub(super) leadership: Leadership,
     pub(super) health: Health,
     pub(super) threads: Threads,
+    /// Has the agent begin anew.
+    pub(super) restart: Restart,
     pub(super) shutdown: CancellationToken,
     /// Ends the tasks that outlive the others.
     pub(super) retire: CancellationToken,
@@ -94,6 +98,10 @@ pub(super) struct Context {
     pub(super) discovery: Discovery,
     /// Progress of the registration.
     pub(super) standing: watch::Sender<Standing>,
+    /// Epoch of the store that is obeyed, once the record in the member says nothing against it.
+    pub(super) obeyed: watch::Sender<Option<u64>>,
+    /// Objects in the member without a Work, since a promotion.
+    pub(super) orphans: watch::Sender<Option<Orphans>>,
     /// Final refusal of the registration.
     pub(super) refused: mpsc::Sender<join::Error>,
     /// The id of the fleet.
@@ -184,6 +192,9 @@ impl Context {
             silence,
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
             standing: watch::Sender::new(Standing::Unregistered),
+            // The control plane that hosts an agent judges the store itself.
+            obeyed: watch::Sender::new(is_hosted.then_some(0)),
+            orphans: watch::Sender::new(None),
             refused,
             fleet_id,
             found_fleet_id,

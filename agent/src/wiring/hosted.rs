@@ -17,6 +17,7 @@ use super::Threads;
 use super::context::{Base, Context};
 use super::tasks::{self, Made};
 use crate::COMPONENT;
+use crate::fleet_server::Restart;
 use crate::join::Recognition;
 use crate::settings::Settings;
 
@@ -52,6 +53,7 @@ impl Hosted {
             leadership: self.leadership,
             health: Health::default(),
             threads: Threads::One,
+            restart: Restart::default(),
             shutdown,
             retire: tasks.retire().clone(),
             bootstrap: None,

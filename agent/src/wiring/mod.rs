@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::context::{Base, Context};
 pub use self::hosted::Hosted;
 use crate::COMPONENT;
+use crate::fleet_server::Restart;
 use crate::join;
 use crate::settings::Settings;
 
@@ -39,6 +40,7 @@ pub struct Agent {
 }
 
 /// Connections of an agent that its caller has made.
+#[derive(Clone)]
 pub struct Connections {
     /// To the fleet API.
     pub fleet: Arc<Gateway>,
@@ -65,6 +67,7 @@ impl Agent {
         connections: Option<Connections>,
         metrics: Option<PrometheusHandle>,
         threads: Threads,
+        restart: Restart,
         shutdown: CancellationToken,
     ) -> anyhow::Result<Option<Self>> {
         let fleet = Source {
@@ -118,6 +121,7 @@ impl Agent {
             leadership,
             health,
             threads,
+            restart,
             shutdown,
             retire: tasks.retire().clone(),
             bootstrap,

@@ -101,6 +101,7 @@ pub(super) fn status_report(context: &Context) -> Made {
         collected: context.collected.subscribe(),
         census: counts.then(|| context.census.clone()),
         works: uses_works(settings).then(|| context.works.clone()),
+        orphans: context.orphans.subscribe(),
         deeper: Deeper {
             ready_nodes: Some(nodes).filter(|share| *share > 0.0),
             lookup: looks_up.then(|| context.lookup.subscribe()),

@@ -45,12 +45,21 @@ enum Phase {
     Registered,
     /// From the moment at which Works may be applied.
     Member,
-    /// As [`Phase::Member`], and after the first read of the fleet's id.
+    /// As [`Phase::Member`], and after the first read of the fleet's id, from a store that may be
+    /// obeyed.
     Identified,
 }
 
 /// Every task by its name.
-const TASKS: [Task; 23] = [
+const TASKS: [Task; 25] = [
+    // The first that is made: it holds all requests to the fleet API until a server was chosen.
+    Task {
+        name: "fleet server",
+        runs: always,
+        phase: Phase::Start,
+        hosted: None,
+        make: access::fleet_server,
+    },
     Task {
         name: "cluster informer",
         runs: always,
@@ -192,6 +201,13 @@ const TASKS: [Task; 23] = [
         make: works::fencing,
     },
     Task {
+        name: "objects without a Work",
+        runs: |settings| settings.runs("execution"),
+        phase: Phase::Identified,
+        hosted: None,
+        make: works::orphans,
+    },
+    Task {
         name: "retries",
         runs: uses_works,
         phase: Phase::Member,
@@ -262,7 +278,7 @@ fn start_those(
         } else {
             let (standing, fleet_id) = (context.standing.subscribe(), context.fleet_id.clone());
             let shutdown = context.base.shutdown.clone();
-            let waits = reached(phase, standing, fleet_id);
+            let waits = reached(phase, standing, context.obeyed.subscribe(), fleet_id);
             tasks.spawn(task.name, run_after(waits, made, shutdown));
         }
     }
@@ -285,6 +301,7 @@ async fn run_after(
 async fn reached(
     phase: Phase,
     mut standing: watch::Receiver<Standing>,
+    mut obeyed: watch::Receiver<Option<u64>>,
     fleet_id: fleet_id::Known,
 ) -> bool {
     let least = match phase {
@@ -296,6 +313,9 @@ async fn reached(
         return false;
     }
     if matches!(phase, Phase::Identified) {
+        if obeyed.wait_for(Option::is_some).await.is_err() {
+            return false;
+        }
         fleet_id.settled().await;
     }
     true
@@ -356,7 +376,10 @@ mod tests {
                 "*,-clusterStatus",
                 &["census", "collector", "peers", "probe", "status report"][..],
             ),
-            ("*,-execution", &["applier", "fencing"]),
+            (
+                "*,-execution",
+                &["applier", "fencing", "objects without a Work"],
+            ),
             ("*,-workStatus", &["member watches", "work status"]),
             (
                 "*,-execution,-workStatus",
@@ -365,6 +388,7 @@ mod tests {
                     "fencing",
                     "interpreters",
                     "member watches",
+                    "objects without a Work",
                     "retries",
                     "work informer",
                     "work status",

@@ -19,6 +19,7 @@ use crate::join::Standing;
 use crate::work::apply::Applier;
 use crate::work::member::Member;
 use crate::work::object::Objects;
+use crate::work::orphans::Search;
 use crate::work::report::Reporter;
 use crate::work::watch::{Room, Watches};
 
@@ -123,6 +124,19 @@ pub(super) fn fencing(context: &Context) -> Made {
     Ok(Box::pin(async move {
         tokio::join!(delivery, fencer.run(events, shutdown));
     }))
+}
+
+/// Looks for objects without a Work after a promotion.
+pub(super) fn orphans(context: &Context) -> Made {
+    let search = Search {
+        store: Arc::clone(&context.store),
+        member: context.base.member_client(Profile::Write)?,
+        discovery: context.discovery.clone(),
+        fleet: context.fleet_id.clone(),
+        obeyed: context.obeyed.subscribe(),
+        found: context.orphans.clone(),
+    };
+    Ok(Box::pin(search.run(context.base.shutdown.clone())))
 }
 
 /// Retries Works at once: all of them when the id of the fleet changes, because it marks every

@@ -17,12 +17,13 @@
 //! | observed: which state was seen last? | [`observed`] |
 //! | what do the tasks share? | [`store`] |
 //! | which objects are stopped while the member is cut off? | [`fencing`], [`dependents`] |
+//! | which objects have no Work since a promotion? | [`orphans`] |
 //! | what do the watches show? | [`watch`] |
 //! | apply: how is a whole Work applied or removed? | [`apply`] |
 //! | report: what is written into the status of a Work? | [`report`] |
 //!
-//! Each module uses those above it. [`watch`], [`apply`] and [`report`] are tasks, and use none of
-//! each other.
+//! Each module uses those above it. [`orphans`], [`watch`], [`apply`] and [`report`] are tasks, and
+//! use none of each other.
 
 pub(crate) mod apply;
 pub mod cached;
@@ -35,6 +36,7 @@ pub(crate) mod manifests;
 pub(crate) mod member;
 pub(crate) mod object;
 pub mod observed;
+pub(crate) mod orphans;
 pub(crate) mod ownership;
 pub(crate) mod partial;
 pub(crate) mod raw;

@@ -76,7 +76,7 @@ place of the tag. A repository that names a registry keeps it, unless all images
 
 {{- /* Replicas of a part whose values name none: list of the chart's context and that number. */ -}}
 {{- define "muster.replicas" -}}
-{{ index . 1 | default (ternary 3 2 (ne (include "muster.production" (index . 0)) "")) }}
+{{ if kindIs "invalid" (index . 1) }}{{ ternary 3 2 (ne (include "muster.production" (index . 0)) "") }}{{ else }}{{ index . 1 }}{{ end }}
 {{- end }}
 
 {{- /* Number of members of etcd, which nobody gets without having chosen it; fails with a sentence that says what there is to choose. */ -}}

@@ -31,6 +31,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "taint",
             "pause",
             "resume",
+            "promote",
             "rebalance",
         ],
     ),

@@ -14,9 +14,10 @@ use std::process::ExitCode;
 
 use clap::ArgAction::Set;
 use muster_shared::api::failback::FailbackMode;
+use muster_shared::fleet_servers;
 use muster_shared::peers::MOST_WITNESSES;
 use muster_shared::settings::{
-    BindAddress, Controllers, Duration, Error, FeatureGates, Gate, Stage, Words,
+    BindAddress, Controllers, Duration, Error, FeatureGates, FleetServers, Gate, Stage, Words,
 };
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
@@ -410,6 +411,17 @@ pub struct Settings {
     /// the name leads to another healthy one.
     #[arg(long, default_value = "30s")]
     pub traffic_return_after: Duration,
+    /// Addresses of the fleet API, in order of preference, as a list in the file or as JSON: each
+    /// has a `server` (URL), and if wanted `caData` and `store` (addresses of one store have one
+    /// name; a standby has another). They are published to the agents, and asked whether their
+    /// store was promoted: this control plane leads no store that is older.
+    #[arg(
+        long,
+        default_value = "",
+        value_name = "JSON",
+        hide_default_value = true
+    )]
+    pub fleet_servers: FleetServers,
 
     /// Name of this scheduler: it places bindings whose policy names it.
     #[arg(long, default_value = "default-scheduler")]
@@ -625,6 +637,8 @@ impl Settings {
             ));
         }
         EvictPlugins::parse(&self.evict_plugins)?;
+        fleet_servers::check_published(&self.fleet_servers.0)
+            .map_err(|problem| Error::invalid("fleet-servers", problem))?;
         self.check_notices()?;
         self.check_ports()?;
         self.check_controllers()

@@ -2,13 +2,10 @@
 //! files.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use muster_shared::settings::Error;
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{SeqAccess, Visitor};
+use muster_shared::settings::{Error, from_json, list_or_json};
 use serde::{Deserialize, Deserializer};
 
 /// Name of the flag.
@@ -239,33 +236,14 @@ impl Receiver {
 impl FromStr for NoticeReceivers {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        if text.trim().is_empty() {
-            return Ok(Self::default());
-        }
-        let read = serde_json::from_str(text).map(Self);
+        let read = from_json(text).map(Self);
         read.map_err(|error| format!("{FLAG} is no JSON list of receivers: {error}"))
     }
 }
 
 impl<'de> Deserialize<'de> for NoticeReceivers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Spelling;
-        impl<'de> Visitor<'de> for Spelling {
-            type Value = NoticeReceivers;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{FLAG} as a list of receivers, or as JSON in a text")
-            }
-
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
-                Deserialize::deserialize(SeqAccessDeserializer::new(list)).map(NoticeReceivers)
-            }
-        }
-        deserializer.deserialize_any(Spelling)
+        list_or_json(deserializer).map(Self)
     }
 }
 

@@ -90,7 +90,7 @@ fn the_defaults_of_detection_are_those_of_karmada() {
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 18] = [
+    let cases: [(&str, Spoil); 19] = [
         ("peers-per-cluster", |s| s.peers_per_cluster = 6),
         ("cluster-unhealthy-workloads-threshold", |s| {
             s.cluster_unhealthy_workloads_threshold = 50.0;
@@ -126,6 +126,10 @@ fn senseless_values_are_refused_by_name() {
         }),
         ("evict-plugins", |s| {
             s.evict_plugins = Words(vec!["Hope".to_owned()]);
+        }),
+        ("fleet-servers", |s| {
+            let file = r#"[{"server": "https://a", "caFile": "/ca.crt"}]"#;
+            s.fleet_servers = file.parse().unwrap();
         }),
         ("notice-receivers", |s| {
             s.notice_receivers = r#"[{"name": "a"}]"#.parse().unwrap();

@@ -7,6 +7,7 @@ use muster_shared::client::Gateway;
 use muster_shared::lease;
 use muster_shared::names::annotation::LEADER;
 use muster_shared::self_report::LeaderReport;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::namespaces;
@@ -14,10 +15,19 @@ use crate::fleet::Fleet;
 use crate::settings::COMPONENT;
 use crate::settings::Settings;
 
-/// Campaigns where that was asked for, until it is told to retire; a loss is for the caller to end
-/// the process.
-pub(super) async fn stand(fleet: &Fleet, retire: CancellationToken) -> lease::Outcome {
+/// Campaigns where that was asked for, from the moment at which the process is fit to lead until it
+/// is told to retire; a loss is for the caller to end the process.
+pub(super) async fn stand(
+    fleet: &Fleet,
+    mut fit: watch::Receiver<bool>,
+    retire: CancellationToken,
+) -> lease::Outcome {
     namespaces::ensure(fleet).await;
+    tokio::select! {
+        () = retire.cancelled() => return lease::Outcome::Stopped,
+        Ok(_) = fit.wait_for(|it| *it) => {}
+        else => return lease::Outcome::Stopped,
+    }
     let settings = &fleet.settings;
     if !settings.leader_elect {
         retire.cancelled().await;

@@ -5,6 +5,7 @@
 
 pub mod controllers;
 mod election;
+mod epoch;
 mod fitness;
 mod namespaces;
 
@@ -85,7 +86,10 @@ pub async fn run_over(
     if let Some(certificate) = kept_certificate {
         admission::keep_certificate(&fleet, certificate, &health, &mut tasks);
     }
+    let epoch = epoch::Watch::new(&fleet, &health);
+    let (fit, ended) = (epoch.fit(), epoch.ended());
     fleet.follow(&mut tasks);
+    tasks.spawn("epoch of the store", epoch.run());
     tasks.spawn(
         "fitness",
         fitness::watch(Arc::clone(&fleet), health.clone()),
@@ -108,12 +112,15 @@ pub async fn run_over(
     let (electing, retire) = (Arc::clone(&fleet), tasks.retire().clone());
     // Goes on until all else has come to its end: whoever still writes does so as the leader.
     tasks.spawn_last("election", async move {
-        if election::stand(&electing, retire).await == lease::Outcome::Lost {
+        if election::stand(&electing, fit, retire).await == lease::Outcome::Lost {
             tell.send(()).ok();
             electing.shutdown.cancel();
         }
     });
     tasks.supervise(SHUTDOWN_GRACE).await?;
+    if let Some(why) = ended.lock().take() {
+        anyhow::bail!(why);
+    }
     anyhow::ensure!(lost.try_recv().is_err(), "leadership was lost");
     Ok(())
 }

@@ -31,6 +31,7 @@ const FLOORS: &[&str] = &[
     "controllers",
     "server",
     "serve",
+    "snapshot",
     "running",
     "seed",
     "testing",

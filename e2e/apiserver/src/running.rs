@@ -26,6 +26,7 @@ use crate::registry::Registry;
 use crate::registry::documents::Kept;
 use crate::serve;
 use crate::server::Cut;
+use crate::snapshot::Snapshot;
 use crate::store::{HISTORY, Store};
 use crate::wire::clock::Clock;
 use crate::wire::media::{Body, BoxError};
@@ -124,6 +125,19 @@ pub struct Running {
 impl ApiServer {
     /// Starts a server on loopback; it listens when this returns.
     pub async fn start(options: Options) -> Result<Running, StartError> {
+        Self::listen(options, Arc::new(Authority::new()?)).await
+    }
+
+    /// Starts a server on loopback with the objects of another one at the moment of a snapshot, and
+    /// with its authority: whoever has credentials for that one has them for this one.
+    pub async fn restore(options: Options, snapshot: &Snapshot) -> Result<Running, StartError> {
+        let running = Self::listen(options, snapshot.authority()).await?;
+        let restored = snapshot.restore(&running.server.store);
+        restored.map_err(|error| StartError::Bootstrap(error.to_string()))?;
+        Ok(running)
+    }
+
+    async fn listen(options: Options, authority: Arc<Authority>) -> Result<Running, StartError> {
         let asked = options.port;
         let bound = |source| StartError::Bind {
             port: asked,
@@ -131,7 +145,7 @@ impl ApiServer {
         };
         let socket = serve::bind(options.port).map_err(bound)?;
         let port = socket.local_addr().map_err(bound)?.port();
-        let running = Self::prepare(options, port, Authority::new()?).await?;
+        let running = Self::prepare(options, port, authority).await?;
         let server = &running.server;
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
         let listener = serve::listen(socket).map_err(bound)?;
@@ -149,14 +163,14 @@ impl ApiServer {
     /// Starts a server without a socket: it answers [`Running::answer`] alone.
     pub async fn start_in_memory(options: Options) -> Result<Running, StartError> {
         let authority = Authority::well_known((options.calendar)())?;
-        Self::prepare(options, 0, authority).await
+        Self::prepare(options, 0, Arc::new(authority)).await
     }
 
     /// Makes the state of a server, its controllers and its first objects.
     async fn prepare(
         options: Options,
         port: u16,
-        authority: Authority,
+        authority: Arc<Authority>,
     ) -> Result<Running, StartError> {
         let store = Store::new(options.history);
         let (notices, heard) = mpsc::unbounded_channel();
@@ -383,6 +397,11 @@ impl Running {
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let config = config.map_err(|e| failed(&e))?;
         kube::Client::try_from(config).map_err(|e| failed(&e))
+    }
+
+    /// Returns the objects of this moment, from which another server can start.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.server.store, &self.server.authority)
     }
 
     /// Stops listening and cuts every connection; the objects stay.

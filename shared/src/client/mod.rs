@@ -6,9 +6,11 @@
 //! decides what a failure means.
 
 mod connection;
+mod gate;
 mod head;
 mod network;
 mod reload;
+mod route;
 mod service;
 mod traffic;
 mod writer;
@@ -19,9 +21,11 @@ use std::time::Duration;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
+pub use self::gate::Gate;
 pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
+pub use self::route::Route;
 pub use self::service::Limits;
 pub use self::traffic::Priority;
 pub use self::writer::Writer;

@@ -14,7 +14,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::gate::Gate;
 use super::network::{Network, over};
+use super::route::Routing;
 use super::service::{Bucket, Switched, UNDER_WAY};
 use super::traffic::{Priority, Traffic};
 use super::writer::Writer;
@@ -40,6 +42,10 @@ pub struct Gateway {
     api: &'static str,
     source: Source,
     config: watch::Sender<Config>,
+    /// Server in place of that of the configuration.
+    pub(super) routing: Mutex<Routing>,
+    /// Whether requests are sent.
+    pub(super) gate: watch::Sender<Gate>,
     /// Carries the requests; `None` for TCP and TLS.
     network: Option<Arc<dyn Network>>,
     /// When credentials that have run out, or soon will, are told again.
@@ -108,7 +114,9 @@ impl Gateway {
         let gateway = Self {
             api,
             source,
+            routing: Mutex::new(Routing::of(&config)),
             config: watch::Sender::new(config),
+            gate: watch::Sender::new(Gate::Open),
             network,
             reminder: Mutex::new(Reminder::at_once()),
             server_clock: Arc::default(),
@@ -119,8 +127,20 @@ impl Gateway {
 
     /// Uses another configuration from the next request on.
     pub fn take(&self, config: Config) {
+        let config = self.routing.lock().take(config);
         self.config.send_replace(config);
         self.report_state();
+    }
+
+    /// Changes the configuration from the next request on.
+    pub(super) fn modify(&self, change: impl FnOnce(&mut Config)) {
+        self.config.send_modify(change);
+        self.report_state();
+    }
+
+    /// Returns the network that carries the requests in place of TCP and TLS, if there is one.
+    pub(super) const fn network(&self) -> Option<&Arc<dyn Network>> {
+        self.network.as_ref()
     }
 
     /// Shows for how long the credentials are still good and how well the server is known, and says
@@ -232,6 +252,7 @@ impl Gateway {
             traffic: pool.traffic.clone(),
             priority,
             places: pool.places.clone(),
+            gate: self.gate.subscribe(),
             api: self.api,
             server_clock: Arc::clone(&self.server_clock),
         };
@@ -276,8 +297,7 @@ impl Gateway {
             match kubeconfig(Some(&path), self.source.context.as_deref()).await {
                 Ok(config) => {
                     tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
-                    self.config.send_replace(config);
-                    self.report_state();
+                    self.take(config);
                     seen = now;
                 }
                 // Half-written, perhaps: looked at again.

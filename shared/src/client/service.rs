@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tower::Service;
 
+use super::gate::{self, Gate};
 use super::traffic::{Priority, Traffic};
 use crate::clock::{self, ServerClock};
 
@@ -112,6 +113,8 @@ pub(super) struct Switched {
     pub(super) priority: Priority,
     /// As many places as requests may be under way; `None` for no bound.
     pub(super) places: Option<Arc<Semaphore>>,
+    /// Whether requests are sent.
+    pub(super) gate: watch::Receiver<Gate>,
     /// Label of the metrics: which API is talked to.
     pub(super) api: &'static str,
     /// Learns the time from the answers.
@@ -134,7 +137,9 @@ impl Service<Request<Body>> for Switched {
         let (traffic, priority) = (self.traffic.clone(), self.priority);
         let places = self.places.clone();
         let server_clock = Arc::clone(&self.server_clock);
+        let mut gate = self.gate.clone();
         Box::pin(async move {
+            gate::pass(&mut gate).await?;
             let wait = bucket.take(Instant::now());
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -239,6 +244,7 @@ mod tests {
             traffic: Traffic::default(),
             priority: Priority::Placement,
             places: Some(Arc::clone(&places)),
+            gate: watch::Sender::new(Gate::Open).subscribe(),
             api: "fleet",
             server_clock: Arc::default(),
         };
@@ -283,6 +289,7 @@ mod tests {
             traffic,
             priority: Priority::Event,
             places: Some(Arc::new(Semaphore::new(32))),
+            gate: watch::Sender::new(Gate::Open).subscribe(),
             api: "fleet",
             server_clock: Arc::default(),
         };

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::kept::{Kept, Reader};
 use super::objects::{Objects, Round};
 use super::orders::{Fenced, kind_of};
-use super::record::{Machine, Record, Store};
+use super::record::{FIELD_MANAGER, Machine, Record, Store};
 use super::rounds::Rounds;
 use super::silence::{Permission, Silence};
 use crate::discovery::Discovery;
@@ -72,7 +72,12 @@ impl Fencer {
     pub fn new(setup: Setup) -> Self {
         Self {
             objects: Objects::new(setup.member.clone(), setup.discovery.clone()),
-            store: Store::new(setup.member.clone(), &setup.namespace, &setup.cluster),
+            store: Store::new(
+                setup.member.clone(),
+                &setup.namespace,
+                format!("muster-fencing-{}", setup.cluster),
+                FIELD_MANAGER,
+            ),
             setup,
             kept: tokio::sync::Mutex::default(),
             verified: Mutex::default(),

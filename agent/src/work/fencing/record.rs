@@ -4,21 +4,17 @@
 //! A process on the same machine compares uptimes, which no change of the calendar moves. A process
 //! on another machine knows only that the record changed between two of its reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_shared::client;
-use muster_shared::k8s::{Api, Client, ConfigMap, Namespace, Patch, PatchParams, PostParams};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-/// Deadline for reading or writing the record.
-pub const DEADLINE: Duration = Duration::from_secs(3);
+pub use crate::records::DEADLINE;
+use crate::records::Records;
+
 /// Field manager of the record and of stops.
 pub const FIELD_MANAGER: &str = "muster-agent-fencing";
-/// Key of the record in its ConfigMap.
-const KEY: &str = "record";
 
 /// The record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,66 +100,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// The place of the record in the member.
-#[derive(Clone)]
-pub struct Store {
-    client: Client,
-    namespace: String,
-    name: String,
-}
-
-impl Store {
-    /// Names the ConfigMap of a cluster's record.
-    pub fn new(client: Client, namespace: &str, cluster: &str) -> Self {
-        Self {
-            client,
-            namespace: namespace.to_owned(),
-            name: format!("muster-fencing-{cluster}"),
-        }
-    }
-
-    /// Reads the record; `None` when there is none that can be read.
-    pub async fn read(&self) -> Result<Option<Record>, String> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let found = within(api.get_opt(&self.name)).await?;
-        let text = found.and_then(|found| found.data?.remove(KEY));
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
-    }
-
-    /// Writes the record, and its namespace if there is none.
-    pub async fn write(&self, record: &Record) -> Result<(), String> {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let data = BTreeMap::from([(KEY, json!(record).to_string())]);
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": { "name": self.name, "namespace": self.namespace }, "data": data,
-        });
-        let params = PatchParams {
-            force: true,
-            ..PatchParams::apply(FIELD_MANAGER)
-        };
-        let write = async || api.patch(&self.name, &params, &Patch::Apply(&map)).await;
-        let written = timeout(DEADLINE, write()).await;
-        if matches!(&written, Ok(Err(error)) if client::is_not_found(error)) {
-            let namespaces: Api<Namespace> = Api::all(self.client.clone());
-            let mut namespace = Namespace::default();
-            namespace.metadata.name = Some(self.namespace.clone());
-            within(namespaces.create(&PostParams::default(), &namespace)).await?;
-            return within(write()).await.map(drop);
-        }
-        match written {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(client::brief(&error)),
-            Err(_) => Err("no answer in time".to_owned()),
-        }
-    }
-}
-
-async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    match timeout(DEADLINE, call).await {
-        Ok(answer) => answer.map_err(|error| client::brief(&error)),
-        Err(_) => Err("no answer in time".to_owned()),
-    }
-}
+pub type Store = Records<Record>;
 
 #[cfg(test)]
 mod tests {

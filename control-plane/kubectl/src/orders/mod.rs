@@ -10,6 +10,7 @@ mod order;
 mod pause;
 mod preview;
 mod progress;
+mod promote;
 mod server_time;
 mod taint;
 
@@ -89,6 +90,13 @@ pub(super) enum Command {
     Pause(pause::Options),
     /// Ends a pause: what waits moves at the rate of the fleet.
     Resume(pause::Resuming),
+    /// Makes a restored store the one that the fleet obeys, after its former host was lost.
+    ///
+    /// Run it with the kubeconfig of the restored store. It raises the epoch of the store, so that
+    /// agents and control planes that have seen it obey no older one, and pauses movement for a
+    /// while, so that every cluster gets a full grace. It says what to do with the former host.
+    #[command(after_help = line::examples(&["promote --dry-run", "promote --reason fire"]))]
+    Promote(promote::Options),
 }
 
 pub(super) async fn carry_out(
@@ -103,6 +111,7 @@ pub(super) async fn carry_out(
         Command::Drain(options) => return drain::carry_out(&client, config, &options).await,
         Command::Pause(options) => pause::carry_out(&client, &options).await,
         Command::Resume(options) => pause::resume(&client, &options).await,
+        Command::Promote(options) => promote::carry_out(&client, config, &options).await,
         Command::Undrain(options) => options.give(&client, &drain::undrain()).await,
     };
     let mut text = text?;

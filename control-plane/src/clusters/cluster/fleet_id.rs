@@ -1,6 +1,7 @@
-//! Publishes the id of the fleet upon the namespace `karmada-cluster`, where agents read it (see
-//! [`muster_shared::fleet_id`]).
+//! Publishes the id of the fleet and its addresses upon the namespace `karmada-cluster`, where
+//! agents read them (see [`muster_shared::fleet_id`]).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -8,9 +9,10 @@ use kube::api::{Api, Patch, PatchParams};
 use muster_shared::client;
 use muster_shared::controller::Controller;
 use muster_shared::fleet_id::SYSTEM_NAMESPACE;
+use muster_shared::fleet_servers::{self, FleetServer};
 use muster_shared::k8s::Namespace;
 use muster_shared::names::CLUSTER_NAMESPACE;
-use muster_shared::names::annotation::FLEET_ID;
+use muster_shared::names::annotation::{FLEET_ID, FLEET_SERVERS};
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
@@ -40,7 +42,8 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
         let (Some(cluster), Some(system)) = (get(CLUSTER_NAMESPACE), get(SYSTEM_NAMESPACE)) else {
             return Ok(Next::Done);
         };
-        let Some(patch) = publication(&cluster, &system) else {
+        let servers = &fleet.settings.fleet_servers.0;
+        let Some(patch) = publication(&cluster, &system, servers) else {
             return Ok(Next::Done);
         };
         let api: Api<Namespace> = Api::all(fleet.client.clone());
@@ -48,7 +51,10 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
         let patch = Patch::Merge(patch);
         match api.patch(CLUSTER_NAMESPACE, &params, &patch).await {
             Ok(_) => {
-                tracing::info!(id = system.uid(), "published the id of the fleet");
+                tracing::info!(
+                    id = system.uid(),
+                    "published the id of the fleet, or its addresses"
+                );
                 Ok(Next::Done)
             }
             Err(error) if client::is_conflict(&error) => Ok(Next::After(CONFLICT)),
@@ -59,20 +65,30 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
     });
 }
 
-/// Returns the merge patch that publishes the id. An id that is there stays: it may have come with
-/// a backup from another store, and the objects in the members bear it.
-fn publication(cluster: &Namespace, system: &Namespace) -> Option<Value> {
-    let published = cluster.annotations().get(FLEET_ID);
-    if published.is_some_and(|id| !id.trim().is_empty())
-        || cluster.metadata.deletion_timestamp.is_some()
-    {
+/// Returns the merge patch that publishes the id, and the addresses if the settings have some. An
+/// id that is there stays: it may have come with a backup from another store, and the objects in
+/// the members bear it.
+fn publication(cluster: &Namespace, system: &Namespace, servers: &[FleetServer]) -> Option<Value> {
+    if cluster.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let id = system.uid().filter(|uid| !uid.is_empty())?;
-    Some(json!({"metadata": {
-        "resourceVersion": cluster.metadata.resource_version,
-        "annotations": {FLEET_ID: id},
-    }}))
+    let published = |key| cluster.annotations().get(key);
+    let mut missing = BTreeMap::new();
+    if published(FLEET_ID).is_none_or(|id| id.trim().is_empty())
+        && let Some(id) = system.uid().filter(|uid| !uid.is_empty())
+    {
+        missing.insert(FLEET_ID, id);
+    }
+    let list = fleet_servers::write(servers);
+    if !servers.is_empty() && published(FLEET_SERVERS) != Some(&list) {
+        missing.insert(FLEET_SERVERS, list);
+    }
+    (!missing.is_empty()).then(|| {
+        json!({"metadata": {
+            "resourceVersion": cluster.metadata.resource_version,
+            "annotations": missing,
+        }})
+    })
 }
 
 #[cfg(test)]
@@ -106,7 +122,40 @@ mod tests {
         ] {
             let mut found = namespace(cluster);
             found.metadata.resource_version = Some("3".into());
-            assert_eq!(publication(&found, system).as_ref(), expected, "{found:?}");
+            assert_eq!(
+                publication(&found, system, &[]).as_ref(),
+                expected,
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_are_published_where_the_settings_have_others_and_left_where_they_have_none() {
+        let server = |address: &str| FleetServer {
+            server: address.to_owned(),
+            ..FleetServer::default()
+        };
+        let list = fleet_servers::write(&[server("https://a")]);
+        for (there, servers, expected) in [
+            (None, vec![server("https://a")], Some(&list)),
+            (Some(&list), vec![server("https://a")], None),
+            (Some(&list), vec![], None),
+            (
+                Some(&"garbled".to_owned()),
+                vec![server("https://a")],
+                Some(&list),
+            ),
+        ] {
+            let mut found = Namespace::default();
+            let known = [(FLEET_ID, "f".to_owned())].into_iter();
+            let known = known.chain(there.map(|list| (FLEET_SERVERS, list.clone())));
+            let known = known.map(|(key, value)| (key.to_owned(), value));
+            found.metadata.annotations = Some(known.collect());
+            let patch = publication(&found, &Namespace::default(), &servers);
+            let written = patch.map(|it| it["metadata"]["annotations"].clone());
+            let expected = expected.map(|list| json!({FLEET_SERVERS: list}));
+            assert_eq!(written, expected, "{there:?} {servers:?}");
         }
     }
 

@@ -41,7 +41,7 @@ pub struct Server {
     /// What discovery says of it.
     pub documents: Kept,
     /// Certificates and tokens.
-    pub authority: Authority,
+    pub authority: Arc<Authority>,
     /// Webhooks.
     pub admission: Admission,
     /// Who may do what.

@@ -48,7 +48,7 @@ pub(super) use self::waits::failed;
 pub use self::waits::{PATIENCE, awaited, eventually, gone, until};
 use super::objects::{create, merge_status};
 use super::{access, kubeconfig};
-use muster_test_apiserver::{ApiServer, Options, Running};
+use muster_test_apiserver::{ApiServer, Options, Running, Snapshot};
 
 /// A directory of one test's own, removed with it.
 #[derive(Debug)]
@@ -102,6 +102,23 @@ impl TestBed {
             identity: access::kubeconfig(&client, administrator, &account).await?,
             server,
             client,
+            scratch: Scratch::new(name)?,
+        })
+    }
+
+    /// Starts another fleet API from a snapshot of this one's store, as the standby of a fleet is
+    /// started. Credentials of this one are valid there.
+    pub async fn restored(&self, name: &str, snapshot: &Snapshot) -> anyhow::Result<Self> {
+        let server = ApiServer::restore(fleet_options()?, snapshot).await?;
+        let mut identity = self.identity.clone();
+        let clusters = identity.clusters.iter_mut();
+        for cluster in clusters.filter_map(|it| it.cluster.as_mut()) {
+            cluster.server = Some(server.url());
+        }
+        Ok(Self {
+            client: server.client().await?,
+            server,
+            identity,
             scratch: Scratch::new(name)?,
         })
     }
@@ -263,14 +280,17 @@ impl MemberApi {
 
 /// Starts an embedded API that knows the project's kinds.
 pub async fn fleet_api() -> anyhow::Result<Running> {
+    Ok(ApiServer::start(fleet_options()?).await?)
+}
+
+fn fleet_options() -> anyhow::Result<Options> {
     let crds = muster_shared::api::crds();
     let crds = crds.iter().map(serde_json::to_value);
-    let options = Options {
+    Ok(Options {
         name: "fleet".to_owned(),
         crds: crds.collect::<Result<_, _>>()?,
         ..Options::default()
-    };
-    Ok(ApiServer::start(options).await?)
+    })
 }
 
 /// A part of the product that runs as a task of the test. It ends when it is dropped.

@@ -1,0 +1,107 @@
+//! Asks servers of the fleet API of their stores, and tells older ones of the newest epoch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::client::{Gateway, Profile, Route};
+use muster_shared::k8s::{Api, Client, Lease, Namespace};
+use muster_shared::names::CLUSTER_NAMESPACE;
+use muster_shared::names::annotation::SEEN_EPOCH;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::decide::{Candidate, Refusal, Said};
+use crate::write::{merge, within};
+
+/// Interval at which an older store is told again of the newest epoch.
+const TELL_AGAIN: Duration = Duration::from_mins(10);
+
+/// The servers of one fleet, as the agent of a cluster asks them. Its gate holds no such request.
+pub(super) struct Servers {
+    /// Name of the Cluster.
+    pub(super) cluster: String,
+    /// The connection to the fleet API, whose credentials are shown.
+    pub(super) fleet: Arc<Gateway>,
+    /// Times at which older stores were told of an epoch, by address.
+    pub(super) told: BTreeMap<String, (u64, Instant)>,
+}
+
+impl Servers {
+    /// Reads what a server says of its store. `seen` is the highest epoch that is known.
+    pub(super) async fn ask(&self, candidate: &Candidate, seen: u64) -> Result<Said, String> {
+        let client = self.client(candidate)?;
+        let api: Api<Namespace> = Api::all(client);
+        let read = within(
+            "read namespace karmada-cluster",
+            api.get_metadata_opt(CLUSTER_NAMESPACE),
+        );
+        match read.await {
+            Ok(found) => Ok(Said::of(found.as_ref().map(|it| &it.metadata))),
+            // An API of Karmada alone grants no such right, and has no epoch. A restored store does
+            // not know the rights of clusters that joined later.
+            Err(error) if error.is_forbidden() && seen == 0 && candidate.is_own => {
+                Ok(Said::default())
+            }
+            Err(error) if error.is_forbidden() => Err(format!(
+                "{error}; the store does not know the rights of this agent, for instance because its cluster joined after the \
+                 snapshot: kubectl muster token create --cluster-name {} grants them anew (the token need not be used)",
+                self.cluster
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn client(&self, candidate: &Candidate) -> Result<Client, String> {
+        let route = route(candidate)?;
+        let client = self.fleet.client_of(route.as_ref(), Profile::Probe);
+        client.map_err(|error| error.to_string())
+    }
+
+    /// Writes the newest epoch onto the lease of the member in an older store, without renewing the
+    /// lease, so that the control plane there learns that it is no longer obeyed.
+    pub(super) async fn tell(&mut self, candidate: &Candidate, refusal: &Refusal) {
+        let Refusal::Older { seen, .. } = refusal else {
+            return;
+        };
+        let address = candidate.server.address().to_owned();
+        let told = self.told.get(&address);
+        if told.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < TELL_AGAIN) {
+            return;
+        }
+        let Ok(client) = self.client(candidate) else {
+            return;
+        };
+        let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
+        let patch = json!({"metadata": {"annotations": {SEEN_EPOCH: seen.to_string()}}});
+        let write = merge(&api, &self.cluster, None, &patch);
+        match within("tell an older store of the newest epoch", write).await {
+            Ok(_) => {
+                tracing::warn!(
+                    server = address,
+                    seen,
+                    "an older store of the fleet answers; its control plane is told"
+                );
+                self.told.insert(address, (*seen, Instant::now()));
+            }
+            Err(error) => {
+                tracing::debug!(%error, server = address, "the older store could not be told");
+            }
+        }
+    }
+}
+
+/// Returns the way to a server; `None` for that of the kubeconfig with its authority.
+pub(super) fn route(candidate: &Candidate) -> Result<Option<Route>, String> {
+    let server = &candidate.server;
+    let authorities = server.authorities()?;
+    if candidate.is_own && authorities.is_none() {
+        return Ok(None);
+    }
+    let address = server.server.parse();
+    let address = address.map_err(|error| format!("{:?} is no URL: {error}", server.server))?;
+    Ok(Some(Route {
+        server: address,
+        authorities,
+    }))
+}

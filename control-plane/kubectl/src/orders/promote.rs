@@ -1,0 +1,204 @@
+//! `kubectl muster promote`.
+
+use std::fmt::Write as _;
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Config, ResourceExt};
+use muster_control_plane::fleet::attribution::{Attribution, order};
+use muster_control_plane::fleet::pause::{NAME, Pause};
+use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
+use muster_shared::fleet_epoch;
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace, ObjectMeta};
+use muster_shared::names::annotation::{FLEET_EPOCH, ORDERED_BY};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use muster_shared::settings::Duration;
+use serde_json::json;
+
+use super::server_time::ServerTime;
+use crate::author::Why;
+use crate::request::{FIELD_MANAGER, call};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Epoch to give the store, where another one than the next is needed: agents that refuse it
+    /// say which epoch they have seen.
+    #[arg(long, value_name = "NUMBER")]
+    epoch: Option<u64>,
+    /// Time in which nothing moves, so that every cluster finds its way here; 0 for none.
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    grace: Duration,
+    /// Says what would be done, and does nothing.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    why: Why,
+}
+
+/// Promotions at most that a store may have missed. An agent that says more may be a stolen one.
+const MISSED: u64 = 1000;
+
+/// Returns the epoch to give a store that has one, of which agents have seen others.
+fn next(own: u64, seen: impl IntoIterator<Item = u64>, asked: Option<u64>) -> Result<u64, String> {
+    if let Some(asked) = asked {
+        let least = own.saturating_add(1);
+        let problem =
+            || format!("--epoch is {asked}; the store has {own}: {least} or more is allowed");
+        return (asked > own).then_some(asked).ok_or_else(problem);
+    }
+    let believed = own.saturating_add(MISSED);
+    let seen = seen.into_iter().filter(|it| *it <= believed);
+    let newest = seen.fold(own, u64::max);
+    let next = newest.checked_add(1);
+    next.ok_or_else(|| format!("the store has epoch {newest}, which is the last one"))
+}
+
+pub(super) async fn carry_out(
+    client: &Client,
+    config: &Config,
+    options: &Options,
+) -> anyhow::Result<String> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let step = "read namespace karmada-cluster";
+    let Some(namespace) = call(step, namespaces.get_metadata_opt(CLUSTER_NAMESPACE)).await? else {
+        bail!(
+            "this API has no namespace {CLUSTER_NAMESPACE}: is it the restored store of a fleet?"
+        );
+    };
+    let own = fleet_epoch::of(&namespace.metadata).unwrap_or_else(|problem| {
+        eprintln!("warning: {problem}; it counts as 0");
+        0
+    });
+    let leases: Api<Lease> = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
+    let leases = call("list leases", leases.list(&ListParams::default())).await?;
+    let seen = leases.items.iter().filter_map(fleet_epoch::seen);
+    let epoch = next(own, seen, options.epoch).map_err(anyhow::Error::msg)?;
+    let clusters: Api<Cluster> = Api::all(client.clone());
+    let whole = ListParams::default();
+    let clusters = call("list clusters", clusters.list_metadata(&whole)).await?;
+    let clusters = clusters.items.len();
+    ensure!(
+        clusters > 0,
+        "this store has no clusters: is it the restored store of a fleet?"
+    );
+    let server = &config.cluster_url;
+    if options.dry_run {
+        return Ok(format!(
+            "The store at {server} has epoch {own} and {clusters} clusters. It would get epoch {epoch}, and movement would be paused \
+             for {}. Nothing was done\n",
+            options.grace
+        ));
+    }
+    let now = ServerTime::ask(client).await.now();
+    let author = options.why.author(client).await;
+    let grace = SignedDuration::try_from(options.grace.0)?;
+    let mut told = String::new();
+    if grace.is_zero() {
+        told.push_str("Movement is not paused: clusters that do not report here in time fail\n");
+    } else {
+        let pause = Pause {
+            reason: format!("promotion to epoch {epoch}: every cluster gets a full grace"),
+            by: author.by.clone(),
+            since: Some(now),
+            until: Some(now.saturating_add(grace).unwrap_or(Timestamp::MAX)),
+            ..Pause::default()
+        };
+        let order = author.order(order::PAUSE, now);
+        let _ = if hold(client, &pause, order).await? {
+            writeln!(told, "From now on {pause}. kubectl muster resume ends it")
+        } else {
+            writeln!(
+                told,
+                "Movement was paused already, and stays so: kubectl muster resume ends it"
+            )
+        };
+    }
+    // The pause comes first: whoever obeys the new epoch finds it.
+    let patch = json!({"metadata": {
+        "resourceVersion": namespace.metadata.resource_version,
+        "annotations": {FLEET_EPOCH: epoch.to_string()},
+    }});
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(&patch);
+    let write = namespaces.patch_metadata(CLUSTER_NAMESPACE, &params, &patch);
+    call("write the epoch", write).await?;
+    let _ = write!(
+        told,
+        "The store at {server} has epoch {epoch} now; it had {own}. It knows {clusters} clusters\n\
+         An agent that has seen it obeys no store with a lower epoch, and a control plane that learns of it leads none\n\
+         \n\
+         What to do now:\n\
+         1. Start the control plane of this host, if it does not run. One that runs ends and starts again by itself\n\
+         2. Leave the former host off. Where it may come back, first keep its control plane from starting:\n   \
+            kubectl -n NAMESPACE scale deployment RELEASE --replicas=0     (with the kubeconfig of the former host cluster)\n   \
+            It is no longer obeyed by any agent that has been here; it becomes the standby of this store by a restore\n\
+         3. kubectl muster status: clusters that do not report here have no address of this host (fleet.servers of their chart)\n\
+         4. kubectl get clusters -o wide: the condition ObjectsWithoutWork names what members run and this store does not know\n\
+         5. Clusters that joined after the snapshot: kubectl muster token create --cluster-name NAME\n"
+    );
+    Ok(told)
+}
+
+/// Pauses the fleet unless it is paused; returns whether it was not.
+async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Result<bool> {
+    let orders = Attribution::added(&ObjectMeta::default(), order);
+    let record = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            annotations: Some([(ORDERED_BY.to_owned(), orders)].into()),
+            ..ObjectMeta::default()
+        },
+        data: Some(pause.fields()),
+        ..ConfigMap::default()
+    };
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let found = call("read the record of a pause", api.get_opt(NAME)).await?;
+    let since = pause.since.unwrap_or_default();
+    if let Some(found) = found {
+        if Pause::of_fleet(&found).holds(since) {
+            return Ok(false);
+        }
+        // A pause that has ended by itself leaves its record.
+        let mut record = record;
+        record.metadata.resource_version = found.resource_version();
+        let params = PostParams::default();
+        call("pause movement", api.replace(NAME, &params, &record)).await?;
+        return Ok(true);
+    }
+    match api.create(&PostParams::default(), &record).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_conflict(&error) => Ok(false),
+        Err(error) => bail!("pause movement: {}", client::brief(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_higher_than_any_that_may_have_been_seen() {
+        for (own, seen, asked, expected) in [
+            (0, vec![], None, Ok(1)),
+            (1, vec![3, 4], None, Ok(5)),
+            (4, vec![1], None, Ok(5)),
+            (1, vec![], Some(7), Ok(7)),
+            (1, vec![9], Some(5), Ok(5)),
+            (1, vec![2, u64::MAX], None, Ok(3)),
+            (3, vec![], Some(3), Err("4 or more")),
+            (u64::MAX, vec![], None, Err("the last one")),
+        ] {
+            let found = next(own, seen.clone(), asked);
+            match expected {
+                Ok(epoch) => assert_eq!(found, Ok(epoch), "{own} {seen:?} {asked:?}"),
+                Err(words) => assert!(found.unwrap_err().contains(words), "{own} {seen:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Another server than that of the configuration, with the same credentials.
+
+use std::sync::Arc;
+
+use http::Uri;
+use kube::{Client, Config};
+
+use super::network::over;
+use super::{Error, Gateway, Profile, connect_within};
+
+/// A server in place of that of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// URL of the server.
+    pub server: Uri,
+    /// Authorities of its certificate in DER; `None` for those of the configuration.
+    pub authorities: Option<Vec<Vec<u8>>>,
+}
+
+/// The server of a configuration, and the one in its place.
+#[derive(Debug)]
+pub(super) struct Routing {
+    server: Uri,
+    authorities: Option<Vec<Vec<u8>>>,
+    server_name: Option<String>,
+    route: Option<Route>,
+}
+
+impl Routing {
+    /// Begins with the server of a configuration.
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            server: config.cluster_url.clone(),
+            authorities: config.root_cert.clone(),
+            server_name: config.tls_server_name.clone(),
+            route: None,
+        }
+    }
+
+    /// Takes another configuration, and returns it with the present route.
+    pub(super) fn take(&mut self, mut config: Config) -> Config {
+        *self = Self {
+            route: self.route.take(),
+            ..Self::of(&config)
+        };
+        self.apply(&mut config, self.route.as_ref());
+        config
+    }
+
+    fn apply(&self, config: &mut Config, route: Option<&Route>) {
+        let (server, authorities, server_name) = match route {
+            None => (&self.server, &self.authorities, self.server_name.clone()),
+            Some(route) => {
+                let own = route.authorities.as_ref();
+                let authorities = if own.is_some() {
+                    &route.authorities
+                } else {
+                    &self.authorities
+                };
+                (&route.server, authorities, None)
+            }
+        };
+        config.cluster_url = server.clone();
+        config.root_cert.clone_from(authorities);
+        config.tls_server_name = server_name;
+    }
+}
+
+impl Gateway {
+    /// Sends requests to another server from the next one on, or without a route to that of the
+    /// configuration. The route stays when the credentials change.
+    pub fn reroute(&self, route: Option<Route>) {
+        let mut routing = self.routing.lock();
+        self.modify(|config| routing.apply(config, route.as_ref()));
+        routing.route = route;
+    }
+
+    /// Returns the server of the configuration.
+    pub fn own_server(&self) -> Uri {
+        self.routing.lock().server.clone()
+    }
+
+    /// Returns a client of another server, or without a route of that of the configuration. The
+    /// gate does not hold its requests, and it does not follow the credentials: for a few requests.
+    ///
+    /// # Errors
+    /// When the credentials or the authorities cannot be used.
+    pub fn client_of(&self, route: Option<&Route>, profile: Profile) -> Result<Client, Error> {
+        let mut config = self.config();
+        self.routing.lock().apply(&mut config, route);
+        match self.network() {
+            Some(network) => Ok(over(&Arc::clone(network), &config, profile)),
+            None => connect_within(&config, profile, profile.longest_answer()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::{Gate, Limits};
+
+    fn config(server: &str) -> Config {
+        let mut config = Config::new(server.parse().unwrap());
+        config.root_cert = Some(vec![vec![1]]);
+        config.tls_server_name = Some("own".to_owned());
+        config
+    }
+
+    /// Returns server, authorities and name of the present configuration.
+    fn way(gateway: &Gateway) -> (String, Vec<Vec<u8>>, Option<String>) {
+        let config = gateway.config();
+        let authorities = config.root_cert.unwrap_or_default();
+        (
+            config.cluster_url.to_string(),
+            authorities,
+            config.tls_server_name,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_route_stays_when_the_credentials_change_and_its_end_brings_the_own_server_back() {
+        let gateway = Gateway::given("fleet", config("https://a"));
+        let own = |server: &str| (server.to_owned(), vec![vec![1]], Some("own".to_owned()));
+        assert_eq!(way(&gateway), own("https://a/"));
+        let route = Route {
+            server: "https://b".parse().unwrap(),
+            authorities: Some(vec![vec![2]]),
+        };
+        gateway.reroute(Some(route.clone()));
+        let there = ("https://b/".to_owned(), vec![vec![2]], None);
+        assert_eq!(way(&gateway), there);
+        gateway.take(config("https://a2"));
+        assert_eq!(way(&gateway), there);
+        assert_eq!(gateway.own_server(), "https://a2/");
+        gateway.reroute(Some(Route {
+            authorities: None,
+            ..route
+        }));
+        assert_eq!(
+            way(&gateway),
+            ("https://b/".to_owned(), vec![vec![1]], None)
+        );
+        gateway.reroute(None);
+        assert_eq!(way(&gateway), own("https://a2/"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_held_request_waits_and_one_at_a_closed_gate_says_why() {
+        let server = "http://127.0.0.1:1".parse().unwrap();
+        let gateway = Gateway::given("fleet", Config::new(server));
+        let client = gateway.client(Profile::Watch, Limits::NONE).unwrap();
+        gateway.set_gate(Gate::Held);
+        let asking = tokio::spawn(async move {
+            let error = client.apiserver_version().await.unwrap_err();
+            crate::client::brief(&error)
+        });
+        tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+        assert!(!asking.is_finished());
+        gateway.set_gate(Gate::Closed("the store is old".into()));
+        let words = asking.await.unwrap();
+        assert!(
+            words.contains("nothing is sent: the store is old"),
+            "{words}"
+        );
+    }
+}
