@@ -50,15 +50,16 @@ impl Place {
         }
     }
 
-    /// Returns the places of these namespaces in one cluster only.
-    fn in_cluster(
-        namespaces: impl Iterator<Item = String>,
-        cluster: &str,
-    ) -> impl Iterator<Item = Self> {
-        namespaces.map(move |namespace| Self {
-            namespace,
+    /// Returns the places of a cluster in which namespaces are needed. Of a thousand clusters there
+    /// are as many execution namespaces, which go nowhere: a key of each for each cluster would be a
+    /// million.
+    fn in_cluster(cluster: &str, namespaces: &[Arc<Namespace>], scope: &Scope) -> Vec<Self> {
+        let needed = namespaces.iter().filter(|it| goes_everywhere(it, scope));
+        let places = needed.map(|namespace| Self {
+            namespace: namespace.name_any(),
             cluster: Some(cluster.to_owned()),
-        })
+        });
+        places.collect()
     }
 }
 
@@ -89,6 +90,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     };
     let queue: Queue<Place> = Queue::new("namespaces");
     let workers = settings.concurrent_namespace_syncs;
+    let of_cluster = Arc::clone(&scope);
     let shared = Arc::new(Shared {
         scope,
         waits: Backoff::default(),
@@ -101,13 +103,11 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         })
         .watches(&fleet.bindings, |_, change| preserved_anew(change))
         // A new cluster needs all of them.
-        .watches(&fleet.clusters, |fleet, change| {
-            let Change::Applied { old: None, new } = change else {
-                return Vec::new();
-            };
-            let names = fleet.namespaces.list();
-            let names = names.iter().map(|namespace| namespace.name_any());
-            Place::in_cluster(names, &new.name_any()).collect()
+        .watches(&fleet.clusters, move |fleet, change| match change {
+            Change::Applied { old: None, new } => {
+                Place::in_cluster(&new.name_any(), &fleet.namespaces.list(), &of_cluster)
+            }
+            _ => Vec::new(),
         })
         // A Work that went, or whose spec somebody changed; a change of our own may have been
         // decided on a state that the cache has left since.
@@ -258,7 +258,7 @@ async fn reconcile(fleet: &Fleet, shared: &Shared, place: Place) -> Result<Next,
 
 /// Returns whether a namespace is propagated by itself. `default` is in every cluster anyway.
 fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
-    let name = namespace.name_any();
+    let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let kept_back = namespace
         .labels()
         .get(label::SKIP_AUTO_PROPAGATION)
@@ -266,7 +266,7 @@ fn goes_everywhere(namespace: &Namespace, scope: &Scope) -> bool {
     namespace.metadata.deletion_timestamp.is_none()
         && name != "default"
         && !kept_back
-        && scope.admits_namespace(&name)
+        && scope.admits_namespace(name)
 }
 
 /// Brings a namespace into all clusters, and names those that have to be looked at again.
@@ -443,15 +443,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_joins_costs_one_look_per_namespace_and_none_at_other_clusters() {
-        let names = ["a", "b", "c"].map(str::to_owned);
-        let places: Vec<_> = Place::in_cluster(names.into_iter(), "m1").collect();
-        assert_eq!(places.len(), 3);
-        assert!(
-            places
-                .iter()
-                .all(|place| place.cluster.as_deref() == Some("m1"))
-        );
+    fn a_cluster_that_joins_costs_one_look_per_namespace_that_it_needs() {
+        let scope = Scope::new("", &[]).unwrap();
+        let named = |name: &str| Arc::new(namespace(&json!({ "name": name })));
+        let others = (0..9).map(|number| named(&format!("karmada-es-m{number}")));
+        let all: Vec<_> = others.chain(["a", "b"].map(named)).collect();
+        let places = Place::in_cluster("m1", &all, &scope);
+        let needed = places
+            .iter()
+            .map(|it| (&*it.namespace, it.cluster.as_deref()));
+        let needed: Vec<_> = needed.collect();
+        assert_eq!(needed, [("a", Some("m1")), ("b", Some("m1"))]);
     }
 
     #[test]
