@@ -55,10 +55,10 @@ function closed(group, worst, x, y, w) {
   });
   return [...parts, ["text", { x: x + 8, y: y + 55, class: `small text-${worst.kind}` }, cut(signs(group), w - 16)]];
 }
-const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign, words }]) => (isOld ? `?${counts[it]} were ${words}` : `${sign}${counts[it]}`)).join(" ");
+const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign, words }]) => (isOld ? `?${counts[it]} last: ${words}` : `${sign}${counts[it]}`)).join(" ");
 function drawTile({ cluster, x, y, w, h }, named, now) {
   const { kind } = STATES[cluster.state];
-  const [sign, words] = isOld ? ["?", `was ${STATES[cluster.state].words}`] : [STATES[cluster.state].sign, STATES[cluster.state].words];
+  const [sign, words] = isOld ? ["?", `last: ${STATES[cluster.state].words}`] : [STATES[cluster.state].sign, STATES[cluster.state].words];
   const href = address("cluster", cluster.name);
   const heard = cluster.state === "new" ? "never heard" : `heard ${ago(cluster.lastHeard, now)}`;
   const many = plural(cluster.workloads ?? "?", "workload");

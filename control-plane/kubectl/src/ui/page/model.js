@@ -40,15 +40,15 @@ export const STATES = {
   new: { sign: "?", words: "never heard", kind: "bad" },
   notReady: { sign: "✖", words: "not ready", kind: "bad" },
   attention: { sign: "!", words: "needs attention", kind: "warn" },
-  ordered: { sign: "▼", words: "drained or cordoned", kind: "warn" },
+  ordered: { sign: "▼", words: "by order", kind: "warn" },
   ready: { sign: "✔", words: "ready", kind: "good" },
 };
 const RANK = Object.keys(STATES);
 export function stateOf(it, order) {
   if (it.ready === "False") return "notReady";
   if (it.ready !== "True") return it.reason === "NeverReported" ? "new" : "silent";
-  if (it.concern || it.paused) return "attention";
-  if (order) return "ordered";
+  if (it.concern) return "attention";
+  if (order || it.paused) return "ordered";
   return it.taints.length ? "attention" : "ready";
 }
 
@@ -253,14 +253,17 @@ export function next(it, status) {
   if (status.failover === false && !it.status?.cause?.command) return { words: "nothing, because failover is off" };
   if (found?.nextTaintSeconds !== undefined) return { words: "it is tainted", at: at(found.nextTaintSeconds) };
   const waiting = status.waiting.filter((it) => it.message.startsWith(`${cluster} has `));
+  const isPaused = waiting.some((it) => it.reason === "Paused") || (waiting.length > 0 && status.clusterList?.some((it) => it.name === cluster && it.paused));
   if (waiting.length && status.pace.band === "stopped") return { words: "nothing until fewer clusters have failed" };
   if (found?.firstLeavesSeconds !== undefined) return { words: "the first workload may leave", at: at(found.firstLeavesSeconds) };
-  if (waiting.some((it) => it.reason === "Paused")) return { words: "nothing until the pause ends" };
+  if (isPaused) return { words: "nothing until the pause ends" };
   const latest = Math.max(...waiting.map((it) => it.atMostSeconds ?? -1));
   if (latest >= 0) return { words: "the last has left at the latest", at: at(latest) };
   const stranded = Object.values(found?.workloads?.stranded || {}).reduce((sum, it) => sum + it, 0);
   if (stranded) rest.unshift(`${plural(stranded, "workload")} cannot leave until there is somewhere to go`);
-  return { words: rest[0] || (times.tainted ? `${cluster} is ready again` : "nothing, unless something taints it") };
+  if (waiting.length) rest.unshift(`${waiting.length === 1 ? "a workload waits" : `${waiting.length} workloads wait`} (${[...new Set(waiting.map((it) => it.reason))].join(", ")})`);
+  const end = it.status?.cause?.type === "Drain" ? `nothing until somebody runs kubectl muster undrain ${cluster}` : `${cluster} is ready again`;
+  return { words: rest[0] || (times.tainted ? end : "nothing, unless something taints it") };
 }
 
 // Room: what is requested of what nodes offer, and what would be after a disaster.

@@ -40,6 +40,8 @@ test("each state of a cluster has a form of its own, and what is not known is no
     [cluster("a", { concern: "X=False" }), undefined, "attention"],
     [cluster("a", { taints: ["x:NoSchedule"] }), undefined, "attention"],
     [cluster("a", { taints: ["drain:NoExecute"] }), {}, "ordered"],
+    [cluster("a", { paused: true }), undefined, "ordered"],
+    [cluster("a", { paused: true, concern: "X=False" }), undefined, "attention"],
   ]) assert.equal(model.stateOf(it, order), expected);
 });
 
@@ -114,6 +116,10 @@ test("what comes next is told, and what is not known is told to be so", () => {
     [failover(), status({ waiting: [waits("StoppedByThreshold")], pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
     [failover(), status({ waiting: [waits("WaitingForToleration", 3)], notWell: notWell({ firstLeavesSeconds: 3 }), pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
     [failover(), status({ waiting: [waits("Paused")] }), "nothing until the pause ends"],
+    [failover(), status({ waiting: [waits("Fencing")], clusterList: [{ name: "m1", paused: true }] }), "nothing until the pause ends"],
+    [failover(), status({ waiting: [waits("Fencing"), waits("Unfenced"), waits("Fencing")] }), "3 workloads wait (Fencing, Unfenced)"],
+    [failover({}, { tainted: "2026-01-01T00:00:30Z" }), status(), "m1 is ready again"],
+    [failover({ cause: { type: "Drain" } }, { tainted: "2026-01-01T00:00:30Z" }), status(), "nothing until somebody runs kubectl muster undrain m1"],
     [failover(), status({ waiting: [waits("WaitingForRate", 3)] }), "the last has left at the latest", 3],
     [failover({ workloads: { affected: 2, moved: 2, healthy: 1 } }), status(), "1 become healthy elsewhere, at a time that is not known"],
     [failover({ state: "Settling" }), status({ oldCopies: [{ cluster: "m1", copies: 1, state: null }] }), "the old copies are being removed"],

@@ -23,12 +23,13 @@ function ordered(it) {
   const order = orders.get(it.name);
   if (!order) return "";
   const rate = order.fault ? `, nothing leaves: ${order.fault}` : order.perSecond ? `, at most ${order.perSecond} a second` : "";
-  return `${ORDERS[order.order] || order.order}${order.since ? ` ${ago(order.since, now())}` : ""}${rate}`;
+  const by = `${order.by ? ` by ${order.by}` : ""}${order.reason ? ` (${order.reason})` : ""}`;
+  return `${ORDERS[order.order] || order.order}${by}${order.since ? ` ${ago(order.since, now())}` : ""}${rate}`;
 }
 function health(it) {
   const state = stateOf(it, orders.get(it.name));
   const { sign, words } = STATES[state];
-  const own = { attention: `Ready, ${it.concern || (it.paused ? "paused" : "tainted")}`, ordered: "Ready", ready: "Ready", notReady: "Not ready" }[state] || `Unknown, ${words}`;
+  const own = { attention: `Ready, ${it.concern || "tainted"}`, ordered: `Ready${it.paused ? ", paused" : ""}`, ready: "Ready", notReady: "Not ready" }[state] || `Unknown, ${words}`;
   return `${isOld() ? "? Last:" : sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
 }
 const isOld = () => document.body.classList.contains("old");
@@ -81,7 +82,8 @@ function showStatus(status, code, read) {
   const lists = ["stranded", "unheard", "unplaced", "withoutDependencies", "waiting", "moving"];
   const titles = { unheard: "State unknown", withoutDependencies: "Without dependencies" };
   const leader = status.leader;
-  orders = new Map(status.ordered.map((it) => [it.name, it]));
+  // What could not be read has no list of orders: the last known ones stay.
+  if (code !== 2) orders = new Map(status.ordered.map((it) => [it.name, it]));
   const ofLeader = leader.isUnread ? UNKNOWN : leader.holder
     ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed, now())}` : "✖ none";
   const left = (status.oldCopies || []).map((it) => `${it.copies} in ${it.cluster} (${it.state || "being removed"})`);
@@ -202,6 +204,7 @@ byId("whatif-form").addEventListener("submit", (event) => {
 // Drawing.
 
 const last = {}; // what was read last: clusters, status, failovers, top
+let known; // when the fleet was known last, in milliseconds
 function draw() {
   const { clusters, status, failovers, top } = last;
   if (!clusters && faults.length) say(byId("map-more"), "? not known: the clusters could not be read");
@@ -212,8 +215,13 @@ function draw() {
     drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now(), old: isOld() });
     stories.tell({ clusters, orders, status, failovers: failovers || [], now: now(), health });
   }
-  drawStrips(failovers, status, now());
-  if (top) drawRoom(top, foretold?.said, foretold?.title);
+  // While nothing is known, time goes on and what it did does not.
+  if (status && !status.isBlind && !isOld()) known = now();
+  drawStrips(failovers, status, known ?? now());
+  // Whether a cluster is heard is known better than its room.
+  const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
+  if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready })), foretold?.said, foretold?.title);
+  if (last.room) say(byId("room-read"), `Read ${ago(new Date(last.room).toISOString(), now())}: it is read each half minute.`);
 }
 byId("by").addEventListener("change", draw);
 let wide = innerWidth;
@@ -286,6 +294,7 @@ async function look() {
   if (looks++ % ROOM) return;
   try {
     last.top = (await ask("top")).said;
+    last.room = now();
     say(byId("room-error"), "");
   } catch (fault) {
     looks = 0;
