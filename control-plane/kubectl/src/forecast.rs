@@ -23,7 +23,7 @@ use muster_control_plane::movement::eviction::judge::{
 };
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
-use muster_control_plane::movement::eviction::room::{Kept, Later, gains, kept_for, occupy};
+use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::api::any_binding::AnyBinding;
@@ -242,7 +242,8 @@ impl Course<'_> {
                 }
                 continue;
             };
-            let beside = self.beside(&queue, &waiting, rank.priority());
+            let until = turn + HORIZON;
+            let beside = self.beside((&queue, until), &waiting, rank.priority());
             let Some(leaver) = waiting.remove(&(cluster, key)) else {
                 continue;
             };
@@ -332,11 +333,11 @@ impl Course<'_> {
     /// these are.
     fn beside(
         &mut self,
-        queue: &Backlog<BindingKey>,
+        (queue, until): (&Backlog<BindingKey>, Instant),
         waiting: &BTreeMap<(Arc<str>, BindingKey), Leaver<'_>>,
         priority: i32,
     ) -> (Snapshot, usize) {
-        let items = queue.more_important(priority);
+        let items = queue.more_important(priority, until);
         let is_same = |it: &(i32, usize, Kept)| (it.0, it.1) == (priority, items.len());
         let kept = self.kept.take().filter(is_same);
         let (.., kept) = self.kept.insert(kept.unwrap_or_else(|| {
@@ -392,7 +393,8 @@ impl Course<'_> {
             pause: &|_| None,
         };
         let planned = plan(&departure, &beside, self.options, leaver.due);
-        let plan = planned.map_err(|nowhere| format!("{nowhere}{}", kept_for(kept)))?;
+        let kept = if kept > 0 { KEPT } else { "" };
+        let plan = planned.map_err(|nowhere| format!("{nowhere}{kept}"))?;
         let (mut moved, _) = departure
             .leave(leaver.due)
             .map_err(|nowhere| nowhere.to_string())?;

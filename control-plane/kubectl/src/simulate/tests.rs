@@ -418,7 +418,7 @@ fn what_is_more_important_moves_first_and_gets_the_room() {
         assert_eq!(told["moves"][0]["afterSeconds"], after, "{what}");
         assert_eq!(told["stranded"][0]["workload"]["name"], "a", "{what}");
         let why = told["stranded"][0]["reason"].as_str().unwrap();
-        let kept = "room is kept for a workload of a higher priority";
+        let kept = "room is kept for workloads of a higher priority";
         assert_eq!(why.contains(kept), what == "later", "{why}");
     }
 }

@@ -249,17 +249,19 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
         Some((name, key, rank))
     }
 
-    /// Returns the items of a higher priority whose turn has not come, or that had nowhere to go:
-    /// the most important ones first.
-    pub fn more_important(&self, priority: i32) -> Vec<(Rank, &Arc<str>, &K)> {
+    /// Returns the items of a higher priority that leave until an instant, the most important ones
+    /// first. What had nowhere to go, and what fails again and again, is not among them.
+    pub fn more_important(&self, priority: i32, until: Instant) -> Vec<(Rank, &Arc<str>, &K)> {
+        let leaves = |slot: &Slot| match slot {
+            Slot::Waiting { until: at, rank } => (*at <= until).then_some(*rank),
+            Slot::Ready(rank) => Some(*rank),
+            Slot::Stranded(_) => None,
+        };
         let mut items = Vec::new();
         for (cluster, lane) in &self.lanes {
             for (key, slot) in &lane.places {
-                if let Slot::Waiting { rank, .. } | Slot::Stranded(rank) = slot
-                    && rank.priority() > priority
-                {
-                    items.push((*rank, cluster, key));
-                }
+                let rank = leaves(slot).filter(|rank| rank.outranks(priority));
+                items.extend(rank.map(|rank| (rank, cluster, key)));
             }
         }
         items.sort_unstable();

@@ -5,7 +5,7 @@
 //! evict, and is given the result. Its state can be rebuilt from these inputs in any order, which
 //! is how a restart works.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +76,9 @@ pub struct Evictor {
     pace: Pace,
     options: Options,
     planned: Option<Planned>,
+    /// What room is kept from, by priority, and when it is looked at.
+    held_back: BTreeMap<i32, BTreeSet<(Arc<str>, Key)>>,
+    look: Option<Instant>,
     /// The band that was told last.
     band: Band,
     wake: Option<Instant>,
@@ -125,6 +128,8 @@ impl Evictor {
             successes: 0,
             options: Options::default().for_departure(),
             planned: None,
+            held_back: BTreeMap::new(),
+            look: None,
             band: Band::Primary,
             wake: None,
             retry: None,
@@ -347,6 +352,7 @@ impl Evictor {
         if self.fleet.settle(now.tick) {
             self.wake = Some(now.tick);
         }
+        self.look_at_held_back(now);
         if self.wake.is_some_and(|wake| wake <= now.tick) {
             self.wake = None;
             self.wakes += 1;
@@ -383,8 +389,9 @@ impl Evictor {
 
     fn next_timer(&self) -> Option<Instant> {
         let settles = self.fleet.next_settlement();
-        let timers = [self.backlog.next_timer(), self.wake, self.retry, settles];
-        timers.into_iter().flatten().min()
+        let own = [self.wake, self.retry, self.look];
+        let timers = own.into_iter().chain([self.backlog.next_timer(), settles]);
+        timers.flatten().min()
     }
 
     /// Judges an item once more at the moment of its eviction, so that what changed meanwhile

@@ -26,6 +26,9 @@ const MOST: usize = 1_000;
 /// Workloads for which room is kept at most, before others leave.
 const MOST_KEPT: usize = 2_000;
 
+/// Time within which a workload has to leave so that room is kept for it.
+pub const HORIZON: Duration = Duration::from_hours(1);
+
 /// What a workload takes of a cluster.
 #[derive(Clone, Debug)]
 struct Taken {
@@ -126,7 +129,10 @@ impl Kept {
         now: Timestamp,
     ) -> Self {
         let mut kept = Self::default();
-        for it in later.into_iter().take(MOST_KEPT) {
+        for it in later {
+            if kept.workloads == MOST_KEPT {
+                break;
+            }
             let departure = Departure {
                 spec: it.spec,
                 status: it.status,
@@ -166,18 +172,10 @@ impl Kept {
     }
 }
 
-/// Returns that room is kept for some workloads, as the end of a sentence.
-pub fn kept_for(workloads: usize) -> String {
-    match workloads {
-        0 => String::new(),
-        1 => {
-            "; room is kept for a workload of a higher priority, which has to leave as well".into()
-        }
-        many => format!(
-            "; room is kept for {many} workloads of a higher priority, which have to leave as well"
-        ),
-    }
-}
+/// End of a sentence that says why a workload stays. It has no number, which would change with
+/// each workload that leaves, for all that stay.
+pub const KEPT: &str =
+    "; room is kept for workloads of a higher priority, which have to leave as well";
 
 /// Takes the room of a workload off the clusters in which it gains replicas.
 pub fn occupy(snapshot: &mut Snapshot, spec: &ResourceBindingSpec, gains: &[TargetCluster]) {

@@ -44,6 +44,11 @@ impl Rank {
         self.priority.0
     }
 
+    /// Returns whether the item goes before all of a priority.
+    pub fn outranks(&self, priority: i32) -> bool {
+        !self.has_failed && self.priority() > priority
+    }
+
     /// Returns since when the item has been waiting to be evicted.
     pub fn since(&self) -> Timestamp {
         self.since

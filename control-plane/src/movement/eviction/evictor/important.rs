@@ -1,12 +1,15 @@
 //! Room that is kept for more important workloads, which leave later than others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Evictor, Judgement, Now};
+use super::{Evictor, Judgement, Key, Now};
+use crate::movement::eviction::backlog::Slot;
+use crate::movement::eviction::fleet_view::LATER;
 use crate::movement::eviction::judge::purge_mode;
-use crate::movement::eviction::room::{Kept, Later};
+use crate::movement::eviction::room::{HORIZON, Kept, Later};
 use crate::scheduler::core::Snapshot;
 
 /// Time for which a plan of what is kept counts, and so much more for each workload in it:
@@ -22,9 +25,8 @@ pub(super) struct Planned {
 }
 
 impl Evictor {
-    /// Returns the fleet without the room of what leaves later and has a higher priority: workloads
-    /// whose taints are tolerated for longer, and such as had nowhere to go. Says how many these
-    /// are, too.
+    /// Returns the fleet without the room of what leaves later and has a higher priority, and how
+    /// many workloads these are.
     pub(super) fn beside_more_important(&mut self, priority: i32, now: Now) -> (Snapshot, usize) {
         let planned = self.planned.take();
         let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
@@ -42,20 +44,53 @@ impl Evictor {
     }
 
     fn keep_from(&self, priority: i32, now: Now) -> Kept {
-        let items = self.backlog.more_important(priority).into_iter();
-        let later = items.filter_map(|(_, cluster, key)| {
+        let later = self.later(priority, now);
+        Kept::of(later, self.fleet.snapshot(), &self.options, now.wall)
+    }
+
+    /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the rate
+    /// of its cluster. What is due and waits for something else may never leave.
+    fn later(&self, priority: i32, now: Now) -> impl Iterator<Item = Later<'_>> {
+        let items = self.backlog.more_important(priority, now.tick + HORIZON);
+        items.into_iter().filter_map(move |(_, cluster, key)| {
             let binding = self.bindings.get(key)?;
-            let Judgement::Leave { cause, .. } = self.judge(cluster, binding, now) else {
+            let Judgement::Leave { cause, due } = self.judge(cluster, binding, now) else {
                 return None;
             };
-            Some(Later {
+            let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));
+            let is_paused = self.pauses.of(cluster, now.wall).is_some();
+            (!is_paused && (is_ready || due > now.wall)).then(|| Later {
                 spec: &binding.spec,
                 status: binding.status(),
                 cluster,
                 purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
                 cause,
             })
-        });
-        Kept::of(later, self.fleet.snapshot(), &self.options, now.wall)
+        })
+    }
+
+    /// Remembers a workload that stays because room is kept from it.
+    pub(super) fn hold_back(&mut self, cluster: &Arc<str>, key: &Key, priority: i32, now: Now) {
+        let held_back = self.held_back.entry(priority).or_default();
+        held_back.insert((Arc::clone(cluster), Arc::clone(key)));
+        self.look.get_or_insert(now.tick + LATER);
+    }
+
+    /// Wakes the workloads that room was kept from, once there is nobody any more to keep it for.
+    pub(super) fn look_at_held_back(&mut self, now: Now) {
+        if self.look.is_none_or(|look| look > now.tick) {
+            return;
+        }
+        let priorities: Vec<i32> = self.held_back.keys().copied().collect();
+        for priority in priorities {
+            if self.later(priority, now).next().is_some() {
+                continue;
+            }
+            for (cluster, key) in self.held_back.remove(&priority).into_iter().flatten() {
+                self.backlog.wake(&cluster, &key);
+                self.retry.get_or_insert(now.tick);
+            }
+        }
+        self.look = (!self.held_back.is_empty()).then(|| now.tick + LATER);
     }
 }

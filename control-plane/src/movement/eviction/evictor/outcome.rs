@@ -9,9 +9,8 @@ use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome};
 use crate::movement::eviction::explain::EvictionState;
-use crate::movement::eviction::fleet_view::LATER;
 use crate::movement::eviction::record::{bounded, whole};
-use crate::movement::eviction::room::{gains, kept_for};
+use crate::movement::eviction::room::{KEPT, gains};
 
 impl Evictor {
     /// Takes in the outcome of an eviction that came to an end.
@@ -99,11 +98,10 @@ impl Evictor {
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
                 if eviction.kept_for > 0 {
-                    // Nothing tells when those have left, or need not.
-                    let soon = now.tick + LATER;
-                    self.wake = Some(self.wake.map_or(soon, |wake| wake.min(soon)));
+                    self.hold_back(cluster, &key, rank.priority(), now);
                 }
-                let why = format!("{why}{}", kept_for(eviction.kept_for));
+                let kept = if eviction.kept_for > 0 { KEPT } else { "" };
+                let why = format!("{why}{kept}");
                 let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, EvictionState::Nowhere { cause, why }, now);
             }

@@ -44,7 +44,7 @@ impl<'a> Estimate<'a> {
         };
         let room = match &capacity.grades {
             Some(grades) if self.rule == GradeRule::Averages => {
-                averages(demand, capacity, grades) - taken(demand, capacity)
+                left(averages(demand, capacity, grades), demand, capacity)
             }
             Some(grades) if self.rule != GradeRule::Ignored => {
                 let room = self
@@ -54,7 +54,7 @@ impl<'a> Estimate<'a> {
                     .fold(0, |room: i64, (each, nodes)| {
                         room.saturating_add(each.saturating_mul(*nodes))
                     });
-                room - taken(demand, capacity)
+                left(room, demand, capacity)
             }
             _ => self.within_sums(demand, capacity),
         };
@@ -92,18 +92,21 @@ impl<'a> Estimate<'a> {
     }
 }
 
-/// Returns how many replicas take as much as was taken since the report, counted by the resource of
-/// which the most was taken.
-fn taken(demand: &Demand, capacity: &Capacity) -> i64 {
+/// Returns what is left of the room on nodes, which was counted before something was taken of the
+/// cluster: as much of it as is left of the scarcest resource that is asked for.
+fn left(room: i64, demand: &Demand, capacity: &Capacity) -> i64 {
     if capacity.taken.is_empty() {
-        return 0;
+        return room;
     }
-    let amounts = capacity.names.iter().zip(&capacity.taken);
-    let replicas = amounts.filter_map(|(name, taken)| {
-        let request = amount_of(&demand.requests, name)?;
-        Some((*taken).max(0) / request + i64::from(taken % request > 0))
+    let amounts = capacity.names.iter().zip(&capacity.free);
+    let amounts = amounts.zip(&capacity.taken);
+    let left = amounts.filter_map(|((name, free), taken)| {
+        amount_of(&demand.requests, name)?;
+        let (free, taken) = (i128::from((*free).max(0)), i128::from((*taken).max(0)));
+        let before = (free + taken).max(1);
+        i64::try_from(i128::from(room) * free / before).ok()
     });
-    replicas.max().unwrap_or_default()
+    left.min().unwrap_or(room)
 }
 
 impl Ends {

@@ -73,10 +73,11 @@ mod tests {
         let mut graded = summary.clone();
         graded["allocatableModelings"] =
             json!([{"grade": 0, "count": 0}, {"grade": 1, "count": 4}]);
-        let range = |cpu: [&str; 2]| json!([{"name": "cpu", "min": cpu[0], "max": cpu[1]}]);
+        let range =
+            |name: &str, min: &str, max: &str| json!({"name": name, "min": min, "max": max});
         let models = json!([
-            {"grade": 0, "ranges": range(["0", "2"])},
-            {"grade": 1, "ranges": range(["2", "1000"])},
+            {"grade": 0, "ranges": [range("cpu", "0", "2"), range("memory", "0", "16Gi")]},
+            {"grade": 1, "ranges": [range("cpu", "2", "1000"), range("memory", "16Gi", "1Ti")]},
         ]);
         [(json!([]), summary), (models, graded)].map(|(models, summary)| {
             let cluster = json!({
@@ -128,5 +129,19 @@ mod tests {
             pods: 7,
         };
         assert_eq!(sum, expected);
+    }
+
+    #[test]
+    fn a_resource_of_which_little_is_asked_does_not_close_a_cluster_that_has_plenty_of_it() {
+        let demand = |cpu: &str, memory: &str| {
+            Demand::new(&serde_json::from_value(json!({"cpu": cpu, "memory": memory})).unwrap())
+        };
+        for mut capacity in clusters() {
+            let kind = capacity.grades.is_some();
+            // One core of eight, and one GiB of 64.
+            capacity.take(&Load::of(Some(&demand("1", "1Gi")), 1));
+            let got = capacity.replicas(Some(&demand("1", "16Mi")), GradeRule::Minimums);
+            assert_eq!(got, 7, "nodes are counted: {kind}");
+        }
     }
 }

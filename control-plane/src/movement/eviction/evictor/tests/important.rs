@@ -75,7 +75,7 @@ fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_tells_of_th
     assert_eq!(tried.len(), 1);
     let notes = world.evictor.take_reports().bindings;
     let told = notes.iter().map(|(_, note)| format!("{note:?}"));
-    let why = "room is kept for a workload of a higher priority";
+    let why = "room is kept for workloads of a higher priority";
     assert!(
         told.clone().any(|it| it.contains(why)),
         "{:?}",
@@ -133,4 +133,117 @@ fn a_small_namespace_does_not_wait_for_a_large_one() {
     let mut world = World::of(clusters.collect(), workloads, true);
     let order = world.evict(10.0);
     assert!(order[..2].contains(&"s0".to_owned()), "{order:?}");
+}
+
+#[test]
+fn what_cannot_leave_itself_keeps_no_room_from_others() {
+    type End = fn() -> Outcome;
+    let ends: [(&str, End); 4] = [
+        ("refused by a webhook", || Outcome::Failed("refused".into())),
+        ("its policy is paused", || Outcome::Paused("paused".into())),
+        ("its state is missing", || {
+            Outcome::Unpreserved("no state".into())
+        }),
+        ("its namespace is stuck in c1", || {
+            Outcome::Nowhere("c1 removes its namespace".into())
+        }),
+    ];
+    let mut wrong = Vec::new();
+    for (what, end) in ends {
+        let mut world = lost(1, [web("idle", 0, 0), web("vital", 9, 0)]);
+        let tried = world.pass(3_600.0, |it| {
+            if it.binding.name_any() == "vital" {
+                end()
+            } else {
+                Outcome::Nowhere("full".into())
+            }
+        });
+        let idle: Vec<_> = tried
+            .iter()
+            .filter(|it| it.binding.name_any() == "idle")
+            .map(|it| (it.kept_for, cores_left(it, "c1")))
+            .collect();
+        if idle.last() != Some(&(0, 1)) {
+            wrong.push(format!(
+                "{what}: tried {} times in an hour, last {:?}",
+                idle.len(),
+                idle.last()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_waits_for_the_rate_of_its_drain_keeps_its_room() {
+    let mut slow = Cluster::clone(&cluster(
+        "c0",
+        &json!([
+            {"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": Timestamp::from_second(0).unwrap()},
+        ]),
+    ));
+    slow.metadata.annotations = Some(
+        [(
+            muster_shared::names::annotation::DRAIN_RATE.to_owned(),
+            "0.001".to_owned(),
+        )]
+        .into(),
+    );
+    let mut idle = AnyBinding::clone(&web("idle", 0, 0));
+    idle.spec.clusters[0].name = "c2".to_owned();
+    let vital = [web("vital1", 9, 0), web("vital2", 9, 0)];
+    let full = (3..10).map(|n| free(&format!("c{n}"), 0));
+    let clusters = [Arc::new(slow), free("c1", 1), cluster("c2", &down(999))]
+        .into_iter()
+        .chain(full)
+        .collect();
+    let workloads = vital.into_iter().chain([Arc::new(idle)]).collect();
+    let mut world = World::of(clusters, workloads, true);
+    let tried = world.pass(60.0, |_| Outcome::Nowhere("full".into()));
+    let idle = tried
+        .iter()
+        .find(|it| it.binding.name_any() == "idle")
+        .unwrap();
+    assert_eq!(
+        cores_left(idle, "c1"),
+        0,
+        "the one core is for vital: kept for {}",
+        idle.kept_for
+    );
+}
+
+#[test]
+fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
+    let idle = (0..50).map(|n| web(&format!("idle{n}"), 0, 0));
+    let vital = (0..20).map(|n| web(&format!("vital{n}"), 9, 30 + 10 * n));
+    let mut world = lost(20, idle.chain(vital));
+    let mut texts = std::collections::BTreeSet::new();
+    let mut notes = 0;
+    for _ in 0..30 {
+        let _ = world.pass(10.0, |it| {
+            if it.binding.name_any().starts_with("vital") {
+                let mut moved = AnyBinding::clone(&it.binding);
+                moved.spec.clusters[0].name = "c1".to_owned();
+                Outcome::Evicted {
+                    binding: Arc::new(moved),
+                    to: "c1".into(),
+                }
+            } else {
+                Outcome::Nowhere("full".into())
+            }
+        });
+        let told = world.evictor.take_reports().bindings;
+        for (key, note) in told.iter().filter(|(key, _)| key.name.starts_with("idle")) {
+            let text = format!("{note:?}");
+            if text.contains("room is kept") {
+                notes += 1;
+                texts.insert((Arc::clone(key), text));
+            }
+        }
+    }
+    assert_eq!(texts.len(), 50, "each is told the same");
+    assert!(
+        notes <= 250,
+        "{notes} attempts to move 50 workloads in five minutes"
+    );
 }
