@@ -101,6 +101,7 @@ fn differ(old: &Policy, new: &Policy) -> bool {
 impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
         let client = self.fleet.work_writer.turn().await;
+        let is_first = self.memory().first.remove(&key);
         let Some(policy) = self.policy(&key) else {
             self.parked.leave(&key);
             self.revisit_claimed(&key);
@@ -123,9 +124,10 @@ impl Detector {
                 Lookup::Unknown => rest.unlisted(&template.kind),
             }
         }
-        // Every template is looked at when this process begins, and finds those of the first list:
-        // comparing all of them with each policy as well takes minutes where both are many.
-        if !self.memory().first.remove(&key) {
+        // Every template is looked at when this process begins, and finds those of the first list
+        // that had their id: comparing all of them with each policy as well takes minutes where
+        // both are many.
+        if !is_first {
             self.revisit_unclaimed(&policy, &mut rest);
         }
         for kind in &rest.unlisted {

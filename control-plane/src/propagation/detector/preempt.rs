@@ -241,6 +241,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_policy_that_had_no_id_when_the_process_began_takes_over_once_it_has_one() {
+        // Nobody led while it was written.
+        let mut rival = stored("rival", 1, 7, "Always");
+        rival["metadata"]["labels"] = json!(null);
+        rival["metadata"]["finalizers"] = json!(null);
+        let objects = [
+            ("propagationpolicies", stored("web", 1, 5, "Never")),
+            ("propagationpolicies", rival),
+            ("deployments", claimed("t", "web")),
+        ];
+        let mut stand = Stand::with(preempting(), objects);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let held = stand.api.object("deployments", "shop", "web");
+        let labels = held.expect("it stays")["metadata"]["labels"].take();
+        let expected = json!({"propagationpolicy.karmada.io/permanent-id": "rival"});
+        assert_eq!(labels, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_template_that_cannot_be_taken_over_follows_its_owner() {
         let mut template = claimed("t", "web");
         let objects = [
