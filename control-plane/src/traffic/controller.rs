@@ -1,6 +1,6 @@
 //! Follows bindings, templates, clusters and DNSEndpoints, and writes the latter.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Api, DynamicObject, ObjectMeta, ResourceExt as _};
-use muster_shared::queue::Next;
+use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
+use parking_lot::Mutex;
 
 use super::copies::{Placed, copies};
 use super::decide::{Copy, State, decide};
@@ -20,7 +21,7 @@ use super::endpoint;
 use super::explain::{self, Outcome};
 use super::hostnames::Hostnames;
 use super::request::{Request, has_addresses};
-use super::write::{Writing, Written};
+use super::write::{Writing, Written, delete};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
@@ -41,7 +42,13 @@ struct Traffic {
     endpoints: Informer<DynamicObject>,
     hostnames: Arc<Hostnames>,
     patches: LastPatches<BindingKey>,
+    /// DNSEndpoints by the host names that they have records for.
+    publishing: Arc<Mutex<HashMap<String, BTreeSet<Place>>>>,
+    queue: Queue<BindingKey>,
 }
+
+/// Namespace and name of a DNSEndpoint.
+type Place = (String, String);
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -51,14 +58,22 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         it.metadata.managed_fields = None;
     });
     let hostnames = Arc::new(Hostnames::default());
+    let publishing = Arc::<Mutex<HashMap<String, BTreeSet<Place>>>>::default();
+    endpoints.on_change({
+        let publishing = Arc::clone(&publishing);
+        move |change| index(&mut publishing.lock(), change)
+    });
+    let queue = Queue::new(NAME);
     let traffic = Arc::new(Traffic {
         endpoints: endpoints.clone(),
         hostnames: Arc::clone(&hostnames),
         patches: LastPatches::default(),
+        publishing,
+        queue: queue.clone(),
     });
     let [of_bindings, of_endpoints] = [Arc::clone(&hostnames), Arc::clone(&hostnames)];
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
-    Controller::new(fleet, NAME)
+    Controller::with(fleet, NAME, &queue)
         .watches(&fleet.bindings, move |_, change| {
             bound(&of_bindings, change)
         })
@@ -77,6 +92,30 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         });
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("dns endpoints", endpoints.run(shutdown));
+}
+
+/// Keeps account of which object has records for which host name.
+fn index(all: &mut HashMap<String, BTreeSet<Place>>, change: &Change<DynamicObject>) {
+    let place = |it: &DynamicObject| (it.namespace().unwrap_or_default(), it.name_any());
+    let (old, new) = match change {
+        Change::Applied { old, new } => (old.as_ref(), Some(new)),
+        Change::Deleted { old } => (Some(old), None),
+    };
+    if let Some(old) = old {
+        for hostname in endpoint::hostnames(old) {
+            if let Some(places) = all.get_mut(&hostname) {
+                places.remove(&place(old));
+                if places.is_empty() {
+                    all.remove(&hostname);
+                }
+            }
+        }
+    }
+    if let Some(new) = new {
+        for hostname in endpoint::hostnames(new) {
+            all.entry(hostname).or_default().insert(place(new));
+        }
+    }
 }
 
 /// Returns the bindings that a change of a binding concerns: itself, and those that follow it.
@@ -128,7 +167,7 @@ impl Traffic {
         let binding = binding.filter(|it| it.metadata.deletion_timestamp.is_none());
         let Some(binding) = binding else {
             self.forget(key);
-            return Ok(Next::Done);
+            return self.unbound(fleet, key).await;
         };
         let resource = &binding.spec.resource;
         if !has_addresses(&resource.api_version, &resource.kind) {
@@ -152,7 +191,7 @@ impl Traffic {
             Ok(Some(request)) => self.publish(&write, &template, &request).await,
             Ok(None) => self.withdraw(&write).await,
             Err(problem) => {
-                self.hostnames.forget(key);
+                self.release(self.hostnames.forget(key));
                 write.tell(Some(&Outcome::Invalid(problem))).await
             }
         }
@@ -165,7 +204,7 @@ impl Traffic {
         template: &Template,
         request: &Request,
     ) -> Result<Next, ApiError> {
-        self.hostnames.note(write.key, request);
+        self.release(self.hostnames.note(write.key, request));
         if !self.endpoints.is_synced() {
             if self.endpoints.is_unserved() {
                 write.tell(Some(&Outcome::NotServed)).await?;
@@ -251,18 +290,23 @@ impl Traffic {
         let hostname = &request.hostname;
         let has = |it: &DynamicObject| endpoint::hostnames(it).contains(hostname);
         let own = held.filter(|it| has(it)).map(age);
-        let others = self.endpoints.list();
-        let mut others = others.iter().filter(|it| {
-            let is_other =
-                (it.namespace(), it.name_any()) != (key.namespace.clone(), key.name.clone());
-            is_other && has(it) && own.as_ref().is_none_or(|own| age(it) < *own)
-        });
+        let places = self.publishing.lock().get(hostname).cloned();
+        let place = (key.namespace.clone().unwrap_or_default(), key.name.clone());
+        let others = places.into_iter().flatten().filter(|it| *it != place);
+        let others =
+            others.filter_map(|(namespace, name)| self.endpoints.get(Some(&namespace), &name));
+        let mut others =
+            others.filter(|it| has(it) && own.as_ref().is_none_or(|own| age(it) < *own));
         let other = others.next().map(|it| named(&it.metadata));
         let claimed = self.hostnames.claim(key, own.is_some());
-        let other = other.or_else(|| claimed.err().map(|it| it.to_string()))?;
-        Some(format!(
-            "{hostname} is published by {other} already: one host name is for one Service or Ingress."
-        ))
+        let rule = "one host name is for one Service or Ingress";
+        match (other, claimed) {
+            (Some(other), _) => Some(format!(
+                "{hostname} is published by {other} already: {rule}."
+            )),
+            (None, Err(other)) => Some(format!("{hostname} is asked for by {other}, too: {rule}.")),
+            (None, Ok(())) => None,
+        }
     }
 
     /// Returns the copies of a template that may live somewhere, and their states.
@@ -282,7 +326,7 @@ impl Traffic {
             None => Err(name.as_str()),
         });
         let cluster = |name: &str| fleet.clusters.get(None, name);
-        let judged = copies(placed(&own, binding), followed, cluster);
+        let judged = copies(placed(&own, binding), followed, &request.hostname, cluster);
         let states = judged.iter().map(|(name, it)| (name.clone(), it.0.clone()));
         let states: BTreeMap<String, State> = states.collect();
         let ages = self.hostnames.healthy_for(write.key, &states);
@@ -312,8 +356,29 @@ impl Traffic {
     }
 
     fn forget(&self, key: &BindingKey) {
-        self.hostnames.forget(key);
+        self.release(self.hostnames.forget(key));
         self.patches.forget(key);
+    }
+
+    /// Has others look again at a host name that was given up.
+    fn release(&self, asking: Vec<BindingKey>) {
+        for key in asking {
+            self.queue.add(key);
+        }
+    }
+
+    /// Removes what was written for a template that no policy propagates any more: its addresses go
+    /// to somebody else.
+    async fn unbound(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
+        let held = self.held(key).filter(|it| endpoint::is_for(it, key));
+        let Some(held) = held.filter(|_| fleet.bindings.presence(key).is_gone()) else {
+            return Ok(Next::Done);
+        };
+        let client = fleet.work_writer.turn().await;
+        match delete(fleet, &client, key, &held).await? {
+            Written::Overtaken => Ok(Next::Again),
+            Written::AsItWas | Written::Changed => Ok(Next::Done),
+        }
     }
 }
 

@@ -35,11 +35,14 @@ pub struct Placed<'a> {
 /// Judges each copy of an entry that may live somewhere, with its addresses. A cluster that is not
 /// in the result has none.
 ///
+/// An address that is `hostname`, the one that is asked for, is none.
+///
 /// `followed` is the workload whose copies have to be healthy, too: `Some(Err(name))` while it is
 /// not propagated.
 pub fn copies<C: AsRef<Cluster>>(
     entry: Placed<'_>,
     followed: Option<Result<Placed<'_>, &str>>,
+    hostname: &str,
     cluster: impl Fn(&str) -> Option<C>,
 ) -> BTreeMap<String, (State, BTreeSet<String>)> {
     let judged = |name: &String| {
@@ -62,7 +65,9 @@ pub fn copies<C: AsRef<Cluster>>(
         let addresses = item
             .and_then(|it| it.status.as_ref())
             .map(|it| addresses(&it.0));
-        let addresses = addresses.unwrap_or_default();
+        let mut addresses = addresses.unwrap_or_default();
+        // Some clouds have their users write the name of a load balancer into its status.
+        addresses.remove(hostname);
         if addresses.is_empty() {
             let why = "reports no address of a load balancer".to_owned();
             state = worse(state, State::Lost(why));
@@ -106,6 +111,10 @@ fn judge(placed: Placed<'_>, name: &str, cluster: Option<&Cluster>) -> Option<St
         Err(taint @ Unavailable::Tainted(_)) => Some(taint.to_string()),
         Err(other) => return lost(other.to_string()),
     };
+    let target = spec.target(name).filter(|_| spec.replicas > 0);
+    if target.is_some_and(|it| it.replicas <= 0) && !spec.is_undivided() {
+        return lost(format!("is to have no replica of {}", placed.name));
+    }
     let Some(item) = item else {
         return lost(format!("has not reported {}", placed.name));
     };
@@ -238,7 +247,7 @@ mod tests {
         name: &str,
     ) -> Option<State> {
         let followed = followed.map(|it| it.map(|it| it.placed("Deployment shop")));
-        let mut copies = copies(entry.placed("Service web"), followed, cluster);
+        let mut copies = copies(entry.placed("Service web"), followed, "h", cluster);
         copies.remove(name).map(|it| it.0)
     }
 

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::k8s::{ApiResource, DynamicObject, GroupVersionKind, ResourceExt as _};
+use muster_shared::names;
 use muster_shared::names::annotation::PUBLISHED_TARGETS;
 use serde_json::{Value, json};
 
 use super::decide::Targets;
 use super::request::Request;
-use crate::fleet::binding::controller_of;
+use crate::fleet::binding::{BindingKey, controller_of};
 
 /// Returns the kind of the objects.
 pub fn resource() -> ApiResource {
@@ -98,6 +99,13 @@ pub fn is_of(held: &DynamicObject, template: &ObjectReference) -> bool {
             (&*owner.api_version, &*owner.kind, &*owner.name)
                 == (&*template.api_version, &*template.kind, &*template.name)
         })
+}
+
+/// Returns whether an object was written for the template of a binding.
+pub fn is_for(held: &DynamicObject, key: &BindingKey) -> bool {
+    let owner = controller_of(&held.metadata);
+    held.annotations().contains_key(PUBLISHED_TARGETS)
+        && owner.is_some_and(|it| names::binding(&it.kind, &it.name) == key.name)
 }
 
 /// Returns the addresses by cluster that were written into an object. What cannot be read is none.

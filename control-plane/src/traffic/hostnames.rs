@@ -17,6 +17,8 @@ pub struct Hostnames(Mutex<All>);
 #[derive(Debug, Default)]
 struct All {
     asked: HashMap<BindingKey, Asked>,
+    /// Bindings by the host name that they ask for.
+    asking: HashMap<String, BTreeSet<BindingKey>>,
     /// Bindings by that of the workload that they follow.
     followers: HashMap<BindingKey, BTreeSet<BindingKey>>,
 }
@@ -32,15 +34,18 @@ struct Asked {
 }
 
 impl Hostnames {
-    /// Notes what a template asks for.
-    pub fn note(&self, key: &BindingKey, request: &Request) {
+    /// Notes what a template asks for. Returns the others that ask for a host name that it gives up.
+    pub fn note(&self, key: &BindingKey, request: &Request) -> Vec<BindingKey> {
         let follows = request.follows.as_ref().map(BindingKey::for_template);
         let all = &mut *self.0.lock();
         let same = |it: &Asked| it.hostname == request.hostname && it.follows == follows;
         if all.asked.get(key).is_some_and(same) {
-            return;
+            return Vec::new();
         }
         let before = all.remove(key);
+        let given_up = before.as_ref().map(|it| it.hostname.clone());
+        let asking = all.asking.entry(request.hostname.clone()).or_default();
+        asking.insert(key.clone());
         if let Some(workload) = &follows {
             let followers = all.followers.entry(workload.clone()).or_default();
             followers.insert(key.clone());
@@ -55,11 +60,18 @@ impl Hostnames {
             follows,
         };
         all.asked.insert(key.clone(), asked);
+        let given_up = given_up.filter(|it| *it != request.hostname);
+        given_up.map(|it| all.asking(&it)).unwrap_or_default()
     }
 
-    /// Forgets a template that asks for nothing any more.
-    pub fn forget(&self, key: &BindingKey) {
-        self.0.lock().remove(key);
+    /// Forgets a template that asks for nothing any more. Returns the others that ask for its host
+    /// name.
+    pub fn forget(&self, key: &BindingKey) -> Vec<BindingKey> {
+        let all = &mut *self.0.lock();
+        let given_up = all.remove(key);
+        given_up
+            .map(|it| all.asking(&it.hostname))
+            .unwrap_or_default()
     }
 
     /// Claims the host name of a template, unless another template has. An object that exists for
@@ -69,10 +81,11 @@ impl Hostnames {
         let Some(asked) = all.asked.get(key) else {
             return Ok(());
         };
-        let has = |(other, it): &(&BindingKey, &Asked)| {
-            *other != key && it.is_claimed && it.hostname == asked.hostname
+        let has = |other: &&BindingKey| {
+            *other != key && all.asked.get(*other).is_some_and(|it| it.is_claimed)
         };
-        let other = all.asked.iter().find(has).map(|(other, _)| other.clone());
+        let asking = all.asking.get(&asked.hostname).into_iter().flatten();
+        let other = asking.into_iter().find(has).cloned();
         if let Some(other) = other.filter(|_| !is_held) {
             return Err(other);
         }
@@ -123,17 +136,24 @@ impl Hostnames {
     /// Returns the templates that ask for one of these host names.
     pub fn asking(&self, hostnames: &BTreeSet<String>) -> Vec<BindingKey> {
         let all = self.0.lock();
-        let asking = all
-            .asked
-            .iter()
-            .filter(|(_, it)| hostnames.contains(&it.hostname));
-        asking.map(|(key, _)| key.clone()).collect()
+        hostnames.iter().flat_map(|it| all.asking(it)).collect()
     }
 }
 
 impl All {
+    fn asking(&self, hostname: &str) -> Vec<BindingKey> {
+        let asking = self.asking.get(hostname).into_iter().flatten();
+        asking.cloned().collect()
+    }
+
     fn remove(&mut self, key: &BindingKey) -> Option<Asked> {
         let asked = self.asked.remove(key)?;
+        if let Some(asking) = self.asking.get_mut(&asked.hostname) {
+            asking.remove(key);
+            if asking.is_empty() {
+                self.asking.remove(&asked.hostname);
+            }
+        }
         if let Some(workload) = &asked.follows
             && let Some(followers) = self.followers.get_mut(workload)
         {

@@ -86,22 +86,11 @@ impl Writing<'_> {
 
     /// Deletes a DNSEndpoint, if it is as it was read.
     pub async fn delete(&self, held: &DynamicObject) -> Result<Written, ApiError> {
-        if !self.fleet.leadership.is_current() {
-            return Ok(Written::Overtaken);
-        }
-        let this_one = DeleteParams::default().preconditions(Preconditions {
-            uid: held.metadata.uid.clone(),
-            resource_version: held.metadata.resource_version.clone(),
-        });
-        match self.endpoints().delete(&self.key.name, &this_one).await {
-            Err(error) if is_not_found(&error) => Ok(Written::AsItWas),
-            answer => written(answer.map(drop), "delete", self.key),
-        }
+        delete(self.fleet, self.client, self.key, held).await
     }
 
     fn endpoints(&self) -> Api<DynamicObject> {
-        let namespace = self.key.namespace.as_deref().unwrap_or_default();
-        Api::namespaced_with(self.client.clone(), namespace, &endpoint::resource())
+        endpoints(self.client, self.key)
     }
 
     /// Publishes an event about the binding and about its template.
@@ -140,6 +129,31 @@ impl Writing<'_> {
             self.publish(EventType::Warning, "HostnameNotFollowed", condition.message);
         }
         Ok(Next::Done)
+    }
+}
+
+fn endpoints(client: &Client, key: &BindingKey) -> Api<DynamicObject> {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    Api::namespaced_with(client.clone(), namespace, &endpoint::resource())
+}
+
+/// Deletes the DNSEndpoint of a binding, if it is as it was read.
+pub async fn delete(
+    fleet: &Fleet,
+    client: &Client,
+    key: &BindingKey,
+    held: &DynamicObject,
+) -> Result<Written, ApiError> {
+    if !fleet.leadership.is_current() {
+        return Ok(Written::Overtaken);
+    }
+    let this_one = DeleteParams::default().preconditions(Preconditions {
+        uid: held.metadata.uid.clone(),
+        resource_version: held.metadata.resource_version.clone(),
+    });
+    match endpoints(client, key).delete(&key.name, &this_one).await {
+        Err(error) if is_not_found(&error) => Ok(Written::AsItWas),
+        answer => written(answer.map(drop), "delete", key),
     }
 }
 

@@ -314,3 +314,86 @@ async fn an_object_that_the_api_refuses_is_told() {
     let stand = started(stand).await;
     assert_eq!(reason(&stand, "web-service").as_deref(), Some("Refused"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_name_goes_when_no_policy_propagates_its_template_any_more() {
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(&[("m1", "Healthy")])),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    stand.api.delete("resourcebindings", "shop", "web-service");
+    pass(3600).await;
+    assert_eq!(
+        targets(&stand, "web-service"),
+        [""; 0],
+        "the load balancer is gone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_with_no_replica_of_the_workload_gets_no_users() {
+    let follows = json!({ FOLLOWS: "apps/v1/Deployment/shop" });
+    let both = [("m1", "Healthy"), ("m2", "Healthy")];
+    let mut workload = bound("apps/v1", "Deployment", "shop", &both);
+    workload["spec"]["replicas"] = json!(4);
+    workload["spec"]["clusters"] =
+        json!([{"name": "m1", "replicas": 0}, {"name": "m2", "replicas": 4}]);
+    let objects = [
+        ("services", service("web", &follows)),
+        ("resourcebindings", service_in(&both)),
+        ("resourcebindings", workload),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_given_up_goes_to_who_asks_for_it() {
+    // The first one asks, and serves nowhere; the other is healthy.
+    let objects = [
+        ("services", service("db", &Value::Null)),
+        (
+            "resourcebindings",
+            bound("v1", "Service", "db", &[("m1", "Unknown")]),
+        ),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(
+        reason(&stand, "db-service").as_deref(),
+        Some("NothingServes")
+    );
+    stand.api.put("services", service("web", &Value::Null));
+    stand
+        .api
+        .put("resourcebindings", service_in(&[("m1", "Healthy")]));
+    pass(5).await;
+    assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
+    let mut plain = service("db", &Value::Null);
+    plain["metadata"]["annotations"] = json!({});
+    stand.api.put("services", plain);
+    pass(3600).await;
+    assert_eq!(reason(&stand, "db-service"), None);
+    assert_eq!(
+        targets(&stand, "web-service"),
+        ["192.0.2.1"],
+        "{:?}",
+        reason(&stand, "web-service")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_does_not_lead_to_itself() {
+    let mut bound = service_in(&[("m1", "Healthy"), ("m2", "Healthy")]);
+    let ingress = json!([{"hostname": HOST}]);
+    bound["status"]["aggregatedStatus"][0]["status"]["loadBalancer"]["ingress"] = ingress;
+    bound["status"]["aggregatedStatus"][1]["status"]["loadBalancer"]["ingress"] =
+        json!([{"hostname": "lb2.example.net"}]);
+    let objects = [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", bound),
+    ];
+    let stand = started(with(objects)).await;
+    assert_eq!(targets(&stand, "web-service"), ["lb2.example.net"]);
+}
