@@ -99,7 +99,10 @@ mod tests {
         assert_eq!(parse::<u64>("muster-fleet-m1", "3"), Ok(3));
         for damaged in ["", "x", "{", "-1"] {
             let error = parse::<u64>("muster-fleet-m1", damaged).unwrap_err();
-            assert!(error.starts_with("key record of ConfigMap muster-fleet-m1: "), "{error}");
+            assert!(
+                error.starts_with("key record of ConfigMap muster-fleet-m1: "),
+                "{error}"
+            );
         }
     }
 }

@@ -195,7 +195,10 @@ fn the_record_of_a_later_version_keeps_its_epoch_and_the_addresses_that_are_unde
     let later = json!({"server": "https://b", "store": "b", "weight": 1});
     for (servers, expected) in [
         (json!([later]), vec![server("https://b", "b")]),
-        (json!([later, {"url": "https://c"}, 7]), vec![server("https://b", "b")]),
+        (
+            json!([later, {"url": "https://c"}, 7]),
+            vec![server("https://b", "b")],
+        ),
         (json!(null), vec![]),
     ] {
         let written = json!({"epoch": 3, "store": "b", "fleet": "f", "servers": servers});
