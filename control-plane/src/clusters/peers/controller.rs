@@ -14,7 +14,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
 use muster_shared::peers::{
-    Endpoint, PEER_ADDRESS, PEERS, Peer, REACHES, SEEN_BY_PEERS, endpoint, read, write,
+    Endpoint, PEER_ADDRESS, PEERS, Peer, REACHES, Reach, SEEN_BY_PEERS, endpoint, read, write,
 };
 use muster_shared::queue::{Next, until};
 use muster_shared::tasks::Tasks;
@@ -30,6 +30,8 @@ use crate::fleet::api_error::overtaken;
 
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
+/// Interval at which it is looked whether a peer lives of a witness that has lost all of them.
+const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} of cluster {cluster:?}: {}", client::brief(source))]
@@ -273,11 +275,31 @@ async fn tell(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, k
     let all = all.filter_map(|it| fleet.clusters.get(None, it));
     let witnesses: Vec<Witness> = all
         .filter(|it| is_asked(it))
-        .map(|it| Witness::of(&it, &name))
+        .map(|it| Witness::of(&it, &name, |peer| lives(fleet, known, peer)))
         .collect();
     let Verdict { condition, again } = judge(&witnesses, troubled_since(cluster), now);
     note(fleet, cluster, condition).await?;
+    // Whether its other peers live is no change of this cluster.
+    if witnesses.iter().any(|it| it.has_lost_all) {
+        return Ok(Next::After(LOOK));
+    }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+/// Returns whether a cluster lives: its agent says that it is ready, or another one that is ready
+/// reaches it.
+fn lives(fleet: &Fleet, known: &Known, name: &str) -> bool {
+    let ready = |name: &str| {
+        let cluster = fleet.clusters.get(None, name);
+        cluster.filter(|it| it.condition(READY).is_some_and(|it| it.status == TRUE))
+    };
+    let reaches = |witness: &Cluster| {
+        let status = witness.status.as_ref();
+        let report = status.and_then(|it| Reach::reported(&it.conditions, name));
+        report.is_some_and(|(reach, _)| reach == Reach::Reached)
+    };
+    let mut witnesses = known.choice.witnesses.get(name).into_iter().flatten();
+    ready(name).is_some() || witnesses.any(|it| ready(it).is_some_and(|it| reaches(&it)))
 }
 
 /// Takes the condition back: nobody may act on what witnesses said once.
