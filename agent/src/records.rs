@@ -38,12 +38,16 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
         }
     }
 
-    /// Reads the record; `None` when there is none that can be read.
+    /// Reads the record; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says what this version does not understand: a record that was
+    /// damaged is not one that never was.
     pub async fn read(&self) -> Result<Option<R>, String> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = within(api.get_opt(&self.name)).await?;
         let text = found.and_then(|found| found.data?.remove(KEY));
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+        text.map(|text| parse(&self.name, &text)).transpose()
     }
 
     /// Writes the record, and its namespace if there is none.
@@ -75,9 +79,30 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
     }
 }
 
+fn parse<R: DeserializeOwned>(name: &str, text: &str) -> Result<R, String> {
+    serde_json::from_str(text).map_err(|error| format!("key {KEY} of ConfigMap {name}: {error}"))
+}
+
 async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
     match timeout(DEADLINE, call).await {
         Ok(answer) => answer.map_err(|error| client::brief(&error)),
         Err(_) => Err("no answer in time".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_damaged_is_an_error_that_names_it() {
+        assert_eq!(parse::<u64>("muster-fleet-m1", "3"), Ok(3));
+        for damaged in ["", "x", "{", "-1"] {
+            let error = parse::<u64>("muster-fleet-m1", damaged).unwrap_err();
+            assert!(
+                error.starts_with("key record of ConfigMap muster-fleet-m1: "),
+                "{error}"
+            );
+        }
     }
 }

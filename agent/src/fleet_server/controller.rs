@@ -34,6 +34,8 @@ const LOOK_FOR_ONE: Duration = Duration::from_secs(2);
 const ASK_OTHERS: Duration = Duration::from_secs(15);
 /// Name in `/readyz`.
 const PART: &str = "fleet server";
+/// Name of the record in `/readyz`.
+const RECORD: &str = "record of the fleet";
 
 /// Has the agent begin anew within its process, with what it has seen of the fleet.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +108,8 @@ pub struct Choice {
     asked_others: Option<Instant>,
     /// Reason why no server is obeyed, as it was told last.
     said: Option<String>,
+    /// Reason why the record was never read, as it was told last.
+    unread: Option<String>,
 }
 
 impl Choice {
@@ -113,8 +117,8 @@ impl Choice {
     pub fn new(setup: Setup) -> Self {
         setup.fleet.set_gate(Gate::Held);
         setup.fleet.reroute(None);
-        let name = format!("muster-fleet-{}", setup.cluster);
-        let records = Records::new(setup.member.clone(), &setup.namespace, name, FIELD_MANAGER);
+        let (name, namespace) = (record_name(&setup.cluster), &setup.namespace);
+        let records = Records::new(setup.member.clone(), namespace, name, FIELD_MANAGER);
         let servers = Servers {
             cluster: setup.cluster.clone(),
             fleet: Arc::clone(&setup.fleet),
@@ -130,6 +134,7 @@ impl Choice {
             failing: None,
             asked_others: None,
             said: None,
+            unread: None,
             setup,
         }
     }
@@ -188,7 +193,12 @@ impl Choice {
                 }
                 self.ask_others(&candidates, &current).await;
                 let is_needed = self.remembered.is_needed(&self.setup.configured);
-                if is_needed { LOOK } else { LOOK_RARELY }
+                let is_unread = self.recorded == Recorded::Unread;
+                if is_needed || is_unread {
+                    LOOK
+                } else {
+                    LOOK_RARELY
+                }
             }
             Err(error) => {
                 let failing = *self.failing.get_or_insert_with(Instant::now);
@@ -351,10 +361,18 @@ impl Choice {
             Ok(found) => {
                 let known = found.clone();
                 self.recorded = known.map_or(Recorded::Absent, Recorded::Known);
+                self.setup.health.ready(RECORD, Ok(()));
+                if self.unread.take().is_some() {
+                    let note = "The agent has read its record of the fleet.";
+                    self.publish_in_member(EventType::Normal, "FleetRecordRead", note);
+                }
                 found
             }
             Err(error) => {
                 tracing::debug!(error, "cannot read the record of the fleet in the member");
+                if self.recorded == Recorded::Unread {
+                    self.tell_unread(&error);
+                }
                 None
             }
         };
@@ -362,6 +380,22 @@ impl Choice {
         let all = found.into_iter().chain(seen).chain(own);
         if let Some(newest) = all.max_by_key(|it| it.epoch) {
             self.remembered = newest;
+        }
+    }
+
+    /// Tells that nothing may be applied because the record was never read, when that is news.
+    fn tell_unread(&mut self, error: &str) {
+        let namespace = &self.setup.namespace;
+        let words = format!(
+            "the record of the fleet in the member cannot be read ({error}); nothing is applied before, because it may name \
+             a newer store. The agent's account there needs the rights to get, create and patch ConfigMap {} in namespace \
+             {namespace}; a record that is damaged has to be corrected",
+            record_name(&self.setup.cluster)
+        );
+        if self.unread.as_ref() != Some(&words) {
+            self.setup.health.ready(RECORD, Err(words.clone()));
+            self.publish_in_member(EventType::Warning, "FleetRecordUnread", &words);
+            self.unread = Some(words);
         }
     }
 
@@ -402,10 +436,17 @@ impl Choice {
             api_version: Some("v1".to_owned()),
             kind: Some("ConfigMap".to_owned()),
             namespace: Some(self.setup.namespace.clone()),
-            name: Some(format!("muster-fleet-{}", self.setup.cluster)),
+            name: Some(record_name(&self.setup.cluster)),
             ..CoreObjectReference::default()
         };
         let events = &self.setup.member_events;
         events.publish_about(about, kind, reason, words);
     }
 }
+
+fn record_name(cluster: &str) -> String {
+    format!("muster-fleet-{cluster}")
+}
+
+#[cfg(test)]
+mod tests;

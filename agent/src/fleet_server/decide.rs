@@ -8,7 +8,8 @@ use muster_shared::fleet_id::FleetId;
 use muster_shared::fleet_servers::{self, FleetServer};
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::annotation::FLEET_SERVERS;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// What the agent keeps in the member of the fleet that it obeys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +22,21 @@ pub struct Remembered {
     /// Id of the fleet; empty while it is not known.
     pub fleet: String,
     /// Addresses that the fleet has published.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "readable")]
     pub servers: Vec<FleetServer>,
+}
+
+/// Reads the addresses that this version understands, without fields of later versions: the epoch
+/// beside them holds whatever they say.
+fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<FleetServer>, D::Error> {
+    let fields = ["server", "caData", "caFile", "store"];
+    let all = Option::<Vec<Value>>::deserialize(from)?.unwrap_or_default();
+    let understood = all.into_iter().filter_map(|mut server| {
+        let known = server.as_object_mut()?;
+        known.retain(|field, _| fields.contains(&&**field));
+        serde_json::from_value(server).ok()
+    });
+    Ok(understood.collect())
 }
 
 impl Remembered {

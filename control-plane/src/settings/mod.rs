@@ -288,7 +288,7 @@ pub struct Settings {
 
     /// Share of workloads, from 0 to 1, from which on the condition WorkloadsHealthy of a cluster
     /// is False: of its workloads that are healthy in another cluster, those that are unhealthy in
-    /// this one. 0 means no such condition.
+    /// this one, as the mean of all namespaces. 0 means no such condition.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub cluster_unhealthy_workloads_threshold: f64,
     /// Number of workloads that have to be healthy in another cluster before

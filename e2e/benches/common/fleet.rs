@@ -57,7 +57,7 @@ pub fn cluster(name: &str) -> Value {
     json!({
         "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
         "metadata": {"name": name, "creationTimestamp": now, "generation": 1, "finalizers": ["karmada.io/cluster-controller"]},
-        "spec": {"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1", "id": name},
+        "spec": {"syncMode": "Pull", "apiEndpoint": format!("https://{name}.invalid"), "id": name},
         "status": {
             "kubernetesVersion": "v1.33.0",
             "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],

@@ -189,3 +189,20 @@ fn nothing_is_recorded_for_a_store_that_was_never_promoted_at_one_address() {
     let promoted = Remembered { epoch: 1, ..known };
     assert!(promoted.is_needed(&[]));
 }
+
+#[test]
+fn the_record_of_a_later_version_keeps_its_epoch_and_the_addresses_that_are_understood() {
+    let later = json!({"server": "https://b", "store": "b", "weight": 1});
+    for (servers, expected) in [
+        (json!([later]), vec![server("https://b", "b")]),
+        (
+            json!([later, {"url": "https://c"}, 7]),
+            vec![server("https://b", "b")],
+        ),
+        (json!(null), vec![]),
+    ] {
+        let written = json!({"epoch": 3, "store": "b", "fleet": "f", "servers": servers});
+        let read: Remembered = serde_json::from_value(written).unwrap();
+        assert_eq!((read.epoch, read.servers), (3, expected), "{servers}");
+    }
+}

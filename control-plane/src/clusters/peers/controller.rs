@@ -14,7 +14,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
 use muster_shared::peers::{
-    PEER_ADDRESS, PEERS, Peer, REACHES, SEEN_BY_PEERS, endpoint, read, write,
+    Endpoint, PEER_ADDRESS, PEERS, Peer, REACHES, Reach, SEEN_BY_PEERS, endpoint, read, write,
 };
 use muster_shared::queue::{Next, until};
 use muster_shared::tasks::Tasks;
@@ -30,6 +30,8 @@ use crate::fleet::api_error::overtaken;
 
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
+/// Interval at which it is looked whether a peer lives of a witness that has lost all of them.
+const LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {step} of cluster {cluster:?}: {}", client::brief(source))]
@@ -39,23 +41,44 @@ struct Error {
     source: Box<kube::Error>,
 }
 
-/// The last choice, and the clusters that it was made of.
+/// What is known of the fleet as a whole.
 #[derive(Default)]
-struct Memory(Mutex<(Vec<Candidate>, Arc<Choice>)>);
+struct Known {
+    /// All clusters, with their addresses.
+    clusters: Vec<(Candidate, Option<String>)>,
+    /// Who watches whom.
+    choice: Choice,
+    /// Places at which more than one cluster is said to be.
+    shared: BTreeSet<Endpoint>,
+}
+
+#[derive(Default)]
+struct Memory(Mutex<Arc<Known>>);
 
 impl Memory {
-    /// Returns who watches whom in the fleet as it is.
-    fn choice(&self, fleet: &Fleet) -> Arc<Choice> {
+    /// Returns what is known of the fleet as it is.
+    fn known(&self, fleet: &Fleet) -> Arc<Known> {
         let clusters = fleet.clusters.list();
-        let mut clusters: Vec<_> = clusters.iter().filter_map(|it| Candidate::of(it)).collect();
+        let of = |it: &Cluster| Some((Candidate::of(it)?, own_address(it).ok().map(str::to_owned)));
+        let mut clusters: Vec<_> = clusters.iter().filter_map(|it| of(it)).collect();
         clusters.sort();
         let mut known = self.0.lock();
-        if known.0 != clusters {
-            let per_cluster = fleet.settings.peers_per_cluster;
-            known.1 = Arc::new(choose(&clusters, per_cluster));
-            known.0 = clusters;
+        if known.clusters != clusters {
+            let candidates: Vec<Candidate> = clusters.iter().map(|it| it.0.clone()).collect();
+            let (mut places, mut shared) = (BTreeSet::new(), BTreeSet::new());
+            let addresses = clusters.iter().filter_map(|it| it.1.as_deref());
+            for place in addresses.filter_map(|it| endpoint(it).ok()) {
+                if !places.insert(place.clone()) {
+                    shared.insert(place);
+                }
+            }
+            *known = Arc::new(Known {
+                choice: choose(&candidates, fleet.settings.peers_per_cluster),
+                clusters,
+                shared,
+            });
         }
-        Arc::clone(&known.1)
+        Arc::clone(&known)
     }
 }
 
@@ -83,7 +106,7 @@ fn is_on(fleet: &Fleet) -> bool {
 
 /// Returns whether a change can change who watches whom, or at which address.
 fn is_another_fleet(change: &Change<Cluster>) -> bool {
-    let said = |it: &Cluster| (Candidate::of(it), address(it).map(str::to_owned));
+    let said = |it: &Cluster| (Candidate::of(it), own_address(it).map(str::to_owned));
     match change {
         Change::Applied { old, new } => old.as_ref().is_none_or(|old| said(old) != said(new)),
         Change::Deleted { .. } => true,
@@ -144,16 +167,41 @@ fn has_remains(cluster: &Cluster) -> bool {
 ///
 /// # Errors
 /// A sentence that names the field which has no address that can be used.
-fn address(cluster: &Cluster) -> Result<&str, String> {
+fn own_address(cluster: &Cluster) -> Result<&str, String> {
     let named = cluster.annotations().get(PEER_ADDRESS);
     let field = named.map_or("spec.apiEndpoint", |_| PEER_ADDRESS);
     let address = named.or(cluster.spec.api_endpoint.as_ref());
     let address = address.map_or("", String::as_str);
     match endpoint(address) {
+        Ok((host, _)) if is_local(&host) => Err(format!(
+            "{field} {address} has another meaning in each cluster: name an address that other clusters reach in {PEER_ADDRESS}"
+        )),
         Ok(_) => Ok(address),
         Err(_) if address.is_empty() => Err(format!("{field} is empty: peers need an https URL")),
         Err(fault) => Err(format!("{field} {fault}: peers need an https URL")),
     }
+}
+
+/// Returns whether a name is that of a Service, which every cluster resolves to one of its own.
+fn is_local(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let own = ["kubernetes", "kubernetes.default"].contains(&&*host);
+    own || matches!(host.rsplit_once('.'), Some((_, "svc"))) || host.ends_with(".cluster.local")
+}
+
+/// Returns the address of a cluster that leads to it from all others.
+///
+/// # Errors
+/// As [`own_address`], and when another cluster has the same.
+fn address<'a>(known: &Known, cluster: &'a Cluster) -> Result<&'a str, String> {
+    let address = own_address(cluster)?;
+    if endpoint(address).is_ok_and(|it| known.shared.contains(&it)) {
+        return Err(format!(
+            "another cluster has the address {address}, too, as the one of the Service kubernetes inside of each: name an \
+             address that leads to this cluster alone in {PEER_ADDRESS}"
+        ));
+    }
+    Ok(address)
 }
 
 async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
@@ -163,9 +211,8 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
     if cluster.metadata.deletion_timestamp.is_some() || !is_on(fleet) && !has_remains(&cluster) {
         return Ok(Next::Done);
     }
-    let choice = is_on(fleet).then(|| memory.choice(fleet));
-    let watched = choice.as_ref().and_then(|it| it.watched.get(name));
-    let asked = wanted(fleet, watched);
+    let known = is_on(fleet).then(|| memory.known(fleet));
+    let asked = known.as_ref().and_then(|it| wanted(fleet, it, name));
     let written = if cluster.annotations().get(PEERS) == asked.as_ref() {
         None
     } else {
@@ -175,8 +222,8 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
     // The version that the write makes is looked at next.
     let result = match written {
         Some(result) => result.map(|()| Next::Done),
-        None => match &choice {
-            Some(choice) => tell(fleet, &cluster, choice.witnesses.get(name)).await,
+        None => match &known {
+            Some(known) => tell(fleet, &cluster, known).await,
             None => take_back(fleet, &cluster).await,
         }
         .map_err(|error| ("write the condition SeenByPeers", error)),
@@ -190,11 +237,12 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
     })
 }
 
-/// Returns the annotation for an agent that is to watch these clusters.
-fn wanted(fleet: &Fleet, watched: Option<&BTreeSet<String>>) -> Option<String> {
+/// Returns the annotation that tells an agent which clusters to watch.
+fn wanted(fleet: &Fleet, known: &Known, agent: &str) -> Option<String> {
+    let watched = known.choice.watched.get(agent);
     let peers = watched.into_iter().flatten().filter_map(|name| {
         let cluster = fleet.clusters.get(None, name)?;
-        let address = address(&cluster).ok()?.to_owned();
+        let address = address(known, &cluster).ok()?.to_owned();
         let name = name.clone();
         Some(Peer { name, address })
     });
@@ -214,28 +262,44 @@ async fn ask(fleet: &Fleet, cluster: &Cluster, asked: Option<&str>) -> Result<()
 }
 
 /// Writes what the witnesses of a cluster see, where that is news.
-async fn tell(
-    fleet: &Fleet,
-    cluster: &Cluster,
-    witnesses: Option<&BTreeSet<String>>,
-) -> Result<Next, kube::Error> {
+async fn tell(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, kube::Error> {
     let (name, now) = (cluster.name_any(), fleet.clock.now());
-    if let Err(why) = address(cluster) {
+    if let Err(why) = address(known, cluster) {
         let said = conditions::new(SEEN_BY_PEERS, UNKNOWN, "NoAddress", &why, now);
         note(fleet, cluster, said).await?;
         return Ok(Next::Done);
     }
     // An agent that was not asked yet knows nothing.
     let is_asked = |it: &Cluster| asked_of(it).iter().any(|peer| peer.name == name);
-    let all = witnesses.into_iter().flatten();
+    let all = known.choice.witnesses.get(&name).into_iter().flatten();
     let all = all.filter_map(|it| fleet.clusters.get(None, it));
     let witnesses: Vec<Witness> = all
         .filter(|it| is_asked(it))
-        .map(|it| Witness::of(&it, &name))
+        .map(|it| Witness::of(&it, &name, |peer| lives(fleet, known, peer)))
         .collect();
     let Verdict { condition, again } = judge(&witnesses, troubled_since(cluster), now);
     note(fleet, cluster, condition).await?;
+    // Whether its other peers live is no change of this cluster.
+    if witnesses.iter().any(|it| it.has_lost_all) {
+        return Ok(Next::After(LOOK));
+    }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
+}
+
+/// Returns whether a cluster lives: its agent says that it is ready, or another one that is ready
+/// reaches it.
+fn lives(fleet: &Fleet, known: &Known, name: &str) -> bool {
+    let ready = |name: &str| {
+        let cluster = fleet.clusters.get(None, name);
+        cluster.filter(|it| it.condition(READY).is_some_and(|it| it.status == TRUE))
+    };
+    let reaches = |witness: &Cluster| {
+        let status = witness.status.as_ref();
+        let report = status.and_then(|it| Reach::reported(&it.conditions, name));
+        report.is_some_and(|(reach, _)| reach == Reach::Reached)
+    };
+    let mut witnesses = known.choice.witnesses.get(name).into_iter().flatten();
+    ready(name).is_some() || witnesses.any(|it| ready(it).is_some_and(|it| reaches(&it)))
 }
 
 /// Takes the condition back: nobody may act on what witnesses said once.

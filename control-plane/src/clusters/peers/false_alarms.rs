@@ -13,7 +13,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::{self, TRUE};
 use muster_shared::k8s::{ResourceExt as _, Taint};
 use muster_shared::names::condition::READY;
-use muster_shared::peers::{PEERS, Peer, Sight, write};
+use muster_shared::peers::{PEERS, Peer, Sight, condition_type, write};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -233,6 +233,17 @@ impl World {
         }
     }
 
+    /// Returns whether a member is ready, or one that is ready reaches it.
+    fn lives(&self, name: &str) -> bool {
+        let is_ready = |it: &Cluster| it.condition(READY).is_some_and(|it| it.status == TRUE);
+        let reaches = condition_type(name);
+        let mut all = self.members.iter().map(|it| &it.cluster);
+        all.any(|it| {
+            let sees = || it.condition(&reaches).is_some_and(|it| it.status == TRUE);
+            is_ready(it) && (it.name_any() == name || sees())
+        })
+    }
+
     /// Judges what the witnesses of all members see.
     fn tell(&mut self, now: Timestamp) {
         self.again = None;
@@ -240,7 +251,7 @@ impl World {
             let about = self.members[place].cluster.name_any();
             let witnesses = self.witnesses.get(&place).into_iter().flatten();
             let witnesses: Vec<Witness> = witnesses
-                .map(|it| Witness::of(&self.members[*it].cluster, &about))
+                .map(|it| Witness::of(&self.members[*it].cluster, &about, |peer| self.lives(peer)))
                 .collect();
             let cluster = &mut self.members[place].cluster;
             let verdict = judge(&witnesses, troubled_since(cluster), now);

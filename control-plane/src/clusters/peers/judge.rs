@@ -15,8 +15,8 @@ pub const QUORUM: usize = 2;
 /// Time before the trouble of a cluster from which on a loss belongs to it. A witness that lost the
 /// cluster earlier, while that was ready, has a trouble of its own.
 const BEFORE_TROUBLE: SignedDuration = SignedDuration::from_mins(5);
-/// Number of peers of which an agent has to reach at least one: one that has lost all of several
-/// peers is cut off itself.
+/// Number of peers all of which an agent has to have lost to be cut off itself, if one of them
+/// lives. If none does, as when the other one of two regions is lost, it is right.
 const SEVERAL: usize = 2;
 
 /// A witness of a cluster.
@@ -28,13 +28,16 @@ pub struct Witness {
     pub is_heard: bool,
     /// Whether its agent has lost all of its peers, of which there are several.
     pub has_lost_all: bool,
+    /// Whether it is cut off itself: it has lost all, and one of them lives.
+    pub is_cut_off: bool,
     /// Its report about the cluster, and since when it says so.
     pub report: Option<(Reach, Timestamp)>,
 }
 
 impl Witness {
-    /// Reads the report of an agent about a cluster from the agent's own Cluster.
-    pub fn of(witness: &Cluster, about: &str) -> Self {
+    /// Reads the report of an agent about a cluster from the agent's own Cluster. `lives` says of a
+    /// peer whether others know that it lives.
+    pub fn of(witness: &Cluster, about: &str, lives: impl Fn(&str) -> bool) -> Self {
         let status = witness.status.as_ref();
         let reports = status.map_or(&[][..], |status| &status.conditions);
         let peers = read(witness.annotations().get(PEERS).map(String::as_str));
@@ -43,12 +46,14 @@ impl Witness {
             report.is_some_and(|(reach, _)| reach == Reach::Lost)
         };
         let is_duplicate = conditions::status(reports, UNIQUE_IDENTITY) == Some(FALSE);
+        let has_lost_all = peers.len() >= SEVERAL && peers.iter().all(|it| is_lost(&it.name));
         Self {
             name: witness.name_any(),
             is_heard: conditions::get(reports, READY).is_some_and(is_heard)
                 && witness.metadata.deletion_timestamp.is_none()
                 && !is_duplicate,
-            has_lost_all: peers.len() >= SEVERAL && peers.iter().all(|it| is_lost(&it.name)),
+            has_lost_all,
+            is_cut_off: has_lost_all && peers.iter().any(|it| lives(&it.name)),
             report: Reach::reported(reports, about),
         }
     }
@@ -100,8 +105,10 @@ pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Time
             None => others.push(format!("{name} has not reported")),
             Some((Reach::Reached, _)) => reaching.push(name.clone()),
             Some((Reach::Never, _)) => others.push(format!("{name} has never reached it")),
-            Some((Reach::Lost, _)) if witness.has_lost_all => {
-                others.push(format!("{name} has lost all of its peers"));
+            Some((Reach::Lost, _)) if witness.is_cut_off => {
+                others.push(format!(
+                    "{name} has lost all of its peers, though one of them lives"
+                ));
             }
             Some((Reach::Lost, since)) if since < limit => {
                 others.push(format!("{name} lost it at {since:.0}, while it was ready"));

@@ -1,20 +1,21 @@
 //! Writes the condition `WorkloadsHealthy`, at most once in a while for each cluster.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::conditions::{self, UNKNOWN};
 use muster_shared::controller::Controller;
-use muster_shared::names::condition::WORKLOADS_HEALTHY;
+use muster_shared::names::condition::{READY, WORKLOADS_HEALTHY};
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
-use parking_lot::Mutex;
 
-use super::count::{Counts, Limits};
+use super::count::{Count, Limits, known};
 use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
@@ -36,18 +37,18 @@ struct Error {
 /// Starts the controller. With `--cluster-unhealthy-workloads-threshold=0` nothing is counted, and
 /// what was told before is taken back.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let counts = Arc::<Mutex<Counts>>::default();
     let workers = fleet.settings.concurrent_cluster_syncs;
     let mut controller = Controller::new(fleet, "workloads of clusters");
     if limits(fleet).is_some() {
-        let counts = Arc::clone(&counts);
-        controller = controller.gathers(GATHERED, &fleet.bindings, move |_, change| {
-            let mut counts = counts.lock();
-            match change {
-                Change::Applied { old, new } => counts.change(old.as_deref(), Some(new)),
-                Change::Deleted { old } => counts.change(Some(old), None),
-            }
-        });
+        controller = controller
+            .gathers(GATHERED, &fleet.bindings, |_, change| concerned(change))
+            .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
+                Change::Applied {
+                    old: Some(old),
+                    new,
+                } if is_heard(old) != is_heard(new) => companions(fleet, &new.name_any()),
+                _ => BTreeSet::new(),
+            });
     }
     controller
         .gathers(GATHERED, &fleet.clusters, |fleet, change| match change {
@@ -59,12 +60,40 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             }
             Change::Deleted { .. } => None,
         })
-        .run(
-            tasks,
-            workers,
-            counts,
-            |fleet, counts, name: String| async move { attend(&fleet, &counts, &name).await },
-        );
+        .run(tasks, workers, (), |fleet, (), name: String| async move {
+            attend(&fleet, &name).await
+        });
+}
+
+/// Returns the clusters whose counts a change of a workload may change.
+fn concerned(change: &Change<AnyBinding>) -> BTreeSet<String> {
+    let (was, is) = match change {
+        Change::Applied { old, new } => (old.as_deref().map(known), known(new)),
+        Change::Deleted { old } => (Some(known(old)), BTreeMap::new()),
+    };
+    let was = was.unwrap_or_default();
+    let all = was.keys().chain(is.keys()).filter(|_| was != is);
+    all.map(|it| (*it).to_owned()).collect()
+}
+
+/// Returns the clusters that have workloads in common with a cluster.
+fn companions(fleet: &Fleet, name: &str) -> BTreeSet<String> {
+    let bindings = bindings_of(fleet, name);
+    let clusters = bindings.iter().flat_map(|it| it.spec.clusters.iter());
+    clusters.map(|it| it.name.clone()).collect()
+}
+
+fn bindings_of(fleet: &Fleet, cluster: &str) -> Vec<Arc<AnyBinding>> {
+    let keys = fleet.bindings.naming(cluster);
+    keys.iter()
+        .filter_map(|it| fleet.bindings.get(it))
+        .collect()
+}
+
+fn is_heard(cluster: &Cluster) -> bool {
+    cluster
+        .condition(READY)
+        .is_some_and(|it| it.status != UNKNOWN)
 }
 
 /// Returns the limits; `None` if the condition is off.
@@ -75,13 +104,14 @@ fn limits(fleet: &Fleet) -> Option<Limits> {
     (share > 0.0).then_some(Limits { share, minimum })
 }
 
-async fn attend(fleet: &Fleet, counts: &Mutex<Counts>, name: &str) -> Result<Next, Error> {
+async fn attend(fleet: &Fleet, name: &str) -> Result<Next, Error> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         return Ok(Next::Done);
     };
     let now = fleet.clock.now();
     let said = if let Some(limits) = limits(fleet) {
-        counts.lock().of(name).condition(limits, now)
+        let others = |it: &str| fleet.clusters.get(None, it).is_some_and(|it| is_heard(&it));
+        Count::of(name, bindings_of(fleet, name), others).condition(limits, now)
     } else if cluster.condition(WORKLOADS_HEALTHY).is_some() {
         let message = "workloads are not compared: --cluster-unhealthy-workloads-threshold is 0";
         conditions::new(WORKLOADS_HEALTHY, UNKNOWN, "Off", message, now)
@@ -150,9 +180,20 @@ mod tests {
         let mut workload = stand.api.all("resourcebindings").remove(0);
         workload["status"]["aggregatedStatus"][0]["health"] = json!("Healthy");
         stand.api.put("resourcebindings", workload);
-        pass(30).await;
+        pass(60).await;
         let well = Some(("True".to_owned(), "HealthyHere".to_owned()));
         assert_eq!(told(&stand), well);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_report_of_a_dead_cluster_says_nothing_against_one_that_lives() {
+        let stand = stand(0.5, "Unhealthy").await;
+        let mut dead = stand.api.object("clusters", "", "m2").unwrap();
+        dead["status"]["conditions"][0]["status"] = json!("Unknown");
+        stand.api.put("clusters", dead);
+        pass(30).await;
+        let too_few = Some(("Unknown".to_owned(), "TooFewWorkloads".to_owned()));
+        assert_eq!(told(&stand), too_few);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Counts workloads that are unhealthy in a cluster while they are healthy in another one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
@@ -10,12 +11,13 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::condition::WORKLOADS_HEALTHY;
 
 /// Workloads of one cluster that are healthy in another one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
     /// All whose health here is known.
     pub compared: usize,
-    /// Those of them that are unhealthy here.
-    pub unhealthy: usize,
+    /// Share of them that is unhealthy here, from 0 to 1: the mean of the shares of all namespaces,
+    /// so that one team alone does not speak for a cluster.
+    pub unhealthy: f64,
 }
 
 /// Limits of `--cluster-unhealthy-workloads-threshold` and `--cluster-unhealthy-workloads-minimum`.
@@ -28,25 +30,55 @@ pub struct Limits {
 }
 
 impl Count {
+    /// Counts the workloads of a cluster among some bindings. Only the reports of other clusters
+    /// that are heard of count: the last one of a dead cluster may be that all was well.
+    #[expect(clippy::cast_precision_loss, reason = "workloads are fewer than 2^52")]
+    pub fn of<B: Borrow<AnyBinding>>(
+        cluster: &str,
+        bindings: impl IntoIterator<Item = B>,
+        is_heard: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut namespaces = BTreeMap::<Option<String>, (usize, usize)>::new();
+        for binding in bindings {
+            let binding = binding.borrow();
+            let known = known(binding);
+            let elsewhere = |(other, is_unhealthy): (&&str, &bool)| {
+                *other != cluster && !is_unhealthy && is_heard(other)
+            };
+            if let Some(is_unhealthy) = known.get(cluster)
+                && known.iter().any(elsewhere)
+            {
+                let namespace = binding.metadata.namespace.clone();
+                let (compared, unhealthy) = namespaces.entry(namespace).or_default();
+                *compared += 1;
+                *unhealthy += usize::from(*is_unhealthy);
+            }
+        }
+        let shares = namespaces.values();
+        let shares = shares.map(|(compared, unhealthy)| *unhealthy as f64 / *compared as f64);
+        Self {
+            unhealthy: shares.sum::<f64>() / namespaces.len().max(1) as f64,
+            compared: namespaces.values().map(|it| it.0).sum(),
+        }
+    }
+
     /// Returns the condition. The message has no numbers of workloads, because they change often.
     pub fn condition(self, limits: Limits, now: Timestamp) -> Condition {
         let percent = limits.share * 100.0;
-        #[expect(clippy::cast_precision_loss, reason = "workloads are fewer than 2^52")]
-        let (compared, unhealthy) = (self.compared as f64, self.unhealthy as f64);
         let (status, reason, message) = if self.compared < limits.minimum.max(1) {
             let message = format!(
                 "fewer than {} workloads of this cluster are healthy in another cluster, too few to compare",
                 limits.minimum.max(1)
             );
             (UNKNOWN, "TooFewWorkloads", message)
-        } else if unhealthy >= limits.share * compared {
+        } else if self.unhealthy >= limits.share {
             let message = format!(
-                "at least {percent}% of the workloads that are healthy in other clusters are unhealthy in this one"
+                "at least {percent}% of the workloads that are healthy in other clusters are unhealthy in this one, as the mean of all namespaces"
             );
             (FALSE, "UnhealthyHere", message)
         } else {
             let message = format!(
-                "less than {percent}% of the workloads that are healthy in other clusters are unhealthy in this one"
+                "less than {percent}% of the workloads that are healthy in other clusters are unhealthy in this one, as the mean of all namespaces"
             );
             (TRUE, "HealthyHere", message)
         };
@@ -54,72 +86,25 @@ impl Count {
     }
 }
 
-/// Counts of all clusters.
-#[derive(Debug, Default)]
-pub struct Counts(BTreeMap<String, Count>);
-
-impl Counts {
-    /// Returns the count of a cluster.
-    pub fn of(&self, cluster: &str) -> Count {
-        self.0.get(cluster).copied().unwrap_or_default()
-    }
-
-    /// Takes note of a change of a binding, and returns the clusters whose counts it changes.
-    pub fn change(
-        &mut self,
-        old: Option<&AnyBinding>,
-        new: Option<&AnyBinding>,
-    ) -> BTreeSet<String> {
-        let (was, is) = (compared(old), compared(new));
-        let mut changed = BTreeSet::new();
-        for (cluster, is_unhealthy) in was.iter().filter(|it| is.get(*it.0) != Some(it.1)) {
-            if let Some(count) = self.0.get_mut(*cluster) {
-                count.compared = count.compared.saturating_sub(1);
-                let fewer = usize::from(*is_unhealthy);
-                count.unhealthy = count.unhealthy.saturating_sub(fewer);
-                if count.compared == 0 {
-                    self.0.remove(*cluster);
-                }
-            }
-            changed.insert((*cluster).to_owned());
-        }
-        for (cluster, is_unhealthy) in is.iter().filter(|it| was.get(*it.0) != Some(it.1)) {
-            let count = self.0.entry((*cluster).to_owned()).or_default();
-            count.compared += 1;
-            count.unhealthy += usize::from(*is_unhealthy);
-            changed.insert((*cluster).to_owned());
-        }
-        changed
-    }
-}
-
-/// Returns the clusters in which a workload can be compared, with whether it is unhealthy there:
-/// its targets in which its health is known, while it is healthy in another one.
-fn compared(binding: Option<&AnyBinding>) -> BTreeMap<&str, bool> {
-    let Some(binding) = binding else {
+/// Returns the targets of a workload in which its health is known, with whether it is unhealthy
+/// there; none of what has no replicas, which is healthy wherever it exists.
+pub fn known(binding: &AnyBinding) -> BTreeMap<&str, bool> {
+    let spec = &binding.spec;
+    if spec.replicas == 0 && spec.components.is_empty() {
         return BTreeMap::new();
-    };
-    let targets: BTreeSet<&str> = binding.spec.clusters.iter().map(|it| &*it.name).collect();
+    }
     let status = binding.status.as_ref();
     let reports = status.map_or(&[][..], |it| &it.aggregated_status);
-    let known: BTreeMap<&str, bool> = reports
+    let is_target = |cluster: &str| spec.clusters.iter().any(|it| it.name == cluster);
+    let known = reports
         .iter()
-        .filter(|it| targets.contains(&*it.cluster_name))
         .filter_map(|it| match it.health {
             Some(ResourceHealth::Healthy) => Some((&*it.cluster_name, false)),
             Some(ResourceHealth::Unhealthy) => Some((&*it.cluster_name, true)),
             _ => None,
         })
-        .collect();
-    let healthy = known
-        .values()
-        .filter(|is_unhealthy| !**is_unhealthy)
-        .count();
-    let is_healthy_elsewhere = |is_unhealthy: bool| healthy > usize::from(!is_unhealthy);
-    known
-        .into_iter()
-        .filter(|(_, is_unhealthy)| is_healthy_elsewhere(*is_unhealthy))
-        .collect()
+        .filter(|(cluster, _)| is_target(cluster));
+    known.collect()
 }
 
 #[cfg(test)]
@@ -137,72 +122,91 @@ mod tests {
             .collect();
         serde_json::from_value(json!({
             "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"clusters": targets}, "status": {"aggregatedStatus": reports},
+            "spec": {"clusters": targets, "replicas": 1}, "status": {"aggregatedStatus": reports},
         }))
         .unwrap()
     }
 
+    const WELL: &str = "Healthy";
+    const ILL: &str = "Unhealthy";
+
     #[test]
     fn a_workload_counts_where_its_health_is_known_while_it_is_healthy_elsewhere() {
-        let (well, ill) = ("Healthy", "Unhealthy");
+        let (both, one) = (&["a", "b"][..], &["a"][..]);
         for (targets, reports, expected) in [
-            (
-                &["a", "b"][..],
-                &[("a", well), ("b", ill)][..],
-                &[("b", true)][..],
-            ),
-            (
-                &["a", "b"],
-                &[("a", well), ("b", well)],
-                &[("a", false), ("b", false)],
-            ),
-            (&["a", "b"], &[("a", ill), ("b", ill)], &[]),
-            (&["a", "b"], &[("a", well), ("b", "Unknown")], &[]),
-            (&["a"], &[("a", ill)], &[]),
-            (&["a"], &[("a", ill), ("b", well)], &[]),
+            (both, &[("a", WELL), ("b", ILL)][..], [None, Some(1.0)]),
+            (both, &[("a", WELL), ("b", WELL)], [Some(0.0), Some(0.0)]),
+            (both, &[("a", ILL), ("b", ILL)], [None, None]),
+            (both, &[("a", WELL), ("b", "Unknown")], [None, None]),
+            (one, &[("a", ILL)], [None, None]),
+            (one, &[("a", ILL), ("b", WELL)], [None, None]),
             (
                 &["a", "b", "c"],
-                &[("a", well), ("b", ill), ("c", well)],
-                &[("a", false), ("b", true), ("c", false)],
+                &[("a", WELL), ("b", ILL), ("c", WELL)],
+                [Some(0.0), Some(1.0)],
             ),
-            (&["a", "b"], &[], &[]),
+            // Nothing is heard of d.
+            (&["a", "d"], &[("a", ILL), ("d", WELL)], [None, None]),
+            (both, &[], [None, None]),
         ] {
             let binding = binding(targets, reports);
-            let found: Vec<_> = compared(Some(&binding)).into_iter().collect();
+            let count = |cluster| Count::of(cluster, [&binding], |it| it != "d");
+            let found = ["a", "b"].map(count);
+            let found = found.map(|it| (it.compared > 0).then_some(it.unhealthy));
             assert_eq!(found, expected, "{targets:?} {reports:?}");
         }
     }
 
+    /// Returns what is told of b, of these workloads: namespaces, workloads of each, their replicas
+    /// and their health in b, while they are healthy in a.
+    fn told(workloads: &[(&str, usize, i32, &str)]) -> String {
+        let all = workloads
+            .iter()
+            .flat_map(|(namespace, number, replicas, in_b)| {
+                let mut bound = binding(&["a", "b"], &[("a", WELL), ("b", in_b)]);
+                bound.metadata.namespace = Some((*namespace).to_owned());
+                bound.spec.replicas = *replicas;
+                std::iter::repeat_n(bound, *number)
+            });
+        let limits = Limits {
+            share: 0.5,
+            minimum: 5,
+        };
+        let count = Count::of("b", all, |_| true);
+        count.condition(limits, Timestamp::UNIX_EPOCH).status
+    }
+
+    /// Counts kinds without a rule of health, which agents report as Healthy.
     #[test]
-    fn counts_follow_the_bindings_and_tell_whose_changed() {
-        let ill = binding(&["a", "b"], &[("a", "Healthy"), ("b", "Unhealthy")]);
-        let well = binding(&["a", "b"], &[("a", "Healthy"), ("b", "Healthy")]);
-        let mut counts = Counts::default();
-        for (old, new, changed, count) in [
-            (None, Some(&ill), &["b"][..], (1, 1)),
-            (Some(&ill), Some(&ill), &[], (1, 1)),
-            (Some(&ill), Some(&well), &["a", "b"], (1, 0)),
-            (Some(&well), Some(&ill), &["a", "b"], (1, 1)),
-            (Some(&ill), None, &["b"], (0, 0)),
+    fn config_maps_that_are_always_healthy_do_not_hide_that_all_deployments_are_ill() {
+        assert_eq!(told(&[("shop", 10, 2, ILL), ("shop", 30, 0, WELL)]), FALSE);
+        assert_eq!(told(&[("shop", 30, 0, ILL)]), UNKNOWN);
+    }
+
+    /// Plays a team whose override for b breaks its own copies there.
+    #[test]
+    fn one_namespace_of_several_alone_does_not_condemn_a_cluster() {
+        let ill = ("team", 100, 2, ILL);
+        for (others, expected) in [
+            (&[][..], FALSE),
+            (&[("x", 1, 2, WELL)], FALSE),
+            (&[("x", 1, 2, WELL), ("y", 1, 2, WELL)], TRUE),
+            (&[("x", 1, 2, WELL), ("y", 1, 2, ILL)], FALSE),
         ] {
-            let found: Vec<String> = counts.change(old, new).into_iter().collect();
-            assert_eq!(found, changed);
-            let found = counts.of("b");
-            assert_eq!((found.compared, found.unhealthy), count);
+            assert_eq!(told(&[&[ill], others].concat()), expected, "{others:?}");
         }
-        assert!(counts.0.is_empty(), "nothing is kept of it");
     }
 
     #[test]
     fn the_condition_is_false_from_a_share_on_and_unknown_of_too_few() {
         let now = Timestamp::UNIX_EPOCH;
         for (compared, unhealthy, share, minimum, expected) in [
-            (10, 5, 0.5, 5, FALSE),
-            (10, 4, 0.5, 5, TRUE),
-            (5, 5, 1.0, 5, FALSE),
-            (4, 4, 0.5, 5, UNKNOWN),
-            (0, 0, 0.5, 0, UNKNOWN),
-            (1, 1, 0.5, 0, FALSE),
+            (10, 0.5, 0.5, 5, FALSE),
+            (10, 0.4, 0.5, 5, TRUE),
+            (5, 1.0, 1.0, 5, FALSE),
+            (4, 1.0, 0.5, 5, UNKNOWN),
+            (0, 0.0, 0.5, 0, UNKNOWN),
+            (1, 1.0, 0.5, 0, FALSE),
         ] {
             let count = Count {
                 compared,

@@ -212,7 +212,7 @@ impl Players {
         self.clusters.put(json!({
             "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
             "metadata": {"name": name, "creationTimestamp": now, "generation": 1},
-            "spec": {"syncMode": "Pull", "apiEndpoint": "https://127.0.0.1:1", "id": name},
+            "spec": {"syncMode": "Pull", "apiEndpoint": format!("https://{name}.invalid"), "id": name},
         }))?;
         self.beat(name)?;
         self.answering().insert(name.to_owned());

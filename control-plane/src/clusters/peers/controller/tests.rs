@@ -176,3 +176,70 @@ async fn nothing_is_asked_unless_it_is_on_and_what_was_told_before_is_taken_back
     pass(200).await;
     assert_eq!(stand.api.writes(), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_means_another_api_server_in_each_cluster_is_given_to_nobody() {
+    let at = |name: &str, address: &str| {
+        let mut cluster = cluster(name);
+        cluster["spec"]["apiEndpoint"] = json!(address);
+        cluster
+    };
+    let clusters = vec![
+        at("m1", "https://10.96.0.1/"),
+        at("m2", "https://10.96.0.1:443"),
+        at("m3", "https://kubernetes.default.svc"),
+        member("m4"),
+    ];
+    let stand = stand(3, clusters).await;
+    for name in ["m1", "m2", "m3"] {
+        set(&stand, name, READY, "Unknown", "R");
+    }
+    // Each reaches 10.96.0.1: it is its own API server.
+    report(&stand, "m4", "m1", Reach::Reached).await;
+    pass(30).await;
+    for name in ["m1", "m2", "m3"] {
+        assert_eq!(seen(&stand, name), says("Unknown", "NoAddress"));
+    }
+    assert_eq!(asked(&stand, "m4"), []);
+    // An address of its own makes the other one unique, too.
+    let mut now = stand.api.object("clusters", "", "m2").unwrap();
+    now["metadata"]["annotations"][PEER_ADDRESS] = json!("https://m2.example.com");
+    stand.api.put("clusters", now);
+    pass(30).await;
+    assert_eq!(asked(&stand, "m4").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_the_other_one_of_two_regions_is_seen_and_a_cut_between_both_is_not() {
+    let place = |name: &str| {
+        let mut cluster = member(name);
+        cluster["spec"]["region"] = json!(name.get(..2));
+        cluster
+    };
+    let stand = stand(2, ["eu1", "eu2", "us1", "us2"].map(place).to_vec()).await;
+    for (witness, peer) in [
+        ("us1", "eu1"),
+        ("us1", "eu2"),
+        ("us2", "eu1"),
+        ("us2", "eu2"),
+    ] {
+        report(&stand, witness, peer, Reach::Reached).await;
+    }
+    set(&stand, "eu1", READY, "Unknown", "ClusterStatusUnknown");
+    for (witness, peer) in [
+        ("us1", "eu1"),
+        ("us1", "eu2"),
+        ("us2", "eu1"),
+        ("us2", "eu2"),
+    ] {
+        report(&stand, witness, peer, Reach::Lost).await;
+    }
+    pass(20).await;
+    // What us1 and us2 say of eu1 may come from a trouble between both regions: eu2 lives.
+    assert_eq!(seen(&stand, "eu1"), says("Unknown", "TooFewWitnesses"));
+    set(&stand, "eu2", READY, "Unknown", "ClusterStatusUnknown");
+    pass(20).await;
+    for name in ["eu1", "eu2"] {
+        assert_eq!(seen(&stand, name), says("False", "NotReached"));
+    }
+}

@@ -17,6 +17,7 @@ fn heard(name: &str, reach: Reach, after: i64) -> Witness {
         name: name.to_owned(),
         is_heard: true,
         has_lost_all: false,
+        is_cut_off: false,
         report: Some((reach, at(TROUBLE + after))),
     }
 }
@@ -28,6 +29,7 @@ fn unheard(mut witness: Witness) -> Witness {
 
 fn alone(mut witness: Witness) -> Witness {
     witness.has_lost_all = true;
+    witness.is_cut_off = true;
     witness
 }
 
@@ -252,15 +254,16 @@ fn a_witness_is_heard_of_unless_it_is_silent_new_leaving_or_registered_twice() {
         ),
     ] {
         let mut witness = cluster(&ready, &[]);
-        assert_eq!(Witness::of(&witness, "m1").is_heard, expected, "{ready}");
+        let is_heard = |witness: &Cluster| Witness::of(witness, "m1", |_| true).is_heard;
+        assert_eq!(is_heard(&witness), expected, "{ready}");
         let now = muster_shared::k8s::Time(at(0));
         witness.metadata.deletion_timestamp = Some(now);
-        assert!(!Witness::of(&witness, "m1").is_heard);
+        assert!(!is_heard(&witness));
     }
 }
 
 #[test]
-fn a_witness_that_has_lost_all_of_several_peers_is_cut_off_itself() {
+fn a_witness_that_has_lost_all_of_several_peers_is_cut_off_itself_if_one_of_them_lives() {
     let report = |peer: &str, status| condition(&format!("reaches.muster.io/{peer}"), status, "R");
     for (peers, reports, expected) in [
         (&["m1"][..], json!([report("m1", "False")]), false),
@@ -281,8 +284,12 @@ fn a_witness_that_has_lost_all_of_several_peers_is_cut_off_itself() {
             false,
         ),
     ] {
-        let witness = Witness::of(&cluster(&reports, peers), "m1");
+        let cluster = cluster(&reports, peers);
+        let witness = Witness::of(&cluster, "m1", |peer| peer == "m2");
         assert_eq!(witness.has_lost_all, expected, "{peers:?} {reports}");
+        assert_eq!(witness.is_cut_off, expected, "{peers:?} {reports}");
+        let none_lives = Witness::of(&cluster, "m1", |_| false);
+        assert!(!none_lives.is_cut_off, "{peers:?} {reports}");
         assert_eq!(witness.report.unwrap().0, Reach::Lost);
     }
 }
@@ -318,4 +325,58 @@ fn the_trouble_of_a_cluster_begins_when_it_is_not_ready_or_was_lost_after_that()
         let found = troubled_since(&cluster(&conditions, &[]));
         assert_eq!(found, expected.map(at), "{conditions}");
     }
+}
+
+#[test]
+fn the_loss_of_one_region_of_two_is_seen_by_the_other() {
+    use crate::clusters::peers::choose::{Candidate, choose};
+    let mut wrong = Vec::new();
+    for (each, per_cluster) in [(2, 2), (3, 2), (3, 3), (5, 3), (20, 3)] {
+        let fleet: Vec<Candidate> = ["eu", "us"]
+            .iter()
+            .flat_map(|place| {
+                (0..each).map(move |n| Candidate {
+                    name: format!("{place}{n}"),
+                    place: (*place).to_owned(),
+                    has_agent: true,
+                })
+            })
+            .collect();
+        let choice = choose(&fleet, per_cluster);
+        let witness = |name: &String| -> Cluster {
+            let watched = &choice.watched[name];
+            let peers: Vec<Value> = watched
+                .iter()
+                .map(|it| json!({"name": it, "address": "https://a"}))
+                .collect();
+            let at = at(TROUBLE + 20);
+            let mut conditions = vec![
+                json!({"type": "Ready", "status": "True", "reason": "", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z"}),
+            ];
+            conditions.extend(watched.iter().map(|it| {
+                let status = if it.starts_with("eu") { "False" } else { "True" };
+                json!({"type": format!("reaches.muster.io/{it}"), "status": status, "reason": "", "message": "", "lastTransitionTime": at})
+            }));
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "annotations": {PEERS: json!(peers).to_string()}},
+                "spec": {"syncMode": "Pull"}, "status": {"conditions": conditions},
+            }))
+            .unwrap()
+        };
+        for n in 0..each {
+            let lost = format!("eu{n}");
+            let witnesses: Vec<Witness> = choice.witnesses[&lost]
+                .iter()
+                .map(|it| Witness::of(&witness(it), &lost, |peer| peer.starts_with("us")))
+                .collect();
+            let verdict = judge(&witnesses, Some(at(TROUBLE)), at(TROUBLE + 600));
+            if verdict.condition.status != FALSE {
+                wrong.push(format!(
+                    "2x{each}, {per_cluster} per cluster: {lost}: {} {}",
+                    verdict.condition.status, verdict.condition.message
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
