@@ -34,7 +34,8 @@ struct Asked {
 }
 
 impl Hostnames {
-    /// Notes what a template asks for. Returns the others that ask for a host name that it gives up.
+    /// Notes what a template asks for. Returns the others that ask for a host name which it gives
+    /// up.
     pub fn note(&self, key: &BindingKey, request: &Request) -> Vec<BindingKey> {
         let follows = request.follows.as_ref().map(BindingKey::for_template);
         let all = &mut *self.0.lock();

@@ -51,8 +51,8 @@ impl Place {
     }
 
     /// Returns the places of a cluster in which namespaces are needed. Of a thousand clusters there
-    /// are as many execution namespaces, which go nowhere: a key of each for each cluster would be a
-    /// million.
+    /// are as many execution namespaces, which go nowhere: a key of each for each cluster would be
+    /// a million.
     fn in_cluster(cluster: &str, namespaces: &[Arc<Namespace>], scope: &Scope) -> Vec<Self> {
         let needed = namespaces.iter().filter(|it| goes_everywhere(it, scope));
         let places = needed.map(|namespace| Self {

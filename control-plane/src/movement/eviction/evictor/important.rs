@@ -48,8 +48,8 @@ impl Evictor {
         Kept::of(later, self.fleet.snapshot(), &self.options, now.wall)
     }
 
-    /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the rate
-    /// of its cluster. What is due and waits for something else may never leave.
+    /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the
+    /// rate of its cluster. What is due and waits for something else may never leave.
     fn later(&self, priority: i32, now: Now) -> impl Iterator<Item = Later<'_>> {
         let items = self.backlog.more_important(priority, now.tick + HORIZON);
         items.into_iter().filter_map(move |(_, cluster, key)| {
