@@ -25,7 +25,8 @@ use super::write::{Writing, Written, delete};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
-use crate::fleet::binding::BindingKey;
+use crate::fleet::binding::{BindingKey, controller_of};
+use crate::fleet::claim::Claim;
 use crate::fleet::compact_map::Labelled as _;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::template::{Template, TemplateKey};
@@ -374,6 +375,22 @@ impl Traffic {
         let Some(held) = held.filter(|_| fleet.bindings.presence(key).is_gone()) else {
             return Ok(Next::Done);
         };
+        let owner = controller_of(&held.metadata).map(|owner| ObjectReference {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            namespace: key.namespace.clone(),
+            name: owner.name.clone(),
+            ..ObjectReference::default()
+        });
+        let template = owner.map(|owner| fleet.templates.get(&TemplateKey::of(&owner)));
+        // One that is gone takes the object along.
+        let Some(Lookup::Found(template)) = template else {
+            return Ok(Next::Done);
+        };
+        // The binding of what a policy has claimed is made again, and the name leads on meanwhile.
+        if Claim::on(&*template).is_some() {
+            return Ok(Next::After(UNLISTED));
+        }
         let client = fleet.work_writer.turn().await;
         match delete(fleet, &client, key, &held).await? {
             Written::Overtaken => Ok(Next::Again),

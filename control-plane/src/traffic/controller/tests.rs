@@ -317,19 +317,26 @@ async fn an_object_that_the_api_refuses_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_goes_when_no_policy_propagates_its_template_any_more() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = started(with(objects)).await;
-    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
-    stand.api.delete("resourcebindings", "shop", "web-service");
-    pass(3600).await;
-    assert_eq!(
-        targets(&stand, "web-service"),
-        [""; 0],
-        "the load balancer is gone"
-    );
+    for is_claimed in [false, true] {
+        let mut template = service("web", &Value::Null);
+        if is_claimed {
+            // Somebody deletes the binding, and it is made again.
+            let metadata = &mut template["metadata"];
+            metadata["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+            metadata["annotations"]["propagationpolicy.karmada.io/namespace"] = json!("shop");
+            metadata["annotations"]["propagationpolicy.karmada.io/name"] = json!("web");
+        }
+        let objects = [
+            ("services", template),
+            ("resourcebindings", service_in(&[("m1", "Healthy")])),
+        ];
+        let stand = started(with(objects)).await;
+        assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+        stand.api.delete("resourcebindings", "shop", "web-service");
+        pass(3600).await;
+        let left = targets(&stand, "web-service").len();
+        assert_eq!(left, usize::from(is_claimed), "claimed: {is_claimed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
