@@ -177,7 +177,7 @@ pub enum Refusal {
     #[error(
         "its store has epoch {epoch}, and this agent has seen epoch {seen} of the fleet: a standby was promoted. Nothing is \
          applied or reported there. Stop what is left of the former host; where this store is the one to go on with, run \
-         `kubectl muster promote --epoch {}` against it", seen + 1
+         `kubectl muster promote --epoch {}` against it", seen.saturating_add(1)
     )]
     Older {
         /// Epoch of its store.

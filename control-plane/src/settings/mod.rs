@@ -281,7 +281,7 @@ pub struct Settings {
     pub enable_cluster_resource_modeling: bool,
 
     /// Number of agents of other clusters that watch each cluster, for the condition SeenByPeers:
-    /// 0 to 5. 0 means that none does. Two have to have lost a cluster before it counts as lost,
+    /// 0, or 2 to 5. 0 means that none does. Two have to have lost a cluster before it counts as lost,
     /// so that 3 is the least that survives the loss of one of them.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub peers_per_cluster: usize,
@@ -531,9 +531,10 @@ impl Settings {
 
     /// Rejects values of settings by which failed clusters are detected.
     fn check_detection(&self) -> Result<(), Error> {
-        if self.peers_per_cluster > MOST_WITNESSES {
-            let problem =
-                format!("must be at most {MOST_WITNESSES}: each is a connection every 25 s");
+        if self.peers_per_cluster == 1 || self.peers_per_cluster > MOST_WITNESSES {
+            let problem = format!(
+                "must be 0, or 2 to {MOST_WITNESSES}: a cluster counts as lost once two agents have lost it, and each is a connection every 25 s"
+            );
             return Err(Error::invalid("peers-per-cluster", problem));
         }
         let share = self.cluster_unhealthy_workloads_threshold;

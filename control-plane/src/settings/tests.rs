@@ -90,7 +90,8 @@ fn the_defaults_of_detection_are_those_of_karmada() {
 #[test]
 fn senseless_values_are_refused_by_name() {
     type Spoil = fn(&mut Settings);
-    let cases: [(&str, Spoil); 19] = [
+    let cases: [(&str, Spoil); 20] = [
+        ("peers-per-cluster", |s| s.peers_per_cluster = 1),
         ("peers-per-cluster", |s| s.peers_per_cluster = 6),
         ("cluster-unhealthy-workloads-threshold", |s| {
             s.cluster_unhealthy_workloads_threshold = 50.0;
