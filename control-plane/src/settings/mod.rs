@@ -281,8 +281,8 @@ pub struct Settings {
     pub enable_cluster_resource_modeling: bool,
 
     /// Number of agents of other clusters that watch each cluster, for the condition SeenByPeers:
-    /// 0, or 2 to 5. 0 means that none does. Two have to have lost a cluster before it counts as lost,
-    /// so that 3 is the least that survives the loss of one of them.
+    /// 0, or 2 to 5. 0 means that none does. Two have to have lost a cluster before it counts as
+    /// lost, so that 3 is the least that survives the loss of one of them.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub peers_per_cluster: usize,
 
