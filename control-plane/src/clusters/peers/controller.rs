@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Head};
+use muster_shared::client::Head;
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -26,59 +26,58 @@ use super::choose::{Candidate, Choice, choose};
 use super::judge::{Verdict, Witness, judge, troubled_since};
 use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::overtaken;
+use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::availability::readiness;
 
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
 /// Interval at which it is looked whether a peer lives of a witness that has lost all of them.
 const LOOK: Duration = Duration::from_secs(10);
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {step} of cluster {cluster:?}: {}", client::brief(source))]
-struct Error {
-    step: &'static str,
-    cluster: String,
-    source: Box<kube::Error>,
-}
-
 /// What is known of the fleet as a whole.
 #[derive(Default)]
 struct Known {
-    /// All clusters, with their addresses.
-    clusters: Vec<(Candidate, Option<String>)>,
     /// Who watches whom.
     choice: Choice,
     /// Places at which more than one cluster is said to be.
     shared: BTreeSet<Endpoint>,
 }
 
+impl Known {
+    fn of(fleet: &Fleet) -> Self {
+        let clusters = fleet.clusters.list();
+        let candidates = clusters.iter().filter_map(|it| Candidate::of(it));
+        let mut candidates: Vec<Candidate> = candidates.collect();
+        candidates.sort();
+        let stays = clusters
+            .iter()
+            .filter(|it| it.metadata.deletion_timestamp.is_none());
+        let addresses = stays.filter_map(|it| own_address(it).ok());
+        let (mut places, mut shared) = (BTreeSet::new(), BTreeSet::new());
+        for place in addresses.filter_map(|it| endpoint(it).ok()) {
+            if !places.insert(place.clone()) {
+                shared.insert(place);
+            }
+        }
+        Self {
+            choice: choose(&candidates, fleet.settings.peers_per_cluster),
+            shared,
+        }
+    }
+}
+
+/// The fleet as a whole, found out once for each change that concerns who watches whom.
 #[derive(Default)]
-struct Memory(Mutex<Arc<Known>>);
+struct Memory(Mutex<Option<Arc<Known>>>);
 
 impl Memory {
-    /// Returns what is known of the fleet as it is.
     fn known(&self, fleet: &Fleet) -> Arc<Known> {
-        let clusters = fleet.clusters.list();
-        let of = |it: &Cluster| Some((Candidate::of(it)?, own_address(it).ok().map(str::to_owned)));
-        let mut clusters: Vec<_> = clusters.iter().filter_map(|it| of(it)).collect();
-        clusters.sort();
         let mut known = self.0.lock();
-        if known.clusters != clusters {
-            let candidates: Vec<Candidate> = clusters.iter().map(|it| it.0.clone()).collect();
-            let (mut places, mut shared) = (BTreeSet::new(), BTreeSet::new());
-            let addresses = clusters.iter().filter_map(|it| it.1.as_deref());
-            for place in addresses.filter_map(|it| endpoint(it).ok()) {
-                if !places.insert(place.clone()) {
-                    shared.insert(place);
-                }
-            }
-            *known = Arc::new(Known {
-                choice: choose(&candidates, fleet.settings.peers_per_cluster),
-                clusters,
-                shared,
-            });
-        }
-        Arc::clone(&known)
+        Arc::clone(known.get_or_insert_with(|| Arc::new(Known::of(fleet))))
+    }
+
+    fn forget(&self) {
+        *self.0.lock() = None;
     }
 }
 
@@ -86,16 +85,22 @@ impl Memory {
 /// nothing else.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let workers = fleet.settings.concurrent_cluster_syncs;
+    let memory = Arc::<Memory>::default();
+    let outdated = Arc::clone(&memory);
     Controller::new(fleet, "peers")
-        .watches(&fleet.clusters, concerned)
-        .resyncs_on(&fleet.clusters, |fleet, change| {
-            is_on(fleet) && is_another_fleet(change)
+        .resyncs_on(&fleet.clusters, move |fleet, change| {
+            let is_another = is_on(fleet) && is_another_fleet(change);
+            if is_another {
+                outdated.forget();
+            }
+            is_another
         })
+        .watches(&fleet.clusters, concerned)
         .resyncs(tasks, GATHERED, Fleet::cluster_names)
         .run(
             tasks,
             workers,
-            Arc::<Memory>::default(),
+            memory,
             |fleet, memory, name: String| async move { attend(&fleet, &memory, &name).await },
         );
 }
@@ -125,16 +130,19 @@ fn concerned(fleet: &Fleet, change: &Change<Cluster>) -> Vec<String> {
             .collect();
     }
     let mut concerned = Vec::new();
-    let differs =
-        |of: &dyn Fn(&Cluster) -> String| old.as_ref().is_none_or(|old| of(old) != of(new));
-    let heard = |it: &Cluster| text(it, |kind| kind == READY || kind == UNIQUE_IDENTITY);
-    let reported = |it: &Cluster| text(it, |kind| kind.starts_with(REACHES));
-    let seen = |it: &Cluster| text(it, |kind| kind == SEEN_BY_PEERS);
-    let asked = |it: &Cluster| it.annotations().get(PEERS).cloned().unwrap_or_default();
-    if differs(&heard) || differs(&seen) || differs(&asked) {
+    let differs = |is_wanted: fn(&str) -> bool| {
+        let is_same = |old: &Cluster| said(old, is_wanted).eq(said(new, is_wanted));
+        !old.as_deref().is_some_and(is_same)
+    };
+    let heard = differs(|kind| kind == READY || kind == UNIQUE_IDENTITY);
+    let reported = differs(|kind| kind.starts_with(REACHES));
+    let seen = differs(|kind| kind == SEEN_BY_PEERS);
+    let peers = |it: &Cluster| it.annotations().get(PEERS).cloned();
+    let asked = old.as_ref().is_none_or(|old| peers(old) != peers(new));
+    if heard || seen || asked {
         concerned.push(new.name_any());
     }
-    if differs(&heard) || differs(&reported) || differs(&asked) {
+    if heard || reported || asked {
         // Those that the agent is not asked to watch any more have a witness less.
         let all = old.iter().map(|it| &**it).chain([&**new]);
         concerned.extend(all.flat_map(asked_of).map(|peer| peer.name));
@@ -142,13 +150,14 @@ fn concerned(fleet: &Fleet, change: &Change<Cluster>) -> Vec<String> {
     concerned
 }
 
-/// Returns what the conditions of these types say, as a text to compare.
-fn text(cluster: &Cluster, is_wanted: impl Fn(&str) -> bool) -> String {
-    let status = cluster.status.as_ref();
-    let all = status.map_or(&[][..], |status| &status.conditions);
-    let wanted = all.iter().filter(|it| is_wanted(&it.type_));
-    let said = wanted.map(|it| format!("{}={} {} ", it.type_, it.status, it.message));
-    said.collect()
+/// Returns type, status and message of the conditions of these types.
+fn said(
+    cluster: &Cluster,
+    is_wanted: fn(&str) -> bool,
+) -> impl Iterator<Item = (&str, &str, &str)> {
+    let conditions = cluster.status.iter().flat_map(|it| &it.conditions);
+    let wanted = conditions.filter(move |it| is_wanted(&it.type_));
+    wanted.map(|it| (&*it.type_, &*it.status, &*it.message))
 }
 
 fn asked_of(cluster: &Cluster) -> Vec<Peer> {
@@ -204,7 +213,7 @@ fn address<'a>(known: &Known, cluster: &'a Cluster) -> Result<&'a str, String> {
     Ok(address)
 }
 
-async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
+async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiError> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         return Ok(Next::Done);
     };
@@ -217,7 +226,7 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
         None
     } else {
         let result = ask(fleet, &cluster, asked.as_deref()).await;
-        Some(result.map_err(|error| ("write the peers", error)))
+        Some(result.map_err(|error| ("write the peers of", error)))
     };
     // The version that the write makes is looked at next.
     let result = match written {
@@ -226,14 +235,11 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Erro
             Some(known) => tell(fleet, &cluster, known).await,
             None => take_back(fleet, &cluster).await,
         }
-        .map_err(|error| ("write the condition SeenByPeers", error)),
+        .map_err(|error| ("write the condition SeenByPeers of", error)),
     };
     result.or_else(|(step, error)| {
-        overtaken(&error).ok_or_else(|| Error {
-            step,
-            cluster: name.to_owned(),
-            source: Box::new(error),
-        })
+        let object = format!("cluster {name}");
+        overtaken(&error).ok_or_else(|| ApiError::of(step, &object)(error))
     })
 }
 
@@ -291,7 +297,7 @@ async fn tell(fleet: &Fleet, cluster: &Cluster, known: &Known) -> Result<Next, k
 fn lives(fleet: &Fleet, known: &Known, name: &str) -> bool {
     let ready = |name: &str| {
         let cluster = fleet.clusters.get(None, name);
-        cluster.filter(|it| it.condition(READY).is_some_and(|it| it.status == TRUE))
+        cluster.filter(|it| readiness(it) == TRUE)
     };
     let reaches = |witness: &Cluster| {
         let status = witness.status.as_ref();

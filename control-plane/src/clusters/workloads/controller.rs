@@ -7,10 +7,9 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
 use muster_shared::conditions::{self, UNKNOWN};
 use muster_shared::controller::Controller;
-use muster_shared::names::condition::{READY, WORKLOADS_HEALTHY};
+use muster_shared::names::condition::WORKLOADS_HEALTHY;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
@@ -18,21 +17,12 @@ use muster_shared::watch::Change;
 use super::count::{Count, Limits, known};
 use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::overtaken;
+use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::availability::readiness;
 
 /// Time for which changes of workloads are gathered: a cluster whose share wavers is written so
 /// often at most.
 const GATHERED: Duration = Duration::from_secs(10);
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot write the condition {WORKLOADS_HEALTHY} of cluster {cluster:?}: {}",
-    client::brief(error)
-)]
-struct Error {
-    cluster: String,
-    error: Box<kube::Error>,
-}
 
 /// Starts the controller. With `--cluster-unhealthy-workloads-threshold=0` nothing is counted, and
 /// what was told before is taken back.
@@ -91,9 +81,7 @@ fn bindings_of(fleet: &Fleet, cluster: &str) -> Vec<Arc<AnyBinding>> {
 }
 
 fn is_heard(cluster: &Cluster) -> bool {
-    cluster
-        .condition(READY)
-        .is_some_and(|it| it.status != UNKNOWN)
+    readiness(cluster) != UNKNOWN
 }
 
 /// Returns the limits; `None` if the condition is off.
@@ -104,7 +92,7 @@ fn limits(fleet: &Fleet) -> Option<Limits> {
     (share > 0.0).then_some(Limits { share, minimum })
 }
 
-async fn attend(fleet: &Fleet, name: &str) -> Result<Next, Error> {
+async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         return Ok(Next::Done);
     };
@@ -124,10 +112,11 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, Error> {
             Ok(Next::Done)
         }
         Ok(None) => Ok(Next::Done),
-        Err(error) => overtaken(&error).ok_or_else(|| Error {
-            cluster: name.to_owned(),
-            error: Box::new(error),
-        }),
+        Err(error) => {
+            let object = format!("cluster {name}");
+            let step = "write the condition WorkloadsHealthy of";
+            overtaken(&error).ok_or_else(|| ApiError::of(step, &object)(error))
+        }
     }
 }
 
