@@ -344,14 +344,8 @@ impl Course<'_> {
             let switches = Switches::of(self.settings);
             let later = items.iter().filter_map(|(_, cluster, key)| {
                 let leaver = waiting.get(&(Arc::clone(cluster), (*key).clone()))?;
-                let spec = &leaver.binding.spec;
-                Some(Later {
-                    spec,
-                    status: leaver.binding.status(),
-                    cluster,
-                    cause: leaver.cause.clone(),
-                    purge_mode: judge::purge_mode(spec, &switches, &leaver.cause),
-                })
+                let cause = leaver.cause.clone();
+                Some(Later::of(leaver.binding, cluster, cause, &switches))
             });
             let kept = Kept::of(later, self.snapshot.clone(), self.options, self.now);
             (priority, items.len(), kept)

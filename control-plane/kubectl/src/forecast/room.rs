@@ -19,7 +19,7 @@ pub struct Room {
     pub free: BTreeMap<&'static str, (Quantity, Quantity)>,
 }
 
-/// What is free in each cluster.
+/// Room that is free in each cluster.
 pub(super) struct Rooms {
     before: BTreeMap<String, Free>,
     free: BTreeMap<String, Free>,

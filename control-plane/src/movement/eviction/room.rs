@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use tokio::time::Instant;
 
-use super::judge::Cause;
+use super::judge::{Cause, Switches, purge_mode};
 use super::plan::{Departure, plan, suspended};
 use super::reason::EvictionReason;
 use crate::scheduler::core::capacity::{Demand, Load};
@@ -102,15 +103,33 @@ impl Unreported {
 #[derive(Clone, Debug)]
 pub struct Later<'a> {
     /// The spec of its binding.
-    pub spec: &'a ResourceBindingSpec,
+    spec: &'a ResourceBindingSpec,
     /// The status of its binding.
-    pub status: &'a ResourceBindingStatus,
+    status: &'a ResourceBindingStatus,
     /// The cluster that it leaves.
-    pub cluster: &'a str,
+    cluster: &'a str,
     /// Why.
-    pub cause: Cause,
+    cause: Cause,
     /// What becomes of the old copy.
-    pub purge_mode: PurgeMode,
+    purge_mode: PurgeMode,
+}
+
+impl<'a> Later<'a> {
+    /// Returns the workload of a binding.
+    pub fn of(
+        binding: &'a AnyBinding,
+        cluster: &'a str,
+        cause: Cause,
+        switches: &Switches,
+    ) -> Self {
+        Self {
+            spec: &binding.spec,
+            status: binding.status(),
+            cluster,
+            purge_mode: purge_mode(&binding.spec, switches, &cause),
+            cause,
+        }
+    }
 }
 
 /// Room that is kept for workloads which leave later.

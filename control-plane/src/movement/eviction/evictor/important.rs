@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Evictor, Judgement, Key, Now};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::fleet_view::LATER;
-use crate::movement::eviction::judge::purge_mode;
 use crate::movement::eviction::room::{HORIZON, Kept, Later};
 use crate::scheduler::core::Snapshot;
 
@@ -59,13 +58,8 @@ impl Evictor {
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));
             let is_paused = self.pauses.of(cluster, now.wall).is_some();
-            (!is_paused && (is_ready || due > now.wall)).then(|| Later {
-                spec: &binding.spec,
-                status: binding.status(),
-                cluster,
-                purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
-                cause,
-            })
+            let leaves = !is_paused && (is_ready || due > now.wall);
+            leaves.then(|| Later::of(binding, cluster, cause, &self.switches))
         })
     }
 

@@ -97,11 +97,12 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
-                if eviction.kept_for > 0 {
+                let why = if eviction.kept_for > 0 {
                     self.hold_back(cluster, &key, rank.priority(), now);
-                }
-                let kept = if eviction.kept_for > 0 { KEPT } else { "" };
-                let why = format!("{why}{kept}");
+                    format!("{why}{KEPT}")
+                } else {
+                    why
+                };
                 let (cause, why) = (cause(), bounded(why));
                 return self.strand(eviction, &key, EvictionState::Nowhere { cause, why }, now);
             }
