@@ -25,7 +25,7 @@ use super::write::{Writing, Written, delete};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
-use crate::fleet::binding::{BindingKey, controller_of};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::compact_map::Labelled as _;
 use crate::fleet::last_patches::LastPatches;
@@ -349,7 +349,7 @@ impl Traffic {
         let held = self.held(write.key);
         let held = held.filter(|it| endpoint::is_of(it, &write.binding.spec.resource));
         if let Some(held) = held
-            && let Written::Overtaken = write.delete(&held).await?
+            && let Written::Overtaken = delete(write.fleet, write.client, write.key, &held).await?
         {
             return Ok(Next::Again);
         }
@@ -371,20 +371,16 @@ impl Traffic {
     /// Removes what was written for a template that no policy propagates any more: its addresses go
     /// to somebody else.
     async fn unbound(&self, fleet: &Fleet, key: &BindingKey) -> Result<Next, ApiError> {
-        let held = self.held(key).filter(|it| endpoint::is_for(it, key));
-        let Some(held) = held.filter(|_| fleet.bindings.presence(key).is_gone()) else {
+        let Some(held) = self.held(key) else {
             return Ok(Next::Done);
         };
-        let owner = controller_of(&held.metadata).map(|owner| ObjectReference {
-            api_version: owner.api_version.clone(),
-            kind: owner.kind.clone(),
-            namespace: key.namespace.clone(),
-            name: owner.name.clone(),
-            ..ObjectReference::default()
-        });
-        let template = owner.map(|owner| fleet.templates.get(&TemplateKey::of(&owner)));
+        let template = endpoint::template(&held);
+        let template = template.filter(|it| BindingKey::for_template(it) == *key);
+        let Some(template) = template.filter(|_| fleet.bindings.presence(key).is_gone()) else {
+            return Ok(Next::Done);
+        };
         // One that is gone takes the object along.
-        let Some(Lookup::Found(template)) = template else {
+        let Lookup::Found(template) = fleet.templates.get(&template) else {
             return Ok(Next::Done);
         };
         // The binding of what a policy has claimed is made again, and the name leads on meanwhile.

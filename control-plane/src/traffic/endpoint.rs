@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::k8s::{ApiResource, DynamicObject, GroupVersionKind, ResourceExt as _};
-use muster_shared::names;
 use muster_shared::names::annotation::PUBLISHED_TARGETS;
 use serde_json::{Value, json};
 
 use super::decide::Targets;
 use super::request::Request;
-use crate::fleet::binding::{BindingKey, controller_of};
+use crate::fleet::binding::controller_of;
+use crate::fleet::template::TemplateKey;
 
 /// Returns the kind of the objects.
 pub fn resource() -> ApiResource {
@@ -93,19 +93,21 @@ fn owners(template: &ObjectReference) -> Value {
 /// Returns whether an object was written for a template of this kind and name. One of the same name
 /// that was deleted and made again has another uid, and takes the object over.
 pub fn is_of(held: &DynamicObject, template: &ObjectReference) -> bool {
-    let owner = controller_of(&held.metadata);
-    held.annotations().contains_key(PUBLISHED_TARGETS)
-        && owner.is_some_and(|owner| {
-            (&*owner.api_version, &*owner.kind, &*owner.name)
-                == (&*template.api_version, &*template.kind, &*template.name)
-        })
+    self::template(held).is_some_and(|it| it == TemplateKey::of(template))
 }
 
-/// Returns whether an object was written for the template of a binding.
-pub fn is_for(held: &DynamicObject, key: &BindingKey) -> bool {
-    let owner = controller_of(&held.metadata);
-    held.annotations().contains_key(PUBLISHED_TARGETS)
-        && owner.is_some_and(|it| names::binding(&it.kind, &it.name) == key.name)
+/// Returns the template that an object was written for; `None` if somebody else wrote it.
+pub fn template(held: &DynamicObject) -> Option<TemplateKey> {
+    let owner = controller_of(&held.metadata)?;
+    let is_ours = held.annotations().contains_key(PUBLISHED_TARGETS);
+    let template = ObjectReference {
+        api_version: owner.api_version.clone(),
+        kind: owner.kind.clone(),
+        namespace: held.namespace(),
+        name: owner.name.clone(),
+        ..ObjectReference::default()
+    };
+    is_ours.then(|| TemplateKey::of(&template))
 }
 
 /// Returns the addresses by cluster that were written into an object. What cannot be read is none.

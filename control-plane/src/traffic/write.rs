@@ -84,11 +84,6 @@ impl Writing<'_> {
         written(answer.map(drop), "change", key)
     }
 
-    /// Deletes a DNSEndpoint, if it is as it was read.
-    pub async fn delete(&self, held: &DynamicObject) -> Result<Written, ApiError> {
-        delete(self.fleet, self.client, self.key, held).await
-    }
-
     fn endpoints(&self) -> Api<DynamicObject> {
         endpoints(self.client, self.key)
     }
