@@ -51,7 +51,7 @@ impl Restart {
     }
 }
 
-/// What the choice of a server needs.
+/// Everything that the choice of a server needs.
 pub struct Setup {
     /// Name of the Cluster.
     pub cluster: String,
@@ -82,11 +82,11 @@ pub struct Setup {
 /// The record in the member, as far as it is known.
 #[derive(Debug, PartialEq, Eq)]
 enum Recorded {
-    /// It was not read yet.
+    /// The record was not read yet.
     Unread,
-    /// There is none.
+    /// The member has no record.
     Absent,
-    /// It says this.
+    /// The record as it was read or written last.
     Known(Remembered),
 }
 
@@ -178,7 +178,7 @@ impl Choice {
                 }
                 match judge(&self.remembered, &current, &said) {
                     Verdict::Same => self.keep(&current, &said).await,
-                    // What this process has read since its start comes from this store.
+                    // All that this process has read since its start comes from this store.
                     Verdict::New if !self.has_heard && self.recorded == Recorded::Absent => {
                         self.keep(&current, &said).await;
                     }

@@ -11,7 +11,7 @@ use muster_shared::names::annotation::FLEET_SERVERS;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// What the agent keeps in the member of the fleet that it obeys.
+/// Record in the member about the fleet that the agent obeys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Remembered {
@@ -71,7 +71,7 @@ impl Remembered {
 /// A server that may be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its address.
+    /// Address of the server, and its store.
     pub server: FleetServer,
     /// Whether it is that of the kubeconfig.
     pub is_own: bool,
@@ -93,7 +93,8 @@ pub fn candidates(
         }
     }
     if servers.iter().all(|it| it.address() != own) {
-        // It is in the store of the most preferred address, unless the list says otherwise.
+        // The own server is in the store of the most preferred address, unless the list says
+        // otherwise.
         let store = servers.first().map(|it| it.store.clone());
         let first = FleetServer {
             server: own.to_owned(),
@@ -109,10 +110,10 @@ pub fn candidates(
     candidates.collect()
 }
 
-/// What a store says of itself on the namespace `karmada-cluster`.
+/// Statement of a store about itself, on the namespace `karmada-cluster`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Its epoch.
+    /// Epoch of the store.
     pub epoch: u64,
     /// Id of the fleet, if it is known.
     pub fleet: Option<String>,
@@ -162,49 +163,49 @@ impl Said {
 /// Conclusion about a server that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It serves the store that the agent obeys.
+    /// The server serves the store that the agent obeys.
     Same,
-    /// It serves a store that the agent obeys from now on, and did not obey before.
+    /// The server serves a store that the agent obeys from now on, and did not obey before.
     New,
-    /// It is not obeyed, for this reason.
+    /// The server is not obeyed, for this reason.
     Refused(Refusal),
 }
 
 /// Reason why a server is not obeyed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Its store is older than one that the agent has seen.
+    /// The store of the server is older than one that the agent has seen.
     #[error(
         "its store has epoch {epoch}, and this agent has seen epoch {seen} of the fleet: a standby was promoted. Nothing is \
          applied or reported there. Stop what is left of the former host; where this store is the one to go on with, run \
          `kubectl muster promote --epoch {}` against it", seen.saturating_add(1)
     )]
     Older {
-        /// Epoch of its store.
+        /// Epoch of the server's store.
         epoch: u64,
         /// Highest epoch that the agent has seen.
         seen: u64,
     },
-    /// It serves another store of the same epoch.
+    /// The server serves another store of the same epoch.
     #[error(
         "its store {store:?} has epoch {epoch} as store {obeyed:?} has, which this agent obeys: it is a standby that was not \
          promoted. If store {obeyed:?} is lost, run `kubectl muster promote` against it"
     )]
     Standby {
-        /// Name of its store.
+        /// Name of the server's store.
         store: String,
         /// Name of the store that the agent obeys.
         obeyed: String,
         /// Epoch of both.
         epoch: u64,
     },
-    /// It serves another fleet, or does not say which one.
+    /// The server serves another fleet, or does not say which one.
     #[error(
         "it is not the API of this fleet: the id of its fleet is {found:?}, and that of this one {known:?} (annotation \
          fleet.muster.io/id of namespace karmada-cluster)"
     )]
     OtherFleet {
-        /// Id of its fleet; empty if it says none.
+        /// Id of the server's fleet; empty if it says none.
         found: String,
         /// Id of the fleet that the agent obeys.
         known: String,

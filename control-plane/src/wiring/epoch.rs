@@ -37,11 +37,11 @@ const REASON: &str = "StoreSuperseded";
 /// Conclusion about the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It may be led.
+    /// The store may be led.
     Lead,
-    /// It may be led, although an agent says that there is a newer one.
+    /// The store may be led, although an agent says that there is a newer one.
     Doubt(String),
-    /// It is older than another store of the fleet.
+    /// The store is older than another one of the fleet.
     Superseded(String),
 }
 
