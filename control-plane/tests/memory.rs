@@ -15,9 +15,9 @@ use std::sync::Arc;
 use http::{Request, Response};
 use kube::client::Body;
 use kube::{Api, Client};
-use muster_control_plane::fleet::intern::BindingInterner;
-use muster_control_plane::fleet::template::Template;
-use muster_control_plane::fleet::works::{CachedWork, WorkIndex};
+use muster_control_plane::fleet::intern::{self, BindingInterner};
+use muster_control_plane::fleet::template;
+use muster_control_plane::fleet::works::{self, WorkIndex};
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
 use muster_shared::watch::{Followed, Informer, Selection};
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Enough that the empty cache does not count.
-const OBJECTS: usize = 1000;
+const OBJECTS: usize = 5000;
 
 #[test]
 fn the_caches_hold_no_more_of_an_object_than_is_read() {
@@ -40,16 +40,19 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
         let common = Arc::clone(&common);
         let form = move |binding: &mut AnyBinding| common.share(binding);
         let api = Api::all_with(client, &BindingKind::Namespaced);
-        Informer::keeping(api, everything(), form)
+        Informer::packing(api, everything(), form, intern::codec())
     };
     let works = |client| {
-        let works = Informer::<CachedWork>::new(Api::all(client), everything());
+        let works = Informer::packing(Api::all(client), everything(), |_| {}, works::codec());
         // It lives on in what it listens with.
         WorkIndex::new(&works);
         works
     };
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
-    let templates = |client| Informer::<Template>::new(Api::all_with(client, &kind), everything());
+    let templates = |client| {
+        let api = Api::all_with(client, &kind);
+        Informer::packing(api, everything(), |_| {}, template::codec())
+    };
 
     let reported = |number| binding(number, 10, &reported_binding());
     let figures = [

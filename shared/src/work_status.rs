@@ -6,6 +6,7 @@
 
 use std::io;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Maximum size of a status in bytes of JSON. Statuses of workloads have some hundred bytes; etcd
@@ -20,7 +21,7 @@ pub const DEEPEST_STATUS: usize = 64;
 pub const REPLICAS_LEFT: &str = "replicasLeftToAutoscaler";
 
 /// Reason why a status is left out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Excess {
     /// The status is too large.
     #[error(

@@ -155,7 +155,7 @@ where
             end,
         } = check(Snapshot {
             objects: &objects,
-            bindings: bindings.list(),
+            bindings: bindings.iter().collect(),
             deleted: &deleted,
             waited: begun.elapsed(),
             standing: &standing.borrow(),

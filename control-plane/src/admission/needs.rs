@@ -62,7 +62,7 @@ fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) ->
     let key = BindingKey::for_template(needed);
     let found = fleet.templates.get(needed);
     let labels = match &found {
-        Lookup::Found(template) => Some(template.labels()),
+        Lookup::Found(template) => template.labels(),
         Lookup::Absent | Lookup::Unknown => None,
     };
     let subject = Subject {

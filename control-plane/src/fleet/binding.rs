@@ -15,7 +15,7 @@ use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use super::Fleet;
 use super::api_error::ApiError;
 use super::bindings_by_cluster::BindingsByCluster;
-use super::intern::BindingInterner;
+use super::intern::{BindingInterner, codec};
 use super::template::TemplateKey;
 use crate::settings::COMPONENT;
 
@@ -125,7 +125,7 @@ impl Bindings {
             let api = Api::all_with(client.clone(), &kind);
             let common = Arc::clone(&common);
             let form = move |binding: &mut AnyBinding| common.share(binding);
-            Informer::keeping(api, Selection::everything(), form)
+            Informer::packing(api, Selection::everything(), form, codec())
         };
         let this = Self {
             namespaced: informer(BindingKind::Namespaced),
@@ -167,16 +167,19 @@ impl Bindings {
         informer.presence(key.namespace.as_deref(), &key.name)
     }
 
-    /// Returns all bindings.
-    pub fn list(&self) -> Vec<Arc<AnyBinding>> {
-        let mut bindings = self.namespaced.list();
-        bindings.extend(self.cluster.list());
-        bindings
+    /// Returns all bindings, one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<AnyBinding>> + use<> {
+        self.namespaced.iter().chain(self.cluster.iter())
     }
 
-    /// Returns the bindings in a namespace.
-    pub fn list_in(&self, namespace: &str) -> Vec<Arc<AnyBinding>> {
-        self.namespaced.list_in(namespace)
+    /// Returns the bindings in a namespace one after the other, or all if none is given.
+    pub fn iter_of(
+        &self,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Arc<AnyBinding>> + use<> {
+        let wide = namespace.is_none().then(|| self.cluster.iter());
+        let near = self.namespaced.iter_of(namespace);
+        near.chain(wide.into_iter().flatten())
     }
 
     /// Returns the bindings that name a cluster, in the order of their names.

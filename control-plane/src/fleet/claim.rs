@@ -15,7 +15,7 @@ use muster_shared::names::label::{
 };
 use serde_json::{Value, json};
 
-use super::compact_map::Labelled;
+use super::labelled::Labelled;
 use super::policy::{Policy, PolicyKey};
 use super::selection::given;
 

@@ -17,6 +17,7 @@ use super::Fleet;
 use super::standing::Standing;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
+use crate::fleet::labelled::Labelled as _;
 
 /// State of a workload's copy in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

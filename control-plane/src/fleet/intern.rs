@@ -1,13 +1,14 @@
-//! Converts bindings to the form in which they are cached, sharing equal parts.
+//! Converts bindings to the form in which they are cached.
 
-use muster_shared::api::any_binding::AnyBinding;
+use std::sync::Arc;
+
+use muster_shared::api::any_binding::{AnyBinding, Common};
 use muster_shared::api::binding::ReplicaRequirements;
 use muster_shared::api::policy::Placement;
 use muster_shared::interner::Interner;
+use muster_shared::watch::packing::{Codec, Parts};
 
-/// What many bindings have in common, kept once: each carries two copies of its policy's placement,
-/// the second in the annotation that says what was applied last, and most workloads ask for one of
-/// a few sizes of pod. Kept with each binding, that is a third of its memory, and nearly all of it
+/// What many bindings have in common, kept once. Kept with each binding, it is most of its memory
 /// where a placement names a thousand clusters.
 #[derive(Default)]
 pub struct BindingInterner {
@@ -19,12 +20,36 @@ pub struct BindingInterner {
 impl BindingInterner {
     /// Shares what a binding has in common with others.
     pub fn share(&self, binding: &mut AnyBinding) {
-        if let Some(placement) = &mut binding.spec.placement {
+        let mut common = binding.take_common();
+        if let Some(placement) = &mut common.placement {
             self.placements.share(placement);
         }
-        binding.share_applied_placement(|text| self.applied.share(text));
-        if let Some(requirements) = &mut binding.spec.replica_requirements {
+        if let Some(applied) = &mut common.applied_placement {
+            self.applied.share(applied);
+        }
+        if let Some(requirements) = &mut common.requirements {
             self.requirements.share(requirements);
         }
+        binding.put_common(common);
+    }
+}
+
+/// Returns the codec of bindings: text without what they share, and that beside it.
+pub fn codec() -> Codec<AnyBinding> {
+    Codec {
+        pack: |binding| {
+            let mut binding = binding.clone();
+            let common = binding.take_common();
+            Ok(Parts {
+                text: serde_json::to_vec(&binding)?,
+                shared: Some(Arc::new(common)),
+            })
+        },
+        unpack: |text, shared| {
+            let mut binding: AnyBinding = serde_json::from_slice(text)?;
+            let common = shared.and_then(|it| it.downcast_ref::<Common>());
+            binding.put_common(common.cloned().unwrap_or_default());
+            Ok(binding)
+        },
     }
 }

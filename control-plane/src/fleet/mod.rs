@@ -8,13 +8,13 @@ pub mod binding;
 mod bindings_by_cluster;
 pub mod budget;
 pub mod claim;
-pub mod compact_map;
 pub mod completion;
 pub mod copy;
 pub mod deleted_works;
 pub(crate) mod fencing;
 pub mod intern;
 pub mod job_status;
+pub mod labelled;
 pub mod last_patches;
 pub mod memory;
 pub mod orders;
@@ -170,7 +170,12 @@ impl Fleet {
             Events::new(pool.background_client()?, COMPONENT, shutdown.clone());
         tasks.spawn("events", delivery);
         let everything = Selection::everything;
-        let works = Informer::new(Api::all(watch_client.clone()), everything());
+        let works = Informer::packing(
+            Api::all(watch_client.clone()),
+            everything(),
+            |_| {},
+            works::codec(),
+        );
         let interpreters = Arc::new(Interpreters::default());
         let leases = Informer::new(
             Api::namespaced(watch_client.clone(), CLUSTER_NAMESPACE),
@@ -257,12 +262,11 @@ impl Fleet {
 
     /// Returns the bindings of templates of the kinds whose interpretation has changed.
     pub fn interpreted_anew(&self, changed: &Changed) -> Vec<BindingKey> {
-        let bindings = self.bindings.list();
-        let concerned = bindings.iter().filter(|binding| {
+        let concerned = self.bindings.iter().filter(|binding| {
             let resource = &binding.spec.resource;
             changed.has(&resource.api_version, &resource.kind)
         });
-        concerned.map(|it| BindingKey::of(it)).collect()
+        concerned.map(|it| BindingKey::of(&it)).collect()
     }
 
     /// Publishes an event on a binding and one on its template.

@@ -1,10 +1,11 @@
 //! Compares the resource selectors of policies with resources.
 
+use std::collections::BTreeMap;
+
 use kube::Resource as _;
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::selectors::matches_labels;
 
-use crate::fleet::compact_map::CompactMap;
 use crate::fleet::template::{Kind, Template};
 
 /// Resource that selectors are compared with.
@@ -17,7 +18,7 @@ pub struct Subject<'a> {
     /// Name of the template.
     pub name: &'a str,
     /// Labels of the template.
-    pub labels: Option<&'a CompactMap>,
+    pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
 impl<'a> Subject<'a> {
@@ -28,7 +29,7 @@ impl<'a> Subject<'a> {
             kind,
             namespace: metadata.namespace.as_deref(),
             name: metadata.name.as_deref().unwrap_or_default(),
-            labels: Some(template.labels()),
+            labels: template.labels(),
         }
     }
 }
@@ -62,7 +63,9 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     match (given(selector.name.as_deref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
         (None, None) => Strength::All,
-        (None, Some(selector)) if matches_labels(selector, |key| subject.labels?.get(key)) => {
+        (None, Some(selector))
+            if matches_labels(selector, |key| subject.labels?.get(key).map(String::as_str)) =>
+        {
             Strength::Labels
         }
         (Some(_), _) | (None, Some(_)) => Strength::Mismatch,

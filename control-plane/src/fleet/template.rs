@@ -4,6 +4,7 @@
 //! read only when it or its policy changes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,12 +13,14 @@ use kube::core::{DynamicResourceScope, ObjectMeta};
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::names::{annotation, label};
+use muster_shared::watch::packing::{Codec, Parts};
 use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::allocated::drop_allocated;
-use super::compact_map::{CompactMap, Labelled};
 use super::job_status::is_complete;
+use super::labelled::Labelled;
 
 /// On a binding (ours): fingerprint of the template that it was made of. Every write of a
 /// template's status makes a new version of it, so versions do not tell whether the template
@@ -115,10 +118,8 @@ impl TemplateKey {
 /// One template.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Standard metadata, without labels and annotations.
+    /// Standard metadata, without the largest annotation.
     metadata: ObjectMeta,
-    labels: CompactMap,
-    annotations: CompactMap,
     text: Box<str>,
     content: u64,
     fingerprint: u64,
@@ -142,21 +143,15 @@ impl Template {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        let mut metadata = ObjectMeta::deserialize(object.get("metadata").unwrap_or(&Value::Null))?;
-        if let Some(annotations) = &mut metadata.annotations {
-            // The largest annotation by far, and none that a policy looks at; it stays in the text.
-            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-        }
-        let labels = metadata.labels.take().unwrap_or_default().into();
-        let annotations = metadata.annotations.take().unwrap_or_default().into();
+        let metadata = metadata(ObjectMeta::deserialize(
+            object.get("metadata").unwrap_or(&Value::Null),
+        )?);
         let text = object.to_string().into_boxed_str();
         let is_complete = is_complete(&object["status"]);
         let content = content(&mut object);
         let fingerprint = without_claim(object);
         Ok(Self {
             metadata,
-            labels,
-            annotations,
             text,
             content,
             fingerprint,
@@ -173,19 +168,15 @@ impl Template {
         object
     }
 
-    /// Returns the standard metadata of the template, without labels and annotations.
+    /// Returns the standard metadata of the template, but for the annotation that kubectl keeps
+    /// what it applied in.
     pub fn metadata(&self) -> &ObjectMeta {
         &self.metadata
     }
 
-    /// Returns the value of a label.
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key)
-    }
-
     /// Returns the labels of the template.
-    pub fn labels(&self) -> &CompactMap {
-        &self.labels
+    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        self.metadata.labels.as_ref()
     }
 
     /// Returns a fingerprint of the template without its status and the fields that the server
@@ -221,6 +212,45 @@ impl Template {
     /// Returns whether the template is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+/// Returns the metadata as it is kept: without the largest annotation by far, at which no policy
+/// looks. It stays in the text.
+fn metadata(mut whole: ObjectMeta) -> ObjectMeta {
+    if let Some(annotations) = &mut whole.annotations {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    whole
+}
+
+/// Returns the codec of templates: their text, and the fingerprints that were taken of it.
+pub fn codec() -> Codec<Template> {
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        metadata: ObjectMeta,
+    }
+    Codec {
+        pack: |it| {
+            let object: &RawValue = serde_json::from_str(&it.text)?;
+            Ok(Parts {
+                text: serde_json::to_vec(&(it.content, it.fingerprint, it.is_complete, object))?,
+                shared: None,
+            })
+        },
+        unpack: |text, _| {
+            let (content, fingerprint, is_complete, object): (_, _, _, Box<RawValue>) =
+                serde_json::from_slice(text)?;
+            let head: Head = serde_json::from_str(object.get())?;
+            Ok(Template {
+                metadata: metadata(head.metadata),
+                text: object.into(),
+                content,
+                fingerprint,
+                is_complete,
+            })
+        },
     }
 }
 
@@ -274,11 +304,11 @@ fn fingerprint(object: &Value) -> u64 {
 
 impl Labelled for Template {
     fn label(&self, key: &str) -> Option<&str> {
-        self.label(key)
+        self.metadata.label(key)
     }
 
     fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key)
+        self.metadata.annotation(key)
     }
 }
 

@@ -18,7 +18,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::scope::is_reserved;
-use super::template::{Kind, Template, TemplateKey};
+use super::template::{Kind, Template, TemplateKey, codec};
 use super::template_event::{Lookup, Standing, TemplateChange, event};
 
 /// First and longest time after which a kind that the API server does not have is looked for again.
@@ -171,19 +171,24 @@ impl Templates {
         }
     }
 
-    /// Returns the templates of a kind, of one namespace if one is given; `None` while they have
-    /// not been listed. The cost grows with the number of templates that are found.
-    pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Option<Vec<Arc<Template>>> {
+    /// Returns the templates of a kind one after the other, of one namespace if one is given;
+    /// `None` while they have not been listed. The cost grows with the number of templates that are
+    /// found.
+    pub fn list(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> Option<impl Iterator<Item = Arc<Template>> + use<>> {
+        let none = || Some(None.into_iter().flatten());
         let kinds = self.read();
         let Some(entry) = kinds.get(kind) else {
-            return is_reserved(kind).then(Vec::new);
+            return if is_reserved(kind) { none() } else { None };
         };
         match &entry.watched {
-            Watched::Following { informer, .. } if informer.is_synced() => Some(match namespace {
-                Some(namespace) => informer.list_in(namespace),
-                None => informer.list(),
-            }),
-            Watched::Unfit => Some(Vec::new()),
+            Watched::Following { informer, .. } if informer.is_synced() => {
+                Some(Some(informer.iter_of(namespace)).into_iter().flatten())
+            }
+            Watched::Unfit => none(),
             Watched::Following { .. } | Watched::Sought | Watched::Missing { .. } => None,
         }
     }
@@ -351,7 +356,12 @@ impl Templates {
             "watching templates"
         );
         let api = Api::all_with(self.inner.watch_client.clone(), &resource);
-        let informer = Informer::new(api, Selection::everything().page_size(PAGE));
+        let informer = Informer::packing(
+            api,
+            Selection::everything().page_size(PAGE),
+            |_| {},
+            codec(),
+        );
         let (templates, of) = (self.clone(), Arc::clone(&kind));
         informer.on_change(move |change| {
             if let Some(event) = event(change) {

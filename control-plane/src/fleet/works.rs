@@ -5,6 +5,7 @@ mod report;
 mod role;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use kube::core::ObjectMeta;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, label};
+use muster_shared::watch::packing::{Codec, Parts};
 use muster_shared::watch::{Change, Informer};
 use muster_shared::work_status::Excess;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -22,19 +24,15 @@ pub use self::removal::Doomed;
 use self::report::Report;
 pub use self::role::Role;
 use super::binding::BindingKey;
-use super::compact_map::CompactMap;
+use super::labelled::Labelled as _;
 
 /// A Work in the cache: what is asked of it, in as little memory as that takes. A fleet has at
 /// least as many Works as workloads, each with a whole object in it, and all that we want to know
 /// of the object is whether it is the one that we would write.
 #[derive(Clone, Debug)]
 pub struct CachedWork {
-    /// Standard metadata, without labels and annotations.
+    /// Standard metadata.
     pub metadata: ObjectMeta,
-    /// Its labels.
-    pub labels: CompactMap,
-    /// Its annotations.
-    pub annotations: CompactMap,
     /// The fingerprint of the objects that the member is to have.
     pub manifests: u64,
     /// Replicas that the first of them asks for: its `spec.replicas` or, of a Job,
@@ -91,10 +89,8 @@ impl<'de> Deserialize<'de> for CachedWork {
             #[serde(default)]
             spec: Value,
         }
-        let mut whole = Whole::deserialize(deserializer)?;
+        let whole = Whole::deserialize(deserializer)?;
         Ok(Self {
-            labels: whole.metadata.labels.take().unwrap_or_default().into(),
-            annotations: whole.metadata.annotations.take().unwrap_or_default().into(),
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
             replicas: replicas_of(&whole.spec["workload"]["manifests"][0]),
@@ -103,6 +99,35 @@ impl<'de> Deserialize<'de> for CachedWork {
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
             report: whole.status,
         })
+    }
+}
+
+/// Returns the codec of Works: what is kept of them, one after the other.
+pub fn codec() -> Codec<CachedWork> {
+    Codec {
+        pack: |it| {
+            let asked = (it.manifests, it.replicas, it.role);
+            let said = (it.suspend_dispatching, it.preserve_resources_on_deletion);
+            Ok(Parts {
+                text: serde_json::to_vec(&(&it.metadata, asked, said, it.report.as_ref()))?,
+                shared: None,
+            })
+        },
+        unpack: |text, _| {
+            let (metadata, asked, said, report): (_, _, _, Option<report::Kept>) =
+                serde_json::from_slice(text)?;
+            let (manifests, replicas, role) = asked;
+            let (suspend_dispatching, preserve_resources_on_deletion) = said;
+            Ok(CachedWork {
+                metadata,
+                manifests,
+                replicas,
+                role,
+                suspend_dispatching,
+                preserve_resources_on_deletion,
+                report: report.map(Report::from),
+            })
+        },
     }
 }
 
@@ -120,68 +145,69 @@ muster_shared::resource_as!(CachedWork as Work);
 /// The Works of each binding, by the binding that they name. Cheap to clone.
 ///
 /// Karmada finds them by permanent id, which two bindings share when one was copied from the other.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct WorkIndex {
-    // A std lock: held for map operations only.
+    works: Informer<CachedWork>,
     by_binding: Arc<Mutex<ByBinding>>,
 }
 
-/// Works that are shared with the cache, those of each binding in the order of their places.
-type ByBinding = HashMap<BindingKey, Vec<Arc<CachedWork>>>;
+/// Namespaces and names of Works, those of each binding in their order. Most have one.
+type ByBinding = HashMap<BindingKey, Vec<(Box<str>, Box<str>)>>;
 
 impl WorkIndex {
     /// Makes an index that follows the cache of Works; make it before the cache starts.
     pub fn new(works: &Informer<CachedWork>) -> Self {
-        let index = Self::default();
-        let kept = index.clone();
-        works.on_change(move |change| match change {
-            Change::Applied { old, new } => {
-                let former = old
-                    .as_deref()
-                    .filter(|old| binding_of(old) != binding_of(new));
-                if let Some(old) = former {
-                    kept.remove(old);
-                }
-                kept.put(new);
-            }
-            Change::Deleted { old } => kept.remove(old),
-        });
-        index
+        let by_binding = Arc::<Mutex<ByBinding>>::default();
+        let kept = Arc::clone(&by_binding);
+        works.on_change(move |change| follow(&mut kept.lock(), change));
+        Self {
+            works: works.clone(),
+            by_binding,
+        }
     }
 
     /// Returns the Works that name a binding, including those that are being deleted, in whatever
     /// namespace they are.
     pub fn of(&self, binding: &BindingKey) -> Vec<Arc<CachedWork>> {
-        self.lock().get(binding).cloned().unwrap_or_default()
+        let places = self.by_binding.lock().get(binding).cloned();
+        let works = places.into_iter().flatten();
+        works
+            .filter_map(|(namespace, name)| self.works.get(Some(&namespace), &name))
+            .filter(|work| binding_of(work).as_ref() == Some(binding))
+            .collect()
     }
+}
 
-    fn put(&self, work: &Arc<CachedWork>) {
-        let Some(binding) = binding_of(work) else {
-            return;
-        };
-        let mut by_binding = self.lock();
+/// Keeps the index as the cache is after a change.
+fn follow(by_binding: &mut ByBinding, change: &Change<CachedWork>) {
+    let (old, new) = match change {
+        Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+        Change::Deleted { old } => (Some(old.as_ref()), None),
+    };
+    let (was, is) = (old.and_then(binding_of), new.and_then(binding_of));
+    if was == is {
+        return;
+    }
+    let place = place(change.object());
+    let search = |works: &[(Box<str>, Box<str>)]| {
+        works.binary_search_by(|(namespace, name)| (&**namespace, &**name).cmp(&place))
+    };
+    if let Some(binding) = was
+        && let Entry::Occupied(mut works) = by_binding.entry(binding)
+    {
+        if let Ok(at) = search(works.get()) {
+            works.get_mut().remove(at);
+        }
+        if works.get().is_empty() {
+            works.remove();
+        }
+    }
+    if let Some(binding) = is {
         let works = by_binding.entry(binding).or_default();
-        match works.binary_search_by(|held| place(held).cmp(&place(work))) {
-            Ok(at) => works[at] = Arc::clone(work),
-            Err(at) => works.insert(at, Arc::clone(work)),
+        if let Err(at) = search(works) {
+            works.reserve_exact(1);
+            works.insert(at, (place.0.into(), place.1.into()));
         }
-    }
-
-    fn remove(&self, work: &CachedWork) {
-        let Some(binding) = binding_of(work) else {
-            return;
-        };
-        let mut by_binding = self.lock();
-        if let Some(works) = by_binding.get_mut(&binding) {
-            works.retain(|held| place(held) != place(work));
-            if works.is_empty() {
-                by_binding.remove(&binding);
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByBinding> {
-        self.by_binding.lock()
     }
 }
 
@@ -208,7 +234,7 @@ pub fn is_of_namespace(work: &ObjectMeta) -> bool {
 
 /// Returns the permanent id of the binding that a Work was made for.
 pub fn owner_id(work: &CachedWork) -> Option<&str> {
-    let id = |key: &str| work.labels.get(key).filter(|id| !id.is_empty());
+    let id = |key: &str| work.metadata.label(key).filter(|id| !id.is_empty());
     id(label::RESOURCE_BINDING_ID).or_else(|| id(label::CLUSTER_RESOURCE_BINDING_ID))
 }
 
@@ -229,7 +255,7 @@ pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
 
 /// Returns the binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
-    binding_named(|key| work.annotations.get(key))
+    binding_named(|key| work.metadata.annotation(key))
 }
 
 /// Returns the binding that the annotations of a Work name.
@@ -254,9 +280,12 @@ pub fn binding_named<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option
 }
 
 /// Returns the namespace and name of a Work.
-fn place(work: &CachedWork) -> (Option<&str>, Option<&str>) {
+fn place(work: &CachedWork) -> (&str, &str) {
     let metadata = &work.metadata;
-    (metadata.namespace.as_deref(), metadata.name.as_deref())
+    (
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default(),
+    )
 }
 
 #[cfg(test)]
@@ -304,29 +333,39 @@ mod tests {
         }
     }
 
+    /// Returns the clusters whose Works a binding has after changes.
+    fn clusters(index: &ByBinding, name: &str) -> Vec<String> {
+        let works = index.get(&key(name)).into_iter().flatten();
+        works.map(|(namespace, _)| namespace.to_string()).collect()
+    }
+
+    fn put(index: &mut ByBinding, old: Option<Arc<CachedWork>>, new: Arc<CachedWork>) {
+        follow(index, &Change::Applied { old, new });
+    }
+
     #[test]
     fn bindings_with_the_same_permanent_id_do_not_share_works() {
-        let index = WorkIndex::default();
-        index.put(&work("m1", "web", "id"));
-        index.put(&work("m2", "copy", "id"));
-        let clusters = |name: &str| -> Vec<_> {
-            let works = index.of(&key(name));
-            works
-                .iter()
-                .filter_map(|work| work.metadata.namespace.clone())
-                .collect()
-        };
-        assert_eq!(clusters("web"), ["karmada-es-m1"]);
-        assert_eq!(clusters("copy"), ["karmada-es-m2"]);
+        let mut index = ByBinding::default();
+        put(&mut index, None, work("m1", "web", "id"));
+        put(&mut index, None, work("m2", "copy", "id"));
+        assert_eq!(clusters(&index, "web"), ["karmada-es-m1"]);
+        assert_eq!(clusters(&index, "copy"), ["karmada-es-m2"]);
     }
 
     #[test]
     fn a_binding_that_was_made_again_finds_the_works_that_it_had_before() {
-        let index = WorkIndex::default();
-        index.put(&work("m1", "web", "before"));
-        index.put(&work("m1", "web", "now"));
-        assert_eq!(index.of(&key("web")).len(), 1);
-        index.remove(&work("m1", "web", "now"));
-        assert!(index.of(&key("web")).is_empty());
+        let mut index = ByBinding::default();
+        let (before, now) = (work("m1", "web", "before"), work("m1", "web", "now"));
+        put(&mut index, None, Arc::clone(&before));
+        put(&mut index, Some(before), Arc::clone(&now));
+        assert_eq!(clusters(&index, "web"), ["karmada-es-m1"]);
+        let other = work("m1", "other", "now");
+        put(&mut index, Some(now), Arc::clone(&other));
+        assert_eq!(clusters(&index, "web"), [""; 0]);
+        follow(&mut index, &Change::Deleted { old: other });
+        assert!(
+            index.is_empty(),
+            "nothing is left of a binding without Works"
+        );
     }
 }

@@ -27,7 +27,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::compact_map::Labelled as _;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;

@@ -9,8 +9,10 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::binding::{
-    ClusterResourceBinding, ResourceBinding, ResourceBindingSpec, ResourceBindingStatus,
+    ClusterResourceBinding, ReplicaRequirements, ResourceBinding, ResourceBindingSpec,
+    ResourceBindingStatus,
 };
+use super::policy::Placement;
 use crate::k8s::{CoreObjectReference, ObjectMeta};
 use crate::names::annotation::APPLIED_PLACEMENT;
 use crate::names::{finalizer, label};
@@ -72,10 +74,23 @@ pub struct AnyBinding {
     /// Observed state; `None` until it is first reported.
     #[serde(default)]
     pub status: Option<ResourceBindingStatus>,
-    /// Placement that the scheduler applied last, where [`Self::share_applied_placement`] took it
-    /// out of the annotations.
+    /// Placement that the scheduler applied last, where [`Self::take_common`] took it out of the
+    /// annotations.
     #[serde(skip)]
     applied_placement: Option<Arc<String>>,
+}
+
+/// Parts of a binding that it has in common with many others: each carries two copies of its
+/// policy's placement, the second in the annotation that says what was applied last, and most
+/// workloads ask for one of a few sizes of pod.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    /// Placement of the policy.
+    pub placement: Option<Arc<Placement>>,
+    /// Placement that the scheduler applied last, as text.
+    pub applied_placement: Option<Arc<String>>,
+    /// What each replica needs.
+    pub requirements: Option<Arc<ReplicaRequirements>>,
 }
 
 impl AnyBinding {
@@ -89,16 +104,23 @@ impl AnyBinding {
         })
     }
 
-    /// Takes the placement that the scheduler applied last out of the annotations, and keeps what
-    /// `share` makes of it. The bindings of one policy have the same text, and it names each of
-    /// their clusters.
-    pub fn share_applied_placement(&mut self, share: impl FnOnce(&mut Arc<String>)) {
+    /// Takes out what many bindings have in common; without it the binding is not whole.
+    pub fn take_common(&mut self) -> Common {
         let annotations = self.metadata.annotations.as_mut();
         let text = annotations.and_then(|them| them.remove(APPLIED_PLACEMENT));
-        if let Some(mut text) = text.map(Arc::new) {
-            share(&mut text);
-            self.applied_placement = Some(text);
+        Common {
+            placement: self.spec.placement.take(),
+            applied_placement: text.map(Arc::new).or_else(|| self.applied_placement.take()),
+            requirements: self.spec.replica_requirements.take(),
         }
+    }
+
+    /// Puts back what [`take_common`](Self::take_common) took out; the placement that was applied
+    /// last does not go back to the annotations.
+    pub fn put_common(&mut self, common: Common) {
+        self.spec.placement = common.placement;
+        self.applied_placement = common.applied_placement;
+        self.spec.replica_requirements = common.requirements;
     }
 
     /// Returns the kind of the binding.

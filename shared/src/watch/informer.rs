@@ -18,7 +18,8 @@ use super::{Followed, Selection};
 use crate::clock::calendar;
 use crate::queue::jittered;
 use crate::watch::freshness::Freshness;
-use crate::watch::store::{Store, address};
+use crate::watch::packing::{Codec, Packer};
+use crate::watch::store::{Held, Store, address, version};
 
 /// Time after which everything is listed again where a list lacked objects that nobody saw leave.
 /// Most were deleted while nothing was heard. If the list was short, the cache would be wrong about
@@ -69,6 +70,7 @@ struct Inner<K> {
     api: Api<K>,
     selection: Selection,
     form: Form<K>,
+    packer: Option<Packer<K>>,
     // A std lock: held for map operations only, never across an await.
     objects: RwLock<Store<K>>,
     departed: RwLock<Arc<Departed>>,
@@ -102,11 +104,32 @@ impl<K: Followed> Informer<K> {
         selection: Selection,
         form: impl Fn(&mut K) + Send + Sync + 'static,
     ) -> Self {
+        Self::prepared(api, selection, Box::new(form), None)
+    }
+
+    /// Prepares an informer of a collection that may be large: its objects are converted, then kept
+    /// as compressed text and decoded when they are read, but for those that were read last.
+    pub fn packing(
+        api: Api<K>,
+        selection: Selection,
+        form: impl Fn(&mut K) + Send + Sync + 'static,
+        codec: Codec<K>,
+    ) -> Self {
+        Self::prepared(api, selection, Box::new(form), Some(Packer::new(codec)))
+    }
+
+    fn prepared(
+        api: Api<K>,
+        selection: Selection,
+        form: Form<K>,
+        packer: Option<Packer<K>>,
+    ) -> Self {
         Self {
             inner: Arc::new(Inner {
                 api,
                 selection,
-                form: Box::new(form),
+                form,
+                packer,
                 objects: RwLock::new(Store::new()),
                 departed: RwLock::default(),
                 unreadable: Mutex::default(),
@@ -129,7 +152,7 @@ impl<K: Followed> Informer<K> {
     pub fn on_change(&self, listener: impl Fn(&Change<K>) + Send + Sync + 'static) {
         let mut handlers = self.inner.handlers.write();
         if self.inner.started.get().is_some() {
-            for new in self.list() {
+            for new in self.iter() {
                 listener(&Change::Applied { old: None, new });
             }
         }
@@ -197,7 +220,8 @@ impl<K: Followed> Informer<K> {
                     let (namespace, name) = address(&object);
                     list.unreadable.take(namespace, name);
                     let known = unchanged(self.objects().get(namespace, name), &object);
-                    list.objects.put(known.unwrap_or_else(|| self.kept(object)));
+                    let listed = known.unwrap_or_else(|| self.hold(self.kept(object)).0);
+                    list.objects.put(listed);
                 }
             }
             Event::InitDone => {
@@ -208,7 +232,8 @@ impl<K: Followed> Informer<K> {
             Event::Apply(object) => {
                 let (namespace, name) = address(&object);
                 self.inner.unreadable.lock().take(namespace, name);
-                self.apply(self.kept(object));
+                let (held, new) = self.hold(self.kept(object));
+                self.apply(held, new);
             }
             Event::Delete(object) => {
                 let (namespace, name) = address(&object);
@@ -243,7 +268,7 @@ impl<K: Followed> Informer<K> {
             if list.objects.get(namespace, name).is_none()
                 && let Some(known) = self.objects().get(namespace, name)
             {
-                list.objects.put(Arc::clone(known));
+                list.objects.put(known.clone());
             }
         } else {
             self.inner.unreadable.lock().put(namespace, name, *deleting);
@@ -297,8 +322,11 @@ impl<K: Followed> Informer<K> {
 
     /// Returns the cached version of an object; `namespace` is `None` for cluster-scoped kinds.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
-        let objects = self.objects();
-        objects.get(namespace.unwrap_or_default(), name).cloned()
+        let held = self
+            .objects()
+            .get(namespace.unwrap_or_default(), name)
+            .cloned();
+        self.read(&held?)
     }
 
     /// Returns what is known of an object; `namespace` is `None` for cluster-scoped kinds. A
@@ -332,15 +360,38 @@ impl<K: Followed> Informer<K> {
         Arc::clone(&self.inner.departed.read())
     }
 
-    /// Returns all cached objects, in no particular order.
+    /// Returns all cached objects, by namespace and name.
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.objects().objects().cloned().collect()
+        self.iter().collect()
     }
 
     /// Returns the cached objects of a namespace, by name; cluster-scoped objects are in the empty
     /// one. The cost depends on the number of objects found.
     pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
-        self.objects().objects_in(namespace).cloned().collect()
+        self.iter_of(Some(namespace)).collect()
+    }
+
+    /// Returns all cached objects one after the other, by namespace and name: those that are packed
+    /// take memory one at a time.
+    pub fn iter(&self) -> impl Iterator<Item = Arc<K>> + use<K> {
+        self.iter_of(None)
+    }
+
+    /// Returns the cached objects of a namespace one after the other, or all if none is given.
+    pub fn iter_of(&self, namespace: Option<&str>) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let objects = self.objects();
+        let held = match namespace {
+            Some(namespace) => objects.objects_in(namespace).cloned().collect(),
+            None => objects.objects().cloned().collect(),
+        };
+        drop(objects);
+        self.read_each(held)
+    }
+
+    fn read_each(&self, objects: Vec<Held<K>>) -> impl Iterator<Item = Arc<K>> + use<K> {
+        let this = self.clone();
+        let read = move |it: Held<K>| this.read_once(&it);
+        objects.into_iter().filter_map(read)
     }
 
     /// Returns the name of an object of a namespace that exists and does not decode, if there is
@@ -371,11 +422,28 @@ impl<K: Followed> Informer<K> {
         self.inner.objects.read()
     }
 
-    fn apply(&self, new: Arc<K>) {
+    fn apply(&self, held: Held<K>, new: Arc<K>) {
         let (namespace, name) = address(new.as_ref());
         self.come_back(namespace, name);
-        let old = self.write().put(Arc::clone(&new));
+        let old = self.write().put(held);
+        let old = old.and_then(|old| self.read_once(&old));
         self.notify(&Change::Applied { old, new });
+    }
+
+    /// Returns an object in the form in which this cache holds it, and as it is read.
+    fn hold(&self, object: Arc<K>) -> (Held<K>, Arc<K>) {
+        match &self.inner.packer {
+            Some(packer) => packer.hold(object),
+            None => (Held::Whole(Arc::clone(&object)), object),
+        }
+    }
+
+    fn read(&self, held: &Held<K>) -> Option<Arc<K>> {
+        held.read_with(|packed| self.inner.packer.as_ref()?.read(packed))
+    }
+
+    fn read_once(&self, held: &Held<K>) -> Option<Arc<K>> {
+        held.read_with(|packed| self.inner.packer.as_ref()?.read_once(packed))
     }
 
     /// Returns how an object left that the API calls deleted. To those who follow a selection only,
@@ -396,7 +464,7 @@ impl<K: Followed> Informer<K> {
             Arc::make_mut(&mut departed).put(namespace, name, departure);
         }
         let old = self.write().remove(namespace, name);
-        if let Some(old) = old {
+        if let Some(old) = old.and_then(|old| self.read_once(&old)) {
             self.notify(&Change::Deleted { old });
         } else if departure != Departure::Vanished {
             let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
@@ -440,9 +508,12 @@ impl<K: Followed> Informer<K> {
         }
         *self.inner.unreadable.lock() = unreadable;
         let mut lacks_objects = !missing.is_empty();
-        for object in self.list() {
-            let (namespace, name) = address(object.as_ref());
-            if objects.get(namespace, name).is_none() {
+        let held: Vec<Held<K>> = self.objects().objects().cloned().collect();
+        for held in held {
+            let (namespace, name) = held.address();
+            if objects.get(namespace, name).is_none()
+                && let Some(object) = self.read_once(&held)
+            {
                 let meta = object.meta();
                 let deleting = meta.deletion_timestamp.is_some()
                     || missing
@@ -479,14 +550,14 @@ impl<K: Followed> Informer<K> {
                 self.depart(&namespace, &name, departure);
             }
         }
-        for object in objects.into_objects() {
-            let (namespace, name) = address(object.as_ref());
+        for held in objects.into_objects() {
+            let (namespace, name) = held.address();
             let known = self
                 .objects()
                 .get(namespace, name)
-                .is_some_and(|old| same_version(old.as_ref(), object.as_ref()));
-            if !known {
-                self.apply(object);
+                .is_some_and(|old| same_version(old, held.version()));
+            if !known && let Some(new) = self.read_once(&held) {
+                self.apply(held, new);
             }
         }
         lacks_objects
@@ -530,16 +601,14 @@ impl<K: Followed> Default for Listed<K> {
 
 /// Returns the object that the cache holds, when a list shows the same version of it: a list of
 /// everything must not hold everything a second time until it is complete.
-fn unchanged<K: Followed>(known: Option<&Arc<K>>, listed: &K) -> Option<Arc<K>> {
+fn unchanged<K: Followed>(known: Option<&Held<K>>, listed: &K) -> Option<Held<K>> {
     known
-        .filter(|known| same_version(known.as_ref(), listed))
+        .filter(|known| same_version(known, version(listed)))
         .cloned()
 }
 
-fn same_version<K: Followed>(old: &K, new: &K) -> bool {
-    old.meta().resource_version.is_some()
-        && old.meta().resource_version == new.meta().resource_version
-        && old.meta().uid == new.meta().uid
+fn same_version<K: Followed>(old: &Held<K>, new: Option<u64>) -> bool {
+    new.is_some() && old.version() == new
 }
 
 #[cfg(test)]

@@ -69,10 +69,11 @@ pub mod freshness;
 mod incoming;
 mod informer;
 mod listing;
+pub mod packing;
 pub mod pages;
 mod presence;
 mod source;
-pub mod store;
+mod store;
 mod trouble;
 mod wire;
 

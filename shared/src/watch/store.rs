@@ -3,16 +3,65 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use kube::Resource;
 
+use super::packing::Packed;
+
 /// The objects of a collection, each found by the names in its own metadata. Names kept beside the
 /// objects would cost a small object a third of its memory again, and every look-up two
 /// allocations. They are sorted, so that those of one namespace are found without a look at the
 /// others.
-pub(super) struct Store<K>(BTreeSet<Shelved<K>>);
+pub(super) struct Store<K>(BTreeSet<Held<K>>);
+
+/// An object in one of the two forms in which it is kept. It is equal to every other of its name.
+pub(super) enum Held<K> {
+    /// As it is read.
+    Whole(Arc<K>),
+    /// As compressed text.
+    Packed(Arc<Packed>),
+}
+
+impl<K> Clone for Held<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Whole(object) => Self::Whole(Arc::clone(object)),
+            Self::Packed(packed) => Self::Packed(Arc::clone(packed)),
+        }
+    }
+}
+
+impl<K: Resource> Held<K> {
+    /// Returns the namespace and name of the object.
+    pub(super) fn address(&self) -> (&str, &str) {
+        match self {
+            Self::Whole(object) => address(object.as_ref()),
+            Self::Packed(packed) => packed.address(),
+        }
+    }
+
+    /// Returns the object, which `unpack` reads where it is packed.
+    pub(super) fn read_with(
+        &self,
+        unpack: impl FnOnce(&Packed) -> Option<Arc<K>>,
+    ) -> Option<Arc<K>> {
+        match self {
+            Self::Whole(object) => Some(Arc::clone(object)),
+            Self::Packed(packed) => unpack(packed),
+        }
+    }
+
+    /// Returns the version of the object.
+    pub(super) fn version(&self) -> Option<u64> {
+        match self {
+            Self::Whole(object) => version(object.as_ref()),
+            Self::Packed(packed) => packed.version,
+        }
+    }
+}
 
 impl<K: Resource> Store<K> {
     pub(super) fn new() -> Self {
@@ -20,40 +69,39 @@ impl<K: Resource> Store<K> {
     }
 
     /// Returns the object of that name; the namespace of cluster-scoped objects is empty.
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Arc<K>> {
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Held<K>> {
         let address = (namespace, name);
-        self.0.get(&address as &dyn Named).map(|it| &it.0)
+        self.0.get(&address as &dyn Named)
     }
 
     /// Puts an object in the place of the one of its name, which is returned.
-    pub(super) fn put(&mut self, object: Arc<K>) -> Option<Arc<K>> {
-        self.0.replace(Shelved(object)).map(|it| it.0)
+    pub(super) fn put(&mut self, object: Held<K>) -> Option<Held<K>> {
+        self.0.replace(object)
     }
 
-    pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<K>> {
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<Held<K>> {
         let address = (namespace, name);
-        self.0.take(&address as &dyn Named).map(|it| it.0)
+        self.0.take(&address as &dyn Named)
     }
 
-    pub(super) fn objects(&self) -> impl Iterator<Item = &Arc<K>> {
-        self.0.iter().map(|it| &it.0)
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Held<K>> {
+        self.0.iter()
     }
 
     /// Returns the objects of a namespace, by name.
     pub(super) fn objects_in<'a>(
         &'a self,
         namespace: &'a str,
-    ) -> impl Iterator<Item = &'a Arc<K>> + 'a {
+    ) -> impl Iterator<Item = &'a Held<K>> + 'a {
         let first = (namespace, "");
         let from = Bound::Included(&first as &dyn Named);
         self.0
             .range::<dyn Named, _>((from, Bound::Unbounded))
             .take_while(move |it| it.address().0 == namespace)
-            .map(|it| &it.0)
     }
 
-    pub(super) fn into_objects(self) -> impl Iterator<Item = Arc<K>> {
-        self.0.into_iter().map(|it| it.0)
+    pub(super) fn into_objects(self) -> impl Iterator<Item = Held<K>> {
+        self.0.into_iter()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,8 +118,15 @@ pub(super) fn address<K: Resource>(object: &K) -> (&str, &str) {
     )
 }
 
-/// An object that is equal to every other of its name.
-struct Shelved<K>(Arc<K>);
+/// Returns what tells a version of an object from any other of its name; `None` where the server
+/// says no version.
+pub(super) fn version<K: Resource>(object: &K) -> Option<u64> {
+    let meta = object.meta();
+    let version = meta.resource_version.as_ref()?;
+    let mut hasher = DefaultHasher::new();
+    (version, &meta.uid).hash(&mut hasher);
+    Some(hasher.finish())
+}
 
 /// What has a namespace and a name: an object, and a mere pair of texts by which it is looked up.
 trait Named {
@@ -84,13 +139,13 @@ impl Named for (&str, &str) {
     }
 }
 
-impl<K: Resource> Named for Shelved<K> {
+impl<K: Resource> Named for Held<K> {
     fn address(&self) -> (&str, &str) {
-        address(self.0.as_ref())
+        self.address()
     }
 }
 
-impl<'a, K: Resource + 'a> Borrow<dyn Named + 'a> for Shelved<K> {
+impl<'a, K: Resource + 'a> Borrow<dyn Named + 'a> for Held<K> {
     fn borrow(&self) -> &(dyn Named + 'a) {
         self
     }
@@ -116,21 +171,21 @@ impl Ord for dyn Named + '_ {
     }
 }
 
-impl<K: Resource> PartialEq for Shelved<K> {
+impl<K: Resource> PartialEq for Held<K> {
     fn eq(&self, other: &Self) -> bool {
         self.address() == other.address()
     }
 }
 
-impl<K: Resource> Eq for Shelved<K> {}
+impl<K: Resource> Eq for Held<K> {}
 
-impl<K: Resource> PartialOrd for Shelved<K> {
+impl<K: Resource> PartialOrd for Held<K> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<K: Resource> Ord for Shelved<K> {
+impl<K: Resource> Ord for Held<K> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.address().cmp(&other.address())
     }
@@ -142,29 +197,39 @@ mod tests {
 
     use super::*;
 
-    fn object(namespace: Option<&str>, name: &str, version: &str) -> Arc<ConfigMap> {
+    fn object(namespace: Option<&str>, name: &str, version: &str) -> Held<ConfigMap> {
         let mut object = ConfigMap::default();
         object.metadata.namespace = namespace.map(str::to_owned);
         object.metadata.name = Some(name.to_owned());
         object.metadata.resource_version = Some(version.to_owned());
-        Arc::new(object)
+        Held::Whole(Arc::new(object))
+    }
+
+    /// Returns the version of an object.
+    fn version_of(held: Option<&Held<ConfigMap>>) -> Option<String> {
+        match held? {
+            Held::Whole(object) => object.metadata.resource_version.clone(),
+            Held::Packed(_) => None,
+        }
     }
 
     #[test]
     fn an_object_is_found_by_both_its_names_and_takes_the_place_of_its_former_version() {
         let mut store = Store::new();
-        assert_eq!(store.put(object(Some("a"), "x", "1")), None);
-        assert_eq!(store.put(object(Some("b"), "x", "2")), None);
-        assert_eq!(store.put(object(None, "x", "3")), None);
+        assert!(store.put(object(Some("a"), "x", "1")).is_none());
+        assert!(store.put(object(Some("b"), "x", "2")).is_none());
+        assert!(store.put(object(None, "x", "3")).is_none());
         let former = store.put(object(Some("a"), "x", "4"));
-        assert_eq!(former, Some(object(Some("a"), "x", "1")));
+        assert_eq!(version_of(former.as_ref()).as_deref(), Some("1"));
         assert_eq!(store.len(), 3);
-        assert_eq!(store.get("a", "x"), Some(&object(Some("a"), "x", "4")));
-        assert_eq!(store.get("", "x"), Some(&object(None, "x", "3")));
+        assert_eq!(version_of(store.get("a", "x")).as_deref(), Some("4"));
+        assert_eq!(version_of(store.get("", "x")).as_deref(), Some("3"));
         // The two names are no single text.
-        assert_eq!(store.get("ax", ""), None);
-        assert_eq!(store.remove("b", "x"), Some(object(Some("b"), "x", "2")));
-        assert_eq!((store.remove("b", "x"), store.objects().count()), (None, 2));
+        assert!(store.get("ax", "").is_none());
+        let removed = store.remove("b", "x");
+        assert_eq!(version_of(removed.as_ref()).as_deref(), Some("2"));
+        assert!(store.remove("b", "x").is_none());
+        assert_eq!(store.objects().count(), 2);
     }
 
     #[test]
@@ -176,7 +241,7 @@ mod tests {
         }
         let names = |namespace: &str| -> Vec<String> {
             let found = store.objects_in(namespace);
-            found.map(|it| it.metadata.name.clone().unwrap()).collect()
+            found.map(|it| it.address().1.to_owned()).collect()
         };
         assert_eq!(names("b"), ["x", "y"]);
         assert_eq!(names("a"), ["z"]);

@@ -144,7 +144,7 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
     templates.name(&gizmo);
     templates.name(&widget);
     until("the other kind is known", || templates.is_known(&widget)).await;
-    assert_eq!(templates.list(&widget, None).unwrap().len(), 2);
+    assert_eq!(templates.list(&widget, None).unwrap().count(), 2);
     until("it is told", || templates.trouble(&gizmo).is_some()).await;
     let trouble = templates.trouble(&gizmo).unwrap();
     assert!(trouble.starts_with("cannot list and watch "), "{trouble}");
@@ -156,7 +156,7 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
     assert_eq!(templates.trouble(&widget), None);
     broken.store(false, Ordering::Relaxed);
     until("it is known", || templates.is_known(&gizmo)).await;
-    assert_eq!(templates.list(&gizmo, None).unwrap().len(), 2);
+    assert_eq!(templates.list(&gizmo, None).unwrap().count(), 2);
     assert_eq!(templates.trouble(&gizmo), None);
 }
 
@@ -189,7 +189,7 @@ async fn a_watch_that_panics_is_started_anew() {
         })
         .await;
         until("it is started anew", || templates.is_known(&gizmo)).await;
-        assert_eq!(templates.list(&gizmo, None).unwrap().len(), 2);
+        assert_eq!(templates.list(&gizmo, None).unwrap().count(), 2);
         assert!(templates.is_known(&widget));
     }
 }

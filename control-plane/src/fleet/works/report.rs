@@ -5,7 +5,9 @@ use muster_shared::api::conditions;
 use muster_shared::api::work::{ResourceIdentifier, WorkStatus};
 use muster_shared::k8s::Condition;
 use muster_shared::work_status::{Excess, LONGEST_STATUS};
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::de::Error as _;
+use serde::ser::{Error as _, SerializeStruct as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// Bytes of JSON that are kept of the report about one Work. Our agent reports about the one object
@@ -21,6 +23,32 @@ pub(super) struct Report {
     excess: Option<Excess>,
 }
 
+/// The report as it is packed: its text as JSON, not as a text within JSON.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept {
+    text: Box<RawValue>,
+    excess: Option<Excess>,
+}
+
+impl From<Kept> for Report {
+    fn from(kept: Kept) -> Self {
+        Self {
+            text: kept.text.into(),
+            excess: kept.excess,
+        }
+    }
+}
+
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text: &RawValue = serde_json::from_str(&self.text).map_err(S::Error::custom)?;
+        let mut kept = serializer.serialize_struct("Kept", 2)?;
+        kept.serialize_field("text", text)?;
+        kept.serialize_field("excess", &self.excess)?;
+        kept.end()
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Whole {
@@ -32,7 +60,7 @@ struct Whole {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept<'a> {
+struct Written<'a> {
     conditions: &'a [Condition],
     manifest_statuses: &'a [Manifest],
 }
@@ -81,7 +109,7 @@ fn written(
     conditions: &[Condition],
     manifest_statuses: &[Manifest],
 ) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Kept {
+    serde_json::to_string(&Written {
         conditions,
         manifest_statuses,
     })

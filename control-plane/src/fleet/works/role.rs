@@ -1,10 +1,11 @@
 //! Role of an object in a member: what other objects lose when it is deleted there.
 
 use muster_shared::api::binding::ObjectReference;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Role of an object in a member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// A Namespace or a CustomResourceDefinition: its deletion deletes everything in it or of it,
     /// that of people and of other policies included.

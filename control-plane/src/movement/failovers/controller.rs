@@ -247,10 +247,8 @@ impl Recorder {
 
     /// Shows all that bindings remember to records that another process wrote.
     fn show_bindings(&self, ledger: &mut Ledger, now: Timestamp) {
-        let mut bindings = self.fleet.bindings.list();
-        bindings.sort_by_cached_key(|it| BindingKey::of(it));
-        for binding in &bindings {
-            self.binding(ledger, binding, now);
+        for binding in self.fleet.bindings.iter() {
+            self.binding(ledger, &binding, now);
         }
         ledger.loaded(now);
     }

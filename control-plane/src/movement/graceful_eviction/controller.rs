@@ -110,9 +110,8 @@ fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
 
 /// Returns the bindings that have tasks to look at.
 fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
-    let bindings = fleet.bindings.list();
-    let bindings = bindings.iter().filter(|it| has_tasks(it));
-    bindings.map(|it| BindingKey::of(it)).collect()
+    let bindings = fleet.bindings.iter().filter(|it| has_tasks(it));
+    bindings.map(|it| BindingKey::of(&it)).collect()
 }
 
 async fn work_off(

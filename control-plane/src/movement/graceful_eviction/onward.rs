@@ -526,8 +526,8 @@ mod tests {
         }
         pace.begin(tokio::time::Instant::now());
         pass(90).await;
-        let bindings = stand.fleet.bindings.list();
-        let moved = bindings.iter().filter(|it| it.spec.target("m3").is_some());
+        let bindings = stand.fleet.bindings.iter();
+        let moved = bindings.filter(|it| it.spec.target("m3").is_some());
         let (moved, plans) = (moved.count(), plans.load(Ordering::Relaxed));
         assert!((20..MANY).contains(&moved), "{moved} moved");
         assert!(plans <= 5 * MANY, "{plans} plans for {moved} moves");

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::render::Rendered;
 use crate::fleet::claim::missing;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::works::{CachedWork, fingerprint};
 
 /// Annotations that name the override policies of a Work; they go with the last policy.
@@ -35,12 +36,13 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
     let held = &work.metadata;
     let mut metadata = Map::new();
     for (key, held, wanted) in [
-        ("labels", &work.labels, &rendered.labels),
-        ("annotations", &work.annotations, &rendered.annotations),
+        ("labels", &held.labels, &rendered.labels),
+        ("annotations", &held.annotations, &rendered.annotations),
     ] {
-        let mut missing = missing(|key| held.get(key), wanted);
+        let value = |key: &str| held.as_ref()?.get(key).map(String::as_str);
+        let mut missing = missing(value, wanted);
         if key == "annotations" {
-            let ended = |key: &&str| held.get(key).is_some() && !wanted.contains_key(*key);
+            let ended = |key: &&str| value(key).is_some() && !wanted.contains_key(*key);
             let ended = OVERRIDES.iter().copied().filter(ended);
             missing.extend(ended.map(|key| (key.to_owned(), Value::Null)));
         }
@@ -66,7 +68,7 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
         metadata.insert("resourceVersion".to_owned(), json!(held.resource_version));
     }
     let mut patch = Map::new();
-    let spec = spec(work, &rendered.spec(work.labels.get(label::WORK_ID)));
+    let spec = spec(work, &rendered.spec(held.label(label::WORK_ID)));
     if !spec.is_empty() {
         patch.insert("spec".to_owned(), Value::Object(spec));
     }

@@ -97,7 +97,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                     new,
                 } => {
                     old.metadata.generation != new.metadata.generation
-                        || old.labels != new.labels
+                        || old.metadata.labels != new.metadata.labels
                         || replacing.has(&key) && !new.reports_as(old)
                 }
                 // Made while its binding moved on or went: nobody else would ever look at it.

@@ -453,7 +453,7 @@ async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_
     let companions = Companions::default();
     companions.follow(&stand.fleet, &queue);
     stand.follow().await;
-    for service in stand.fleet.bindings.list() {
+    for service in stand.fleet.bindings.iter() {
         queue.add(crate::fleet::binding::BindingKey::of(&service));
     }
     let (looks, over) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());

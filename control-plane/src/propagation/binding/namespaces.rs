@@ -31,6 +31,7 @@ use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
@@ -144,7 +145,7 @@ const HOLDS: &str = "failover.muster.io/holds-preserved";
 
 /// Returns whether something is preserved in the namespace of a Work.
 pub(super) fn holds(work: &CachedWork) -> bool {
-    work.annotations.get(HOLDS).is_some()
+    work.metadata.annotation(HOLDS).is_some()
 }
 
 /// Returns whether something is preserved in the namespace of a Work, as the API has it: what is
@@ -219,9 +220,11 @@ fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
 
 /// Returns the clusters in which something that lies in a namespace stays when it is deleted.
 fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
-    let inside = fleet.bindings.list_in(namespace);
-    let clusters = inside.iter().flat_map(|binding| preserved_in(binding));
-    clusters.map(str::to_owned).collect()
+    let mut clusters = HashSet::new();
+    for binding in fleet.bindings.iter_of(Some(namespace)) {
+        clusters.extend(preserved_in(&binding).map(str::to_owned));
+    }
+    clusters
 }
 
 /// What the workers share.

@@ -137,11 +137,7 @@ impl Affected {
             Lookup::Absent => false,
             Lookup::Unknown => true,
         };
-        let near = match namespace {
-            Some(namespace) => self.bindings.list_in(namespace),
-            None => self.bindings.list(),
-        };
-        for binding in near {
+        for binding in self.bindings.iter_of(namespace) {
             if selects(&TemplateKey::of(&binding.spec.resource)) {
                 self.queue.add(BindingKey::of(binding.as_ref()));
             }

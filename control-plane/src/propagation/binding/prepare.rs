@@ -27,6 +27,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::copy::ready_replicas;
 use crate::fleet::copy::retains_replicas;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;

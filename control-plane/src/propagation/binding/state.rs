@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::render::{Pairs, Rendered};
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::works::CachedWork;
 
 /// Annotation of a Work: the labels, as a JSON object.
@@ -16,7 +17,7 @@ pub const PRESERVED: &str = "failover.muster.io/preserved-state";
 /// (`held`) remembers.
 pub fn keep(rendered: &mut Rendered, held: Option<&CachedWork>) {
     if rendered.preserved.is_empty() {
-        let remembered = held.and_then(|work| work.annotations.get(PRESERVED));
+        let remembered = held.and_then(|work| work.metadata.annotation(PRESERVED));
         let remembered = remembered.and_then(|text| serde_json::from_str::<Pairs>(text).ok());
         rendered.preserved = remembered.unwrap_or_default();
     }
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(plain, before);
         let mut odd = held(&before);
         let annotations = Pairs::from([(PRESERVED.to_owned(), "{".to_owned())]);
-        odd.annotations = annotations.into();
+        odd.metadata.annotations = Some(annotations);
         keep(&mut plain, Some(&odd));
         assert_eq!(plain, before);
     }

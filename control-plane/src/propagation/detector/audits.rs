@@ -221,8 +221,8 @@ impl Facts for Now<'_> {
         if self.detector.templates_of(&own).any(is_bound) {
             return Some(true);
         }
-        let found = templates.list(&kind, namespace)?;
-        Some(found.iter().any(|it| selects(it)))
+        let mut found = templates.list(&kind, namespace)?;
+        Some(found.any(|it| selects(&it)))
     }
 
     fn has_cluster(&self, name: &str) -> bool {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
 use crate::fleet::claim::{Claim, missing};
-use crate::fleet::compact_map::Labelled as _;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::protection::protect;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
 use crate::scheduler::core::outcome::Placed;

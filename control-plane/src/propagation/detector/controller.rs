@@ -29,6 +29,7 @@ use super::{claims, dependencies, policies};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::parked::Parked;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::remade::Remade;

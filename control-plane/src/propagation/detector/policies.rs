@@ -21,6 +21,7 @@ use super::select::selects;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::claim::Claim;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
@@ -172,8 +173,8 @@ impl Detector {
                 let ours =
                     |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
                 let kind = Arc::new(kind);
-                let templates = templates.iter().flatten().filter(|it| ours(it));
-                claimed.extend(templates.map(|it| TemplateKey::of_template(&kind, it)));
+                let templates = templates.into_iter().flatten().filter(|it| ours(it));
+                claimed.extend(templates.map(|it| TemplateKey::of_template(&kind, &it)));
             }
             let mut rest = Rest::default();
             for template in claimed {
@@ -295,8 +296,8 @@ impl Detector {
             match self.fleet.templates.list(&kind, namespace) {
                 Some(templates) => {
                     let kind = Arc::new(kind);
-                    for template in &templates {
-                        self.revisit_free(policy, &kind, template);
+                    for template in templates {
+                        self.revisit_free(policy, &kind, &template);
                     }
                 }
                 None => rest.unlisted(&kind),
@@ -420,12 +421,12 @@ mod tests {
         let claimed = claimed.expect("the template stays");
         assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
         let bindings = &stand.fleet.bindings;
-        assert!(bindings.list().is_empty(), "and waits for a change");
+        assert!(bindings.iter().next().is_none(), "and waits for a change");
         let mut eager = policy;
         eager["metadata"]["generation"] = json!(2);
         eager["spec"]["activationPreference"] = json!(null);
         stand.api.put("propagationpolicies", eager);
         pass(10).await;
-        assert_eq!(bindings.list().len(), 1, "it waits for nothing any more");
+        assert_eq!(bindings.iter().count(), 1, "it waits for nothing any more");
     }
 }

@@ -141,7 +141,7 @@ mod tests {
             ],
         };
         let kind = Kind::new("apps/v1", "Deployment");
-        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]).into();
+        let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
         let names = |namespace: Option<&str>| {
             let subject = Subject {
                 kind: &kind,

@@ -124,8 +124,8 @@ fn silenced(fleet: &Fleet, change: &Change<Cluster>) -> Vec<BindingKey> {
         return Vec::new();
     }
     let namespace = names::execution_namespace(&change.object().name_any());
-    let works = fleet.works.list_in(&namespace);
-    works.iter().filter_map(|work| binding_of(work)).collect()
+    let works = fleet.works.iter_of(Some(&namespace));
+    works.filter_map(|work| binding_of(&work)).collect()
 }
 
 /// Returns the silent ones of the clusters that hold Works of a binding.

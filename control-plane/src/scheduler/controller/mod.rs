@@ -244,7 +244,7 @@ impl Scheduler {
             return;
         }
         let mut concerns = Concerns::of(effects);
-        for binding in bindings.list() {
+        for binding in bindings.iter() {
             if concerns.has(&binding.spec) {
                 Incoming::ClusterChanged.count();
                 self.queue.add(BindingKey::of(binding.as_ref()));

@@ -18,8 +18,9 @@ fn a_list_takes_over_what_it_shows_unchanged() {
         ("made anew", map("2", Some("7")), false),
         ("of no version", map("1", None), false),
     ] {
-        let taken = unchanged(Some(&known), &listed);
-        let is_known = taken.is_some_and(|taken| Arc::ptr_eq(&taken, &known));
+        let taken = unchanged(Some(&Held::Whole(Arc::clone(&known))), &listed);
+        let is_known =
+            taken.is_some_and(|it| matches!(it, Held::Whole(it) if Arc::ptr_eq(&it, &known)));
         assert_eq!(is_known, same, "{what}");
     }
     assert!(unchanged(None, known.as_ref()).is_none());

@@ -123,9 +123,9 @@ impl Needed for Answerer {
     }
 
     fn is_open(&self, namespace: &str) -> bool {
-        let near = self.bindings.list_in(namespace);
+        let near = self.bindings.iter_of(Some(namespace));
+        let mut referrers = near.filter(|it| refers(it));
         let index = self.distributor.index.lock();
-        let mut referrers = near.iter().filter(|it| refers(it));
         referrers.any(|it| !index.knows(&BindingKey::of(it.as_ref())))
     }
 }
@@ -265,8 +265,8 @@ impl Distributor {
         for (kind, namespace) in chosen {
             let near = fleet.templates.list(&kind, namespace.as_deref());
             let kind = Arc::new(kind);
-            for template in near.iter().flatten() {
-                let template = TemplateKey::of_template(&kind, template);
+            for template in near.into_iter().flatten() {
+                let template = TemplateKey::of_template(&kind, &template);
                 if self.index.lock().concerns(&template) {
                     self.templates.add(template);
                 }

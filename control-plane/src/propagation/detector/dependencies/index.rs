@@ -6,6 +6,7 @@ use muster_interpreter::Dependency;
 use muster_shared::selectors::matches_labels;
 
 use crate::fleet::binding::BindingKey;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 
 /// What a change of the index concerns.

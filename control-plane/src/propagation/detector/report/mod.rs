@@ -218,14 +218,12 @@ impl Detector {
                 is_listed = false;
                 continue;
             };
-            let selected = templates
-                .iter()
-                .filter(|it| selects(policy, Subject::of(&kind, it)));
+            let selected = templates.filter(|it| selects(policy, Subject::of(&kind, it)));
             let place = |it: &Template| (it.meta().namespace.clone(), it.meta().name.clone());
             // The first by name, so that each process tells the same one.
             if let Some(template) = selected.min_by_key(|it| place(it)) {
-                let key = TemplateKey::of_template(&Arc::new(kind), template);
-                return self.why_not(policy, &key, template);
+                let key = TemplateKey::of_template(&Arc::new(kind), &template);
+                return self.why_not(policy, &key, &template);
             }
         }
         if is_listed {

@@ -94,7 +94,7 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
     stand.follow().await;
     pass(10).await;
     let told = |stand: &Stand| {
-        let key = TemplateKey::of(&stand.fleet.bindings.list()[0].spec.resource);
+        let key = TemplateKey::of(&stand.fleet.bindings.iter().next().unwrap().spec.resource);
         let Lookup::Found(template) = stand.fleet.templates.get(&key) else {
             panic!("no template");
         };

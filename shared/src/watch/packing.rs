@@ -1,0 +1,328 @@
+//! Keeps objects as compressed text, and decodes them when they are read.
+//!
+//! A decoded object takes five to ten times the memory of its compressed text: texts of its own for
+//! each name, half a kilobyte for each map of labels. Of a large collection nearly all objects are
+//! at rest. What was read last is kept decoded.
+
+use std::any::Any;
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::Hash;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use kube::Resource;
+use lru::LruCache;
+use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
+use parking_lot::Mutex;
+
+use super::store::{Held, address, version};
+
+/// Objects of a collection that stay decoded: more than are in the hands of all workers, and few
+/// enough to take no more than some megabytes.
+const DECODED: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+/// Objects of which the texts make up a dictionary.
+const SAMPLES: usize = 3;
+/// Bytes of each of them.
+const SAMPLE: usize = 4096;
+
+/// What objects have in common, kept beside their text.
+pub type Shared = Arc<dyn Any + Send + Sync>;
+
+/// An object as text.
+pub struct Parts {
+    /// The text, in whatever form the codec reads.
+    pub text: Vec<u8>,
+    /// What the text lacks, because other objects have the same.
+    pub shared: Option<Shared>,
+}
+
+type Unpack<K> = fn(&[u8], Option<&Shared>) -> serde_json::Result<K>;
+
+/// Converts the objects of a kind to text and back.
+pub struct Codec<K> {
+    /// Returns the parts of an object.
+    pub pack: fn(&K) -> serde_json::Result<Parts>,
+    /// Returns the object of a text and of what stands beside it.
+    pub unpack: Unpack<K>,
+}
+
+/// A packed object. What is asked of an object at rest is not in the text.
+pub(super) struct Packed {
+    /// Namespace, name and compressed text, without anything between them.
+    bytes: Box<[u8]>,
+    /// Where the namespace ends, and where the name does.
+    ends: (u32, u32),
+    /// See [`version`].
+    pub(super) version: Option<u64>,
+    /// Tells what is decoded from any other version of any object.
+    serial: u64,
+    shared: Option<Shared>,
+    dictionary: Arc<[u8]>,
+}
+
+impl Packed {
+    pub(super) fn address(&self) -> (&str, &str) {
+        let (namespace, name) = (self.ends.0 as usize, self.ends.1 as usize);
+        let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
+        (
+            text(&self.bytes[..namespace]),
+            text(&self.bytes[namespace..name]),
+        )
+    }
+}
+
+/// Packs the objects of one collection.
+pub(super) struct Packer<K> {
+    codec: Codec<K>,
+    decoded: Mutex<LruCache<u64, Arc<K>>>,
+    dictionary: Mutex<Dictionary>,
+}
+
+/// What the texts of a collection have in common: some of them. It is made anew each time the
+/// collection has doubled, so that it comes from all of it, and is made rarely.
+#[derive(Default)]
+struct Dictionary {
+    bytes: Arc<[u8]>,
+    samples: VecDeque<Vec<u8>>,
+    seen: u64,
+}
+
+impl Dictionary {
+    /// Returns the dictionary for a text, which later ones may refer to, and the text's number.
+    fn take(&mut self, text: &[u8]) -> (Arc<[u8]>, u64) {
+        let taken = Arc::clone(&self.bytes);
+        self.seen += 1;
+        if self.seen.is_power_of_two() {
+            self.samples.truncate(SAMPLES - 1);
+            self.samples
+                .push_front(text[..text.len().min(SAMPLE)].to_vec());
+            self.bytes = self.samples.iter().flatten().copied().collect();
+        }
+        (taken, self.seen)
+    }
+}
+
+impl<K: Resource> Packer<K> {
+    pub(super) fn new(codec: Codec<K>) -> Self {
+        Self {
+            codec,
+            decoded: Mutex::new(LruCache::new(DECODED)),
+            dictionary: Mutex::default(),
+        }
+    }
+
+    /// Packs an object, and returns it as it is read from then on, which is without fractions of
+    /// seconds; `None` if it could not be read again.
+    pub(super) fn pack(&self, object: &K) -> Option<(Packed, Arc<K>)> {
+        let Parts { text, shared } = (self.codec.pack)(object).ok()?;
+        let read = (self.codec.unpack)(&text, shared.as_ref()).ok()?;
+        debug_assert!(
+            (self.codec.pack)(&read).is_ok_and(|again| again.text == text),
+            "what is read is not what was packed: {}",
+            String::from_utf8_lossy(&text)
+        );
+        let (namespace, name) = address(&read);
+        let ends = (namespace.len(), namespace.len() + name.len());
+        let (dictionary, serial) = self.dictionary.lock().take(&text);
+        let mut bytes = Vec::with_capacity(ends.1 + text.len() / 2);
+        bytes.extend_from_slice(namespace.as_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.append(&mut compress_prepend_size_with_dict(&text, &dictionary));
+        let packed = Packed {
+            bytes: bytes.into_boxed_slice(),
+            ends: (u32::try_from(ends.0).ok()?, u32::try_from(ends.1).ok()?),
+            version: version(&read),
+            serial,
+            shared,
+            dictionary,
+        };
+        let read = Arc::new(read);
+        self.decoded.lock().put(serial, Arc::clone(&read));
+        Some((packed, read))
+    }
+
+    /// Returns an object in the form in which it is kept, and as it is read.
+    pub(super) fn hold(&self, object: Arc<K>) -> (Held<K>, Arc<K>) {
+        match self.pack(&object) {
+            Some((packed, read)) => (Held::Packed(Arc::new(packed)), read),
+            None => (Held::Whole(Arc::clone(&object)), object),
+        }
+    }
+
+    /// Returns an object, which stays decoded for a while.
+    pub(super) fn read(&self, packed: &Packed) -> Option<Arc<K>> {
+        if let Some(decoded) = self.decoded.lock().get(&packed.serial) {
+            return Some(Arc::clone(decoded));
+        }
+        let read = Arc::new(self.unpack(packed)?);
+        self.decoded.lock().put(packed.serial, Arc::clone(&read));
+        Some(read)
+    }
+
+    /// Returns an object of many that are read one after the other: none of them stays decoded.
+    pub(super) fn read_once(&self, packed: &Packed) -> Option<Arc<K>> {
+        let decoded = self.decoded.lock().peek(&packed.serial).cloned();
+        decoded.or_else(|| self.unpack(packed).map(Arc::new))
+    }
+
+    /// Unpacks an object. That it can be was seen when it was packed.
+    fn unpack(&self, packed: &Packed) -> Option<K> {
+        let compressed = &packed.bytes[packed.ends.1 as usize..];
+        let text = decompress_size_prepended_with_dict(compressed, &packed.dictionary);
+        let read = text.map(|text| (self.codec.unpack)(&text, packed.shared.as_ref()));
+        match read {
+            Ok(Ok(object)) => return Some(object),
+            Ok(Err(error)) => tracing::error!(%error, "a cached object cannot be read"),
+            Err(error) => tracing::error!(%error, "a cached object cannot be decompressed"),
+        }
+        None
+    }
+}
+
+/// Objects that somebody keeps by other keys than their names, packed.
+pub struct PackedMap<Q, K> {
+    objects: HashMap<Q, Held<K>>,
+    packer: Packer<K>,
+}
+
+impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
+    /// Makes an empty map.
+    pub fn new(codec: Codec<K>) -> Self {
+        Self {
+            objects: HashMap::new(),
+            packer: Packer::new(codec),
+        }
+    }
+
+    /// Returns whether there is an object with a key.
+    pub fn contains_key<R: Eq + Hash + ?Sized>(&self, key: &R) -> bool
+    where
+        Q: Borrow<R>,
+    {
+        self.objects.contains_key(key)
+    }
+
+    /// Returns the object with a key.
+    pub fn get<R: Eq + Hash + ?Sized>(&self, key: &R) -> Option<Arc<K>>
+    where
+        Q: Borrow<R>,
+    {
+        self.read(self.objects.get(key)?)
+    }
+
+    /// Puts an object in, and returns the one that had its key.
+    pub fn insert(&mut self, key: Q, object: Arc<K>) -> Option<Arc<K>> {
+        let (held, _) = self.packer.hold(object);
+        let former = self.objects.insert(key, held)?;
+        self.read(&former)
+    }
+
+    /// Takes an object out, with its key.
+    pub fn remove_entry<R: Eq + Hash + ?Sized>(&mut self, key: &R) -> Option<(Q, Arc<K>)>
+    where
+        Q: Borrow<R>,
+    {
+        let (key, held) = self.objects.remove_entry(key)?;
+        Some((key, self.read(&held)?))
+    }
+
+    /// Returns the keys.
+    pub fn keys(&self) -> impl Iterator<Item = &Q> {
+        self.objects.keys()
+    }
+
+    fn read(&self, held: &Held<K>) -> Option<Arc<K>> {
+        held.read_with(|packed| self.packer.read(packed))
+    }
+}
+
+impl<Q: fmt::Debug, K> fmt::Debug for PackedMap<Q, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.objects.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    /// Returns a codec that cannot read the objects without a version again.
+    fn codec() -> Codec<ConfigMap> {
+        Codec {
+            pack: |object| {
+                Ok(Parts {
+                    text: serde_json::to_vec(object)?,
+                    shared: Some(Arc::new(object.metadata.generation)),
+                })
+            },
+            unpack: |text, shared| {
+                let object: ConfigMap = serde_json::from_slice(text)?;
+                let beside = shared.and_then(|it| it.downcast_ref::<Option<i64>>());
+                assert_eq!(beside, Some(&object.metadata.generation));
+                let known = object.metadata.resource_version.is_some();
+                known.then_some(object).ok_or_else(|| {
+                    serde::de::Error::custom("an object without a version cannot be read")
+                })
+            },
+        }
+    }
+
+    fn object(number: usize) -> ConfigMap {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("shop".into());
+        object.metadata.name = Some(format!("web-{number}"));
+        object.metadata.resource_version = Some(number.to_string());
+        let text = "what all of them have, and what makes each of them long".repeat(4);
+        object.data = Some([("text".to_owned(), format!("{text} {number}"))].into());
+        object
+    }
+
+    #[test]
+    fn what_was_packed_is_read_again_whichever_dictionary_it_was_packed_with() {
+        let packer = Packer::new(codec());
+        let objects: Vec<_> = (0..2 * DECODED.get()).map(object).collect();
+        let kept: Vec<_> = objects
+            .iter()
+            .map(|it| packer.pack(it).unwrap().0)
+            .collect();
+        for (object, it) in objects.iter().zip(&kept) {
+            let name = object.metadata.name.as_deref().unwrap();
+            assert_eq!(it.address(), ("shop", name));
+            assert_eq!(it.version, version(object));
+            assert_eq!(packer.read_once(it).as_deref(), Some(object));
+        }
+        // Most of the text stands in the dictionary.
+        let (alone, later) = (kept[0].bytes.len(), kept[kept.len() - 1].bytes.len());
+        assert!(2 * later < alone, "{alone} bytes alone, {later} later");
+    }
+
+    #[test]
+    fn only_what_was_read_last_stays_decoded() {
+        let packer = Packer::new(codec());
+        let objects: Vec<_> = (0..DECODED.get() + 2).map(object).collect();
+        let kept: Vec<_> = objects.iter().map(|it| packer.pack(it).unwrap()).collect();
+        let stays = |at: usize| {
+            let (it, decoded) = &kept[at];
+            Arc::ptr_eq(&packer.read_once(it).unwrap(), decoded)
+        };
+        assert_eq!([0, 1, 2].map(stays), [false, false, true]);
+        let read = packer.read(&kept[0].0).unwrap();
+        assert!(Arc::ptr_eq(&packer.read(&kept[0].0).unwrap(), &read));
+        assert_eq!([2, 3].map(stays), [false, true], "the oldest makes room");
+    }
+
+    #[test]
+    fn what_cannot_be_read_again_is_kept_as_it_is() {
+        let mut map = PackedMap::new(codec());
+        let mut unread = object(1);
+        unread.metadata.resource_version = None;
+        let (unread, known) = (Arc::new(unread), Arc::new(object(2)));
+        assert_eq!(map.insert(1, Arc::clone(&unread)), None);
+        assert_eq!(map.insert(1, Arc::clone(&known)), Some(unread));
+        assert_eq!(map.get(&1), Some(known));
+    }
+}
