@@ -4,8 +4,13 @@
 mod counts;
 mod estimate;
 mod expires;
+mod facts;
 mod fates;
+mod lists;
+mod next;
 mod not_well;
+mod returns;
+mod service;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,14 +33,23 @@ use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 
+pub(super) use self::facts::Fact;
+use self::facts::facts;
 pub(super) use self::fates::Fates;
-pub(super) use self::not_well::NotWell;
-use self::not_well::{INCOMPLETE, Ordered, not_well, ordered};
-use super::summary::{Severity, Summary};
+pub(super) use self::lists::{Expiry, Moving, Waiting};
+pub(super) use self::next::Next;
+use self::next::next;
+use self::not_well::{INCOMPLETE, not_well, ordered};
+pub(super) use self::not_well::{NotWell, Ordered};
+use self::returns::{Left, left};
+use self::service::service;
+pub(super) use self::service::{Group, Service};
+use super::summary::Summary;
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
@@ -103,8 +117,16 @@ pub(super) struct Snapshot {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// The state in one sentence.
+    /// The state in one sentence, who is without service, what happens next, and what to do.
     pub summary: Summary,
+    /// What is said below the summary.
+    pub facts: Vec<Fact>,
+    /// Workloads that have no service, or less than they should.
+    pub service: Service,
+    /// What happens next in the fleet.
+    pub next: Next,
+    /// Workloads that left a cluster, and whether they return.
+    pub left: Vec<Left>,
     pub leader: Leader,
     /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
     /// then.
@@ -116,6 +138,8 @@ pub(super) struct Report {
     pub settings_from: Source,
     /// The pauses in force.
     pub paused: Vec<String>,
+    /// The cluster of each of them; `null` for the whole fleet.
+    pub paused_clusters: Vec<Option<String>>,
     pub pace: Pace,
     /// Numbers of entries of the lists below, also of those that `--most` leaves out.
     pub counts: BTreeMap<&'static str, usize>,
@@ -124,7 +148,10 @@ pub(super) struct Report {
     pub not_well: Vec<NotWell>,
     /// Clusters that a person has drained or cordoned.
     pub ordered: Vec<Ordered>,
-    /// Workloads; `null` if they could not be read.
+    /// Number of clusters by region.
+    #[serde(skip)]
+    pub regions: BTreeMap<String, usize>,
+    /// Workloads; `null` if they could not be read. What runs nothing is none.
     pub workloads: Option<usize>,
     /// Workloads with copies on silent clusters: their state is unknown.
     pub unknown: usize,
@@ -168,39 +195,6 @@ pub(super) struct Pace {
     pub counted: usize,
     /// `primary`, `secondary` or `stopped`.
     pub band: &'static str,
-}
-
-/// A workload that is leaving a cluster.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Moving {
-    pub workload: String,
-    pub from: String,
-    /// The clusters that it is placed on, those included that it had before.
-    pub to: Vec<String>,
-    pub since: Option<Timestamp>,
-}
-
-/// A workload that waits.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Waiting {
-    pub workload: String,
-    pub reason: String,
-    pub message: String,
-    pub since: Option<Timestamp>,
-    /// Seconds until the last of those that wait for the pace has moved, or until the toleration
-    /// has run out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_most_seconds: Option<u64>,
-}
-
-/// Something that ends.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Expiry {
-    pub what: String,
-    pub end: Timestamp,
 }
 
 impl Report {
@@ -279,10 +273,11 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     });
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
-        summary: Summary {
-            severity: Severity::Unknown,
-            sentence: String::new(),
-        },
+        summary: Summary::default(),
+        facts: Vec::new(),
+        service: Service::default(),
+        next: Next::default(),
+        left: left(snapshot),
         leader,
         failover: snapshot.failover,
         policy_evicts: snapshot.taint_policies.as_ref().map(|policies| {
@@ -291,13 +286,18 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         }),
         settings_from: snapshot.source,
         paused: pauses.iter().map(ToString::to_string).collect(),
+        paused_clusters: pauses.iter().map(|it| it.cluster.clone()).collect(),
         clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
         not_well,
         ordered: clusters
             .iter()
             .filter_map(|it| ordered(it, &snapshot.switches))
             .collect(),
-        workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
+        regions: regions(clusters),
+        workloads: snapshot.bindings.as_ref().ok().map(|all| {
+            let workloads = all.iter().filter(|it| !runs_nothing(&it.spec));
+            workloads.count()
+        }),
         unknown: 0,
         unheard: Vec::new(),
         old_copies: None,
@@ -334,12 +334,31 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     {
         cluster.workloads = fates.unwrap_or_default();
     }
+    let down = report
+        .not_well
+        .iter()
+        .filter(|it| it.ready != conditions::TRUE);
+    let down: BTreeSet<&str> = down.map(|it| it.name.as_str()).collect();
+    let ready = clusters.iter().map(|it| it.name_any());
+    let ready = ready.map(|it| (!down.contains(it.as_str()), it));
+    let ready: BTreeMap<String, bool> = ready.map(|(is_ready, name)| (name, is_ready)).collect();
+    report.service = service(snapshot, &ready, old.as_ref());
     report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
+    report.next = next(&mut report, &snapshot.rates, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();
+    report.facts = facts(&report, snapshot.now);
     report.summary = Summary::of(&report, snapshot.now);
     report
+}
+
+fn regions(clusters: &[Cluster]) -> BTreeMap<String, usize> {
+    let mut regions = BTreeMap::new();
+    for region in clusters.iter().filter_map(|it| it.spec.region.clone()) {
+        *regions.entry(region).or_default() += 1;
+    }
+    regions
 }
 
 /// Takes note of one workload. `silent` are clusters that nobody judges.
@@ -366,7 +385,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
         report.without_dependencies.push(waiting(lacks));
     }
     if let Some(unheard) = unknown::unheard(binding, silent) {
-        report.unknown += 1;
+        report.unknown += usize::from(!runs_nothing(spec));
         if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
             report.unheard.push(unheard);
         }
@@ -381,24 +400,17 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
 }
 
-impl Waiting {
-    fn of(workload: String, condition: &Condition) -> Self {
-        Self {
-            workload,
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-            since: Some(condition.last_transition_time.0),
-            at_most_seconds: None,
-        }
-    }
-}
-
 /// Returns the cluster that the condition of an eviction tells of.
 pub(super) fn cluster_of(message: &str) -> Option<&str> {
     match message.strip_prefix("has to leave ") {
         Some(rest) => rest.split(' ').next(),
         None => message.split_once(" has ").map(|it| it.0),
     }
+}
+
+/// Returns the seconds until a time, none if it has passed.
+fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(time.duration_since(now).as_secs()).unwrap_or(0)
 }
 
 /// Names a workload.
