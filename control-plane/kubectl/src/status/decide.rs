@@ -49,7 +49,7 @@ pub(super) use self::not_well::{NotWell, Ordered};
 use self::returns::{Left, left};
 use self::service::service;
 pub(super) use self::service::{Group, Service};
-use super::summary::Summary;
+use super::summary::{Summary, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
@@ -371,7 +371,10 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     let waiting = |condition: &Condition| Waiting::of(workload.clone(), condition);
     let pending = holds(explain::CONDITION, conditions::TRUE);
     if let Some(pending) = pending {
-        let pending = waiting(pending);
+        let pending = Waiting {
+            why: Some(verbs(&pending.reason).0),
+            ..waiting(pending)
+        };
         if WAITS.contains(&pending.reason.as_str()) {
             report.waiting.push(pending);
         } else {

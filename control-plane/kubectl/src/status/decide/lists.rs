@@ -21,6 +21,9 @@ pub(in super::super) struct Moving {
 pub(in super::super) struct Waiting {
     pub workload: String,
     pub reason: String,
+    /// What it waits for, or what keeps it, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     pub message: String,
     pub since: Option<Timestamp>,
     /// Seconds until the last of those that wait for the pace has moved, or until the toleration
@@ -42,6 +45,7 @@ impl Waiting {
         Self {
             workload,
             reason: condition.reason.clone(),
+            why: None,
             message: condition.message.clone(),
             since: Some(condition.last_transition_time.0),
             at_most_seconds: None,

@@ -321,7 +321,8 @@ export function strip(it, status, now) {
       lane("cause", `${lasted}, nothing moved`, "bad", causes),
     ] : [
       lane("cause", lasted, "bad", causes),
-      lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])]),
+      // An order marks a cluster at once.
+      ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
         lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),
