@@ -1,6 +1,7 @@
 //! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
 //! what, what is stranded. Pure.
 
+mod code;
 mod counts;
 mod estimate;
 mod expires;
@@ -44,8 +45,8 @@ pub(super) use self::fates::Fates;
 pub(super) use self::lists::{Expiry, Moving, Waiting};
 pub(super) use self::next::Next;
 use self::next::next;
-use self::not_well::{INCOMPLETE, not_well, ordered};
 pub(super) use self::not_well::{NotWell, Ordered};
+use self::not_well::{not_well, ordered};
 use self::returns::{Left, left};
 use self::service::service;
 pub(super) use self::service::{Group, Service};
@@ -54,7 +55,6 @@ use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
-use crate::output::UNREAD;
 use crate::running::Source;
 use crate::table;
 
@@ -119,6 +119,8 @@ pub(super) struct Snapshot {
 pub(super) struct Report {
     /// The state in one sentence, who is without service, what happens next, and what to do.
     pub summary: Summary,
+    /// Time at which the fleet was read, by which all ages are told.
+    pub read: Timestamp,
     /// What is said below the summary.
     pub facts: Vec<Fact>,
     /// Workloads that have no service, or less than they should.
@@ -197,56 +199,6 @@ pub(super) struct Pace {
     pub band: &'static str,
 }
 
-impl Report {
-    /// Returns whether a control plane has led and none does. One that acts without an election has
-    /// no lease.
-    pub(super) fn nobody_leads(&self) -> bool {
-        !self.leader.acts && self.leader.renewed.is_some()
-    }
-
-    /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
-    /// that is drained.
-    fn is_ordered(&self, waiting: &Waiting) -> bool {
-        let mut drained = self.ordered.iter().filter(|it| it.is_drained());
-        match waiting.reason.as_str() {
-            PAUSED => true,
-            FOR_RATE => cluster_of(&waiting.message)
-                .is_some_and(|cluster| drained.any(|it| it.name == cluster)),
-            _ => false,
-        }
-    }
-
-    /// Returns what [`Self::code_without`] does, of everything.
-    #[cfg(test)]
-    pub(super) fn code(&self) -> u8 {
-        self.code_without(false)
-    }
-
-    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
-    /// something is not well or a pause of the fleet could not be read, else 0. What people
-    /// ordered is left out if `orders` says so.
-    pub(super) fn code_without(&self, orders: bool) -> u8 {
-        let waits = |it: &Waiting| !(orders && self.is_ordered(it));
-        let is_in_need = |it: &Ordered| it.fault.is_some() || it.order == INCOMPLETE;
-        let is_well = self.leader.acts
-            && self.not_well.is_empty()
-            && (orders || self.ordered.is_empty() && self.paused.is_empty())
-            && !self.ordered.iter().any(is_in_need)
-            && self.unknown == 0
-            && !self.may_be_paused
-            && self.expires.is_empty()
-            && !self.waiting.iter().any(waits)
-            && self.stranded.is_empty()
-            && self.unplaced.is_empty()
-            && self.without_dependencies.is_empty();
-        match (self.is_blind, is_well) {
-            (true, _) => UNREAD,
-            (false, false) => 1,
-            (false, true) => 0,
-        }
-    }
-}
-
 /// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let mut unread = Vec::new();
@@ -274,6 +226,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
         summary: Summary::default(),
+        read: snapshot.now,
         facts: Vec::new(),
         service: Service::default(),
         next: Next::default(),

@@ -175,6 +175,18 @@ fn well(report: &Report) -> String {
     if !report.moving.is_empty() {
         text = format!("{text}, {} of them moving", report.moving.len());
     }
+    for it in &report.left {
+        let who = count(it.returning + it.staying, "workload");
+        let verb = if it.returning + it.staying == 1 {
+            "is"
+        } else {
+            "are"
+        };
+        text = format!(
+            "{text}; {who} that left {} {verb} not back there",
+            it.cluster
+        );
+    }
     for old in report.old_copies.iter().filter(|it| !it.is_empty()) {
         text = format!("{text}; {}", old_copies::told(old));
     }
@@ -266,7 +278,12 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
             "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
             order => order.to_lowercase().replace(',', " and "),
         };
-        let mut text = format!("{} {order} for {}", it.name, span(it.since, now));
+        let by = it.by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+        let reason = it.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |why| format!(" ({why})"));
+        let since = span(it.since, now);
+        let mut text = format!("{} {order}{by} for {since}{reason}", it.name);
         let moving = report.moving.iter().filter(|moving| moving.from == it.name);
         match moving.count() {
             0 => {}

@@ -13,6 +13,7 @@ use crate::fixtures::tasks;
 use crate::old_copies::tests::work;
 
 mod headline;
+mod large;
 mod orders;
 mod sentence;
 

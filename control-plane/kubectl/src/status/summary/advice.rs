@@ -91,7 +91,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
             .flatten()
             .any(|it| down.iter().any(|down| down.name == it.cluster));
         let harm = if is_old {
-            "; do two copies of one workload harm, switch the old ones off there"
+            "; if two running copies of one workload do harm, switch the old ones off there"
         } else {
             ""
         };
@@ -103,7 +103,11 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         let words = format!(
             "{wait}find out whether {who} can be reached from elsewhere, or whether {dead} dead{harm}"
         );
-        return Advice::new(words, format!("{DESCRIBE} {}", first.name));
+        let command = match more {
+            [] => format!("{DESCRIBE} {}", first.name),
+            _ => "kubectl muster get clusters".to_owned(),
+        };
+        return Advice::new(words, command);
     }
     if let Some(first) = report.not_well.first() {
         return Advice::new(

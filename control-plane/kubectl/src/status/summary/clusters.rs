@@ -233,8 +233,11 @@ pub(in super::super) fn verbs(reason: &str) -> (String, String) {
         (text.clone(), text)
     };
     match reason {
-        "WaitingForToleration" => wait("for the end of its grace time (toleration)"),
-        "WaitingForRate" => wait("for its turn, at the pace of the fleet"),
+        "WaitingForToleration" => wait("for the end of the grace time (toleration)"),
+        "WaitingForRate" => (
+            "waits for its turn, at the pace of the fleet".into(),
+            "wait for their turn, at the pace of the fleet".into(),
+        ),
         "StoppedByThreshold" => wait("until fewer clusters have failed"),
         "Paused" => wait("for the end of a pause"),
         "WaitingForFence" => wait("until the old copy has surely stopped"),

@@ -1,6 +1,6 @@
 // The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
 
-import { STATES, address, ago, along, arrows, counted, flows, groups, inTime, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
+import { STATES, address, ago, along, arrows, counted, flows, groups, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
 import { byId, patch, say } from "./rows.js";
 
 const open = new Set(); // groups that are open
@@ -33,7 +33,7 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
   patch(byId("flows"), lines.map((it) => ["li", {}, it]));
   const isSized = plan.boxes.some((it) => it.isOpen);
   patch(byId("map-legend"), [
-    ...[...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: `text-${STATES[it].kind}` }, `${STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`]),
+    ...(isOld ? [] : [...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: `text-${STATES[it].kind}` }, `${STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`])),
     ["li", {}, isSized ? "a tile is larger the more workloads it has; a workload in several clusters counts in each" : "a bar shows how many clusters are in each state"],
   ]);
   say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
@@ -63,7 +63,7 @@ function drawTile({ cluster, x, y, w, h }, named, now) {
   const { kind } = STATES[cluster.state];
   const [sign, words] = isOld ? ["?", `last: ${cluster.words}`] : [STATES[cluster.state].sign, cluster.words];
   const href = address("cluster", cluster.name);
-  const heard = cluster.state === "new" ? "never heard" : `heard ${ago(cluster.lastHeard, now)}`;
+  const heard = cluster.state === "new" ? "never heard" : `heard ${isOld ? `at ${moment(cluster.lastHeard).slice(11)}` : ago(cluster.lastHeard, now)}`;
   const many = plural(cluster.workloads ?? "?", "workload");
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 3, class: `tile ${kind} is-${cluster.state}` }];
   // A tile with text is called what it says; one with a sign alone needs a name.
@@ -102,11 +102,11 @@ byId("map-place").addEventListener("keydown", (event) => {
 export function drawStrips(failovers, status, now) {
   const place = byId("strips");
   const { all, more } = strips(failovers || [], status, now);
-  patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place), now)]));
+  patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place))]));
   const scale = "The first seconds of a strip are drawn wider than later ones.";
   say(byId("strips-more"), !failovers ? "? not known" : `${all.length ? scale : "no failover is recorded"}${more ? ` ${more} more are in the history.` : ""}`);
 }
-export function stripOf(it, width, now) {
+export function stripOf(it, width) {
   const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar
   const [lane, bar] = text ? [22, 10] : [30, 8];
   const wide = width - text - 8;
@@ -119,7 +119,7 @@ export function stripOf(it, width, now) {
     if (fits) free = x(tick.at) + 60;
     return fits;
   });
-  const coming = it.next.at === undefined ? it.next.words : `${it.next.words}: ${inTime(it.next.at, now)}`;
+  const coming = it.next.seconds === undefined ? it.next.words : `in ${span(it.next.seconds)}: ${it.next.words}`;
   const ended = it.state === "Ended";
   return [
     ["h3", {}, [it.isMany ? ["span", {}, it.title] : ["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` since ${moment(it.began)}`]]],
@@ -130,7 +130,7 @@ export function stripOf(it, width, now) {
         ["text", { x: x(tick.at), y: height - 2, class: "middle small quiet" }, tick.words],
       ]),
       ["text", { x: text, y: height - 2, class: "small quiet" }, "0"],
-      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : "now"],
+      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : isOld ? "last read" : "now"],
       ...it.lanes.flatMap((one, at) => [
         ["text", { x: 0, y: at * lane + 14, class: "small" }, cut(one.words, text || width)],
         ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open ? " going-on" : ""}` }]),
@@ -143,7 +143,7 @@ export function stripOf(it, width, now) {
 
 export function drawRoom(top, forecast, title) {
   const { rows, more } = room(top, forecast);
-  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then.` : "The outline is an estimate: how full each would be after the loss of whichever other cluster would bring it the most, if what that requests went where room is. A forecast asks the policies, too.");
+  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then.` : "The outline estimates how full each would be after the loss of the other cluster that would bring it the most, by free room alone.");
   patch(byId("room-rows"), rows.map((it) => ["li", {}, [
     ["a", { href: address("cluster", it.name), class: "name" }, it.name],
     ["span", { class: "bars" }, it.isGone ? [["span", { class: "text-bad" }, "✖ lost or drained in the forecast"]] : it.bars.map((bar) => barOf(bar, it.isOld))],

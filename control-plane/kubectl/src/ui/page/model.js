@@ -4,7 +4,7 @@
 // Words of times.
 
 export function span(seconds) {
-  const all = Math.max(0, Math.round(seconds));
+  const all = Math.max(0, Math.floor(seconds));
   const pad = (n) => String(n).padStart(2, "0");
   if (all < 120) return `${all} s`;
   const two = (large, unit, small, other) => (small ? `${large} ${unit} ${pad(small)} ${other}` : `${large} ${unit}`);
@@ -14,7 +14,6 @@ export function span(seconds) {
 }
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
-export const inTime = (at, now) => (at > now ? `in ${span((at - now) / 1000)}` : "now");
 export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 // The whole fleet.
@@ -43,7 +42,7 @@ export function told(summary, away) {
   const goOn = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
   return [
     { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
-    { name: "Next", text: away ? "this page looks again by itself; while the control plane cannot reach the fleet API either, nothing moves" : next },
+    { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
     { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
   ];
 }
@@ -306,12 +305,15 @@ export function strip(it, status, now) {
   const [first, healthy, cleaned] = [at(times.firstMove), at(times.healthy), at(times.cleaned)];
   const copies = (status?.oldCopies || []).filter((it) => clusters.includes(it.cluster));
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
+  // A record is exact to the second only, and the last word of a cluster is known better.
+  const heard = cause.type === "ClusterUnreachable" && !it.place && status?.clusterList?.find((it) => it.name === clusters[0])?.lastHeard;
+  const silent = isOpen && heard && causes.length === 1 ? (now - Date.parse(heard)) / 1000 : undefined;
   const why = CAUSES[cause.type] || cause.type || "cause not told yet";
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
   const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
   // What moved before the cause returned says nothing of this time.
   const before = isOver(it) ? ", before it returned" : "";
-  const lasted = causes.length > 1 && isOpen ? `${why} ${causes.length} times, now for ${long(causes.at(-1)[0])}` : causes.length > 1 ? `${why} ${causes.length} times` : `${why} for ${long(0, causes[0]?.[1])}`;
+  const lasted = causes.length > 1 && isOpen ? `${why} ${causes.length} times, now for ${long(causes.at(-1)[0])}` : causes.length > 1 ? `${why} ${causes.length} times` : `${why} for ${span(silent ?? (causes[0]?.[1] ?? end))}`;
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
@@ -320,7 +322,7 @@ export function strip(it, status, now) {
     lanes: state === "Ended" && first === undefined ? [
       lane("cause", `${lasted}, nothing moved`, "bad", causes),
     ] : [
-      lane("cause", lasted, "bad", causes),
+      lane("cause", lasted, cause.type === "Drain" ? "warn" : "bad", causes),
       // An order marks a cluster at once.
       ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, at(times.lastMove) ?? first]]),
@@ -341,7 +343,7 @@ export function next({ spec, status: { state } = {}, place }, status) {
   if (!status || status.isBlind) return { words: "not known: the fleet cannot be read" };
   if (place) return { words: status.summary.next };
   const found = [...status.notWell, ...status.ordered].find((it) => it.name === spec.cluster);
-  if (found) return { words: found.next.words, at: found.next.seconds === undefined ? undefined : status.read + 1000 * found.next.seconds };
+  if (found) return found.next;
   return { words: state === "Settling" ? "nothing, the record ends soon" : "nothing that is known" };
 }
 

@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, ORDERS, STATES, address, ago, groupings, headline, inTime, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, ORDERS, STATES, address, ago, groupings, headline, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -13,7 +13,6 @@ const PATIENCE = 60000; // after which a look that has no answer is given up
 const OLD = 15; // seconds by which an answer may be late before what is shown counts as old
 const SHOWN = 200; // lines of a list
 
-let skew = 0; // milliseconds by which the program's clock is ahead of the browser's
 // All ages are those of the moment at which the fleet was read, so that each event has one. It stays
 // while nothing can be read.
 let at = Date.now();
@@ -36,14 +35,15 @@ function health(it) {
   return `${isOld() ? "? Last:" : STATES[state].sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
 }
 const isOld = () => document.body.classList.contains("old");
-let leaves = new Map(); // by cluster: when the first of its workloads leaves, in milliseconds
+let coming = new Map(); // by cluster that is not well or has an order: what happens next there
+const inTime = (seconds) => (seconds === undefined ? "" : `in ${span(seconds)}`);
 const table = new Rows("clusters", (it) => it.name, [
   { title: "Cluster", head: true, text: (it) => it.name, href: (it) => address("cluster", it.name) },
   { title: "State", text: health, kind: (it) => STATES[stateOf(it, orders.get(it.name))].kind },
   { title: "Reason", text: (it) => it.reason },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "Last heard", text: (it) => ago(it.lastHeard, now()) },
-  { title: "First leaves", text: (it) => countdown(leaves.get(it.name)) },
+  { title: "Next", long: true, text: (it) => coming.get(it.name) || "–" },
   { title: "Nodes ready", text: (it) => (it.nodes === null ? "–" : `${it.readyNodes} of ${it.nodes}${it.ready === "True" ? "" : ", as last reported"}`) },
   { title: "Workloads", text: (it) => (it.workloads === null ? "–" : String(it.workloads)) },
   { title: "Old copies", text: (it) => (it.oldCopies === null ? "–" : it.oldCopies && it.ready !== "True" ? `${it.oldCopies} not confirmed gone` : String(it.oldCopies)) },
@@ -51,7 +51,6 @@ const table = new Rows("clusters", (it) => it.name, [
   { title: "Taints", long: true, text: (it) => it.taints.join(", ") || "–" },
   { title: "What if", text: () => "lost?", label: (it) => `What if ${it.name} is lost?`, press: (it) => whatIf(it.name) },
 ], "none");
-const countdown = (at) => (at === undefined ? "–" : at > now() ? inTime(at, now()) : "now, at the pace");
 
 // Queue.
 
@@ -69,7 +68,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
   { title: "Reason", text: (it) => it.why || it.reason },
   { title: "Detail", long: true, text: (it) => it.message },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
-  { title: "At the latest", text: (it) => countdown(it.until) },
+  { title: "At the latest", text: (it) => inTime(it.atMostSeconds) || "–" },
 ], "nothing moves or waits");
 
 const UNKNOWN = "? not known";
@@ -79,7 +78,7 @@ function showHeadline({ severity, sentence, told, title, icon }) {
   patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.text], it.command && ["code", {}, it.command]]]]]));
   mark(title, icon);
 }
-function showStatus(status, code, read) {
+function showStatus(status, code) {
   const lists = Object.keys(LISTS);
   // What could not be read has no list of orders: the last known ones stay.
   const isUnread = code === 2;
@@ -90,12 +89,10 @@ function showStatus(status, code, read) {
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
     ...status.expires.map((it) => `! ${it.what}: ends ${moment(it.end)}`),
   ]);
-  const seconds = (it) => (it.atMostSeconds === undefined ? undefined : read + 1000 * it.atMostSeconds);
   queue.set(lists.flatMap((state) => status[state].map((it) => state === "moving"
     ? { state, ...it, why: "leaves when the new copy is healthy", message: `${it.from}; now on ${it.to.join(", ") || "no cluster yet"}` }
-    : { state, ...it, until: seconds(it) })), lists.reduce((sum, it) => sum + status.counts[it], 0));
-  leaves = new Map(status.notWell.filter((it) => it.firstLeavesSeconds !== undefined)
-    .map((it) => [it.name, read + 1000 * it.firstLeavesSeconds]));
+    : { state, ...it })), lists.reduce((sum, it) => sum + status.counts[it], 0));
+  coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, [inTime(next.seconds), next.words].filter(Boolean).join(": ")]));
 }
 // What the tab says while it is not looked at.
 function mark(title, icon) {
@@ -203,7 +200,7 @@ function draw() {
   // Whether a cluster is heard is known better than its room.
   const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
   if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready })), foretold?.said, foretold?.title);
-  if (last.room) say(byId("room-read"), `Read ${last.room >= now() ? "just now" : ago(new Date(last.room).toISOString(), now())}.`);
+  if (last.room) say(byId("room-read"), `Read ${span((now() - last.room) / 1000)} before the rest.`);
 }
 byId("by").addEventListener("change", draw);
 let wide = innerWidth;
@@ -229,8 +226,6 @@ async function ask(path) {
   const said = isSame ? before.said : await response.json();
   if (!response.ok && !isSame) throw new Error(said.error);
   if (LOOKED.includes(path)) kept.set(path, { said, tag: response.headers.get("ETag") });
-  const date = Date.parse(response.headers.get("Date"));
-  if (Math.abs(date - Date.now()) > 2000) skew = date - Date.now();
   const age = 1000 * Number(response.headers.get("Age"));
   return { said, code: Number(response.headers.get("Muster-Exit-Code")), read: asked - age, lasts: Number(response.headers.get("Muster-Lasts")) };
 }
@@ -248,10 +243,9 @@ async function look() {
     const { said, code, read, lasts } = await ask("status");
     const isBlind = code === 2;
     failed = isBlind && !said.clusterList;
-    const when = Date.now() + skew - (performance.now() - read);
-    if (!isBlind) at = when;
-    last.status = { ...said, read: when, isBlind };
-    showStatus(last.status, code, last.status.read);
+    if (!isBlind) at = Date.parse(said.read);
+    last.status = { ...said, isBlind };
+    showStatus(last.status, code);
     if (isBlind) found.push(said.summary.sentence);
     // In a large fleet an answer is given again for longer.
     if (!failed) [seen, patience] = [read, OLD + lasts];

@@ -100,7 +100,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             Snapshot { works: Ok(vec![work("web0", "m1")]), ..with(&["Unknown"], healthy(1, "m2")) },
             nothing.0,
             "the old copies in m1 go when it is ready again; nobody knows when",
-            format!("{down}; do two copies of one workload harm, switch the old ones off there: {describe}"),
+            format!("{down}; if two running copies of one workload do harm, switch the old ones off there: {describe}"),
         ),
         (
             "the first may leave in a moment",
@@ -233,6 +233,15 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         let found = [told_service.1, told_next.1, told_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
+}
+
+#[test]
+fn a_fleet_whose_workloads_are_not_back_does_not_look_as_if_nothing_had_happened() {
+    let line = decide(&snapshot(back(), vec![moved("a", true), moved("b", false)]))
+        .summary
+        .line();
+    let expected = "WELL: 5 of 5 clusters ready, 2 workloads placed; 2 workloads that left m1 are not back there";
+    assert_eq!(line, expected);
 }
 
 #[test]

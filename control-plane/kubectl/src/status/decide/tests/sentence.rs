@@ -1,6 +1,7 @@
 //! The sentence that the report begins with.
 
 use super::*;
+use crate::output::UNREAD;
 use crate::status::summary::Severity;
 
 /// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
@@ -148,7 +149,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             with(&["Unknown"], waits("WaitingForToleration", TOLERATED)),
-            "ALARM: m1 silent for 5 min 40 s: 1 workload waits for the end of its grace time (toleration)",
+            "ALARM: m1 silent for 5 min 40 s: 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             Snapshot {
@@ -181,7 +182,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 &["Unknown", "Unknown", "Unknown"],
                 waits("WaitingForToleration", TOLERATED),
             ),
-            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (m1, m2, m3): 1 workload waits for the end of its grace time (toleration)",
+            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (m1, m2, m3): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
