@@ -326,6 +326,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(pending) = pending {
         let pending = Waiting {
             why: Some(verbs(&pending.reason).0),
+            cluster: cluster_of(&pending.message).map(str::to_owned),
             ..waiting(pending)
         };
         if WAITS.contains(&pending.reason.as_str()) {
@@ -340,8 +341,9 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
     }
-    if let Some(unheard) = unknown::unheard(binding, silent) {
-        report.unknown += usize::from(!runs_nothing(spec));
+    let unheard = unknown::unheard(binding, silent);
+    if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec)) {
+        report.unknown += 1;
         if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
             report.unheard.push(unheard);
         }

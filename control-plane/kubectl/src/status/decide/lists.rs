@@ -24,6 +24,9 @@ pub(in super::super) struct Waiting {
     /// What it waits for, or what keeps it, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The cluster that it is to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     pub message: String,
     pub since: Option<Timestamp>,
     /// Seconds until the last of those that wait for the pace has moved, or until the toleration
@@ -46,6 +49,7 @@ impl Waiting {
             workload,
             reason: condition.reason.clone(),
             why: None,
+            cluster: None,
             message: condition.message.clone(),
             since: Some(condition.last_transition_time.0),
             at_most_seconds: None,

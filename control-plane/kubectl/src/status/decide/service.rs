@@ -65,7 +65,8 @@ enum Copy {
     Down,
 }
 
-/// Returns the service of all workloads. `ready` says of each cluster whether it is ready and heard.
+/// Returns the service of all workloads. `ready` says of each cluster whether it is ready and
+/// heard.
 pub(super) fn service(
     snapshot: &Snapshot,
     ready: &BTreeMap<String, bool>,

@@ -446,7 +446,8 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     };
     let awake = || snapshot(clusters.clone(), bindings.clone());
     assert_eq!(first(awake()), [Some(120), Some(60), None]);
-    // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of one cluster.
+    // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of
+    // one cluster.
     let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
     let stopped = Snapshot {
         clusters: Ok(clusters[..3].to_vec()),

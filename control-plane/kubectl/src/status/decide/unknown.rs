@@ -42,6 +42,7 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
         workload: title(binding),
         reason: SILENT.to_owned(),
         why: None,
+        cluster: None,
         message: format!(
             "nobody leads who would judge that {} is silent",
             on.join(", ")

@@ -15,7 +15,7 @@ const NAMED: usize = 3;
 /// Time within which clusters count as having fallen silent for one cause.
 const TOGETHER: SignedDuration = SignedDuration::from_mins(2);
 /// Time within which they count as having done so at once.
-const AT_ONCE: SignedDuration = SignedDuration::from_secs(20);
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns one matter for each state in which clusters are that are not well.
 pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {

@@ -261,7 +261,15 @@ export function common(failovers, clusters) {
   const all = [...found.values()].map((group) => (group.length < 2 ? group[0] : summed(group, region.get(group[0].spec.cluster) || "", total)));
   return all.sort((a, b) => lossOf(b) - lossOf(a) || (b.status?.workloads?.affected || 0) - (a.status?.workloads?.affected || 0));
 }
-function summed(group, region, total) {
+// Returns of a failover whose cause returned what concerns this time alone.
+function thisTime(it) {
+  const count = it.status?.workloads;
+  if (!isOver(it)) return it;
+  const workloads = { affected: count.affected - count.moved, moved: 0, healthy: 0 };
+  return { ...it, spec: { ...it.spec, startTime: it.status.returns.at(-1).returned }, status: { ...it.status, times: {}, workloads } };
+}
+function summed(all, region, total) {
+  const group = all.map(thisTime);
   const times = (key) => group.map((it) => it.status?.times?.[key]).filter(Boolean).sort();
   const first = (key) => times(key)[0];
   const last = (key) => times(key).at(-1);
@@ -324,7 +332,7 @@ export function strip(it, status, now) {
     ] : [
       lane("cause", lasted, cause.type === "Drain" ? "warn" : "bad", causes),
       // An order marks a cluster at once.
-      ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
+      ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : isTainted ? "marked as failed" : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
         lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),

@@ -176,6 +176,10 @@ test("failovers of one cause in one region are one strip with their sums, those 
   const { all: [eu, us], more } = model.strips(all, of, NOW);
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
+  // Of one whose cause returned only this time counts.
+  const again = { ...all[1], status: { ...all[1].status, workloads: { affected: 5, moved: 4, healthy: 4 }, returns: [{ recovered: "2026-01-01T00:07:30Z", returned: "2026-01-01T00:08:00Z" }] } };
+  const [both] = model.strips([again, all[0], all[2]], of, NOW).all;
+  assert.deepEqual(both.lanes.map((it) => it.words), ["silent for 8 min", "not marked as failed", "0 of 8 moved"]);
   // Two are told apart.
   assert.equal(model.strips(all.slice(1), of, NOW).all.length, 2);
 });

@@ -65,8 +65,8 @@ const LISTS = {
 const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from || ""}`, [
   { title: "State", text: (it) => LISTS[it.state][0], kind: (it) => LISTS[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.workload, href: (it) => workloadAddress(it.workload) },
-  { title: "Reason", text: (it) => it.why || it.reason },
-  { title: "Detail", long: true, text: (it) => it.message },
+  { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
+    : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "At the latest", text: (it) => inTime(it.atMostSeconds) || "–" },
 ], "nothing moves or waits");
@@ -89,9 +89,7 @@ function showStatus(status, code) {
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
     ...status.expires.map((it) => `! ${it.what}: ends ${moment(it.end)}`),
   ]);
-  queue.set(lists.flatMap((state) => status[state].map((it) => state === "moving"
-    ? { state, ...it, why: "leaves when the new copy is healthy", message: `${it.from}; now on ${it.to.join(", ") || "no cluster yet"}` }
-    : { state, ...it })), lists.reduce((sum, it) => sum + status.counts[it], 0));
+  queue.set(lists.flatMap((state) => status[state].map((it) => ({ state, ...it }))), lists.reduce((sum, it) => sum + status.counts[it], 0));
   coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, [inTime(next.seconds), next.words].filter(Boolean).join(": ")]));
 }
 // What the tab says while it is not looked at.
