@@ -44,8 +44,13 @@ function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(`${named ? "" : isOpen ? "▾ " : "▸ "}${name}${isOpen ? `: ${many}` : ""}`, w - 16)];
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 4, class: "box" }];
   const href = address("group", group.name);
-  const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "open" : `${counted(group.counts, isOld)} closed`}: ${many}` }, [frame, title, ...(isOpen ? [] : closed(group, x, y, w))]]];
+  const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "open" : `${stated(group, w)} closed`}: ${many}: ${counted(group.counts, isOld)}` }, [frame, title, ...(isOpen ? [] : closed(group, x, y, w))]]];
   return [...head, ...tiles.map((it) => drawTile(it, named, now)), ...(more ? [["text", { x: x + w - 8, y: y + 18, class: "end small" }, `and ${more} more, which are better`]] : [])];
+}
+// Returns the numbers of the states, in signs alone where words do not fit.
+function stated({ counts }, w) {
+  const words = counted(counts, isOld);
+  return words.length <= (w - 16) / 6.7 ? words : Object.keys(STATES).filter((it) => counts[it]).map((it) => `${isOld ? "?" : STATES[it].sign} ${counts[it]}`).join(" ");
 }
 function closed(group, x, y, w) {
   let at = x + 8;
@@ -57,7 +62,7 @@ function closed(group, x, y, w) {
     at = Math.min(at + wide, x + w - 9);
     return rect;
   });
-  return [...parts, ["text", { x: x + 8, y: y + 55, class: "small" }, cut(counted(group.counts, isOld), w - 16)]];
+  return [...parts, ["text", { x: x + 8, y: y + 55, class: "small" }, stated(group, w)]];
 }
 function drawTile({ cluster, x, y, w, h }, named, now) {
   const { kind } = STATES[cluster.state];
