@@ -287,15 +287,11 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     {
         cluster.workloads = fates.unwrap_or_default();
     }
-    let down = report
-        .not_well
-        .iter()
-        .filter(|it| it.ready != conditions::TRUE);
-    let down: BTreeSet<&str> = down.map(|it| it.name.as_str()).collect();
-    let ready = clusters.iter().map(|it| it.name_any());
-    let ready = ready.map(|it| (!down.contains(it.as_str()), it));
-    let ready: BTreeMap<String, bool> = ready.map(|(is_ready, name)| (name, is_ready)).collect();
-    report.service = service(snapshot, &ready, old.as_ref());
+    report.service = service(
+        snapshot,
+        &are_ready(clusters, &report.not_well),
+        old.as_ref(),
+    );
     report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
     report.next = next(&mut report, &snapshot.rates, &pauses);
@@ -304,6 +300,16 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.facts = facts(&report, snapshot.now);
     report.summary = Summary::of(&report, snapshot.now);
     report
+}
+
+/// Returns for each cluster whether it is ready and heard.
+fn are_ready(clusters: &[Cluster], not_well: &[NotWell]) -> BTreeMap<String, bool> {
+    let down = not_well.iter().filter(|it| it.ready != conditions::TRUE);
+    let down: BTreeSet<&str> = down.map(|it| it.name.as_str()).collect();
+    let names = clusters.iter().map(kube::ResourceExt::name_any);
+    names
+        .map(|it| (it.clone(), !down.contains(it.as_str())))
+        .collect()
 }
 
 fn regions(clusters: &[Cluster]) -> BTreeMap<String, usize> {

@@ -51,7 +51,7 @@ fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>)
         let from = whose.map_or_else(String::new, |it| format!(" out of {it}"));
         return Some(match pause.until {
             Some(until) => format!("nothing moves{from} until the pause ends at {until:.0}"),
-            None => format!("nothing moves{from} until somebody resumes it"),
+            None => format!("nothing moves{from} until somebody resumes movement"),
         });
     }
     let pace = &report.pace;
@@ -214,7 +214,7 @@ fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
         }
         _ => {
             let soonest = timed.min_by_key(|it| it.seconds);
-            soonest.or(all.first()).map(|it| (*it).clone())
+            soonest.or_else(|| all.first()).map(|it| (*it).clone())
         }
     };
     let backs = report.left.iter().filter_map(|it| it.told(report));

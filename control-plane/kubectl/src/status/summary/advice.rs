@@ -47,7 +47,6 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .iter()
         .filter(|it| it.ready != "True")
         .collect();
-    let is_moving = report.failover != Some(false) && report.paused.is_empty();
     if !down.is_empty() && report.clusters == Some(down.len()) && down.len() > 1 {
         return Advice::new(
             "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are",
@@ -80,34 +79,8 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if let Some(first) = report.unplaced.first() {
         return of_stranded(first, "make room, or widen the policy of what has no place");
     }
-    if let [first, more @ ..] = &down[..] {
-        let (who, dead) = match more.len() {
-            0 => (first.name.clone(), "it is"),
-            _ => (format!("{} clusters", down.len()), "they are"),
-        };
-        let is_old = report
-            .old_copies
-            .iter()
-            .flatten()
-            .any(|it| down.iter().any(|down| down.name == it.cluster));
-        let harm = if is_old {
-            "; if two running copies of one workload do harm, switch the old ones off there"
-        } else {
-            ""
-        };
-        let wait = if report.waiting.is_empty() || !is_moving {
-            ""
-        } else {
-            "let it go on, and "
-        };
-        let words = format!(
-            "{wait}find out whether {who} can be reached from elsewhere, or whether {dead} dead{harm}"
-        );
-        let command = match more {
-            [] => format!("{DESCRIBE} {}", first.name),
-            _ => "kubectl muster get clusters".to_owned(),
-        };
-        return Advice::new(words, command);
+    if let [first, ..] = &down[..] {
+        return of_lost(report, &down, first);
     }
     if let Some(first) = report.not_well.first() {
         return Advice::new(
@@ -124,6 +97,42 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if !report.expires.is_empty() || report.may_be_paused || !report.leader.acts {
         return Advice::new("look at what is not right", "kubectl muster check");
     }
+    at_leisure(report, severity)
+}
+
+/// Returns what to do about clusters that are lost while nothing else is in the way.
+fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
+    let (who, dead) = match down.len() {
+        1 => (first.name.clone(), "it is"),
+        more => (format!("{more} clusters"), "they are"),
+    };
+    let is_old = report
+        .old_copies
+        .iter()
+        .flatten()
+        .any(|it| down.iter().any(|down| down.name == it.cluster));
+    let harm = if is_old {
+        "; if two running copies of one workload do harm, switch the old ones off there"
+    } else {
+        ""
+    };
+    let wait = if report.waiting.is_empty() {
+        ""
+    } else {
+        "let it go on, and "
+    };
+    let words = format!(
+        "{wait}find out whether {who} can be reached from elsewhere, or whether {dead} dead{harm}"
+    );
+    let command = match down.len() {
+        1 => format!("{DESCRIBE} {}", first.name),
+        _ => "kubectl muster get clusters".to_owned(),
+    };
+    Advice::new(words, command)
+}
+
+/// Returns what may be done at leisure, or nothing.
+fn at_leisure(report: &Report, severity: Severity) -> Advice {
     if !report.paused.is_empty() {
         return Advice::new("nothing; when the work is done", resume(report));
     }

@@ -89,10 +89,11 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         .map(|(first, last)| last.duration_since(first));
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
-    let at_once = match apart {
-        Some(apart) if together && apart > AT_ONCE => format!(" within {}", time(apart)),
-        _ if together => " at once".to_owned(),
-        _ => String::new(),
+    let (at_once, apart) = match apart {
+        Some(apart) if together && apart > AT_ONCE => {
+            ("", format!(", within {} of each other", time(apart)))
+        }
+        _ => (if together { " at once" } else { "" }, String::new()),
     };
     let who = match found {
         [only] => only.name.clone(),
@@ -100,7 +101,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     };
     let mut text = format!("{who} {words}{at_once}");
     if state != State::New {
-        text = format!("{text} for {}", span(longest, now));
+        text = format!("{text} for {}{apart}", span(longest, now));
     }
     let is_stopped =
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);

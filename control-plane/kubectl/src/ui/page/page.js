@@ -69,7 +69,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "At the latest", text: (it) => inTime(it.atMostSeconds) || "–" },
-], "nothing moves or waits", 10);
+], "nothing moves or waits", innerWidth < 720 ? 4 : 10);
 
 const UNKNOWN = "? not known";
 function showHeadline({ severity, sentence, told, title, icon }) {

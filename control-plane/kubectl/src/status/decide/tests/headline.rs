@@ -86,7 +86,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
     );
     let down = "find out whether m1 can be reached from elsewhere, or whether it is dead";
     let describe = "kubectl describe cluster m1";
-    for (what, snapshot, service, next, advice) in [
+    for (what, snapshot, service, next, advice) in vec![
         ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
         (
             "a ConfigMap has no service to lose",
@@ -148,7 +148,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "nothing moves until somebody resumes it",
+            "nothing moves until somebody resumes movement",
             "ask whoever paused movement whether it may go on; this lets it: kubectl muster resume".to_owned(),
         ),
         (
@@ -262,6 +262,18 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
     assert_eq!(
         line,
         "ATTENTION: 6 of 20 clusters silent at once for 5 min, 5 of them in eu-north (5 of 8 there)"
+    );
+}
+
+#[test]
+fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at_once() {
+    let mut clusters = five(&["Unknown", "Unknown"]);
+    let second = &mut clusters[1].status.as_mut().unwrap().conditions[0];
+    second.last_transition_time = serde_json::from_value(json!("2026-01-01T00:05:30Z")).unwrap();
+    let line = decide(&snapshot(clusters, Vec::new())).summary.line();
+    assert_eq!(
+        line,
+        "ATTENTION: 2 of 5 clusters silent for 5 min 40 s, within 30 s of each other (m1, m2)"
     );
 }
 
