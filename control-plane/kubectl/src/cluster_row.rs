@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_control_plane::fleet::pause::Pause;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::render::Scope;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
@@ -26,7 +27,7 @@ pub(super) struct ClusterRow {
     pub paused: bool,
     pub ready_nodes: Option<i32>,
     pub nodes: Option<i32>,
-    /// Workloads placed there; `null` if they could not be read.
+    /// Workloads placed there; `null` if they could not be read. What runs nothing is none.
     pub workloads: Option<usize>,
     /// Copies of workloads that are not placed there any more and that are not confirmed gone;
     /// `null` if that could not be read.
@@ -89,7 +90,8 @@ impl Counts {
     /// Counts bindings and Works, as far as they could be read.
     pub fn of(bindings: Option<&[Arc<AnyBinding>]>, works: Option<&[ObjectMeta]>) -> Self {
         let placed = |it: &[Arc<AnyBinding>]| {
-            let targets = it.iter().flat_map(|it| Scope::of(&it.spec).targets);
+            let workloads = it.iter().filter(|it| !runs_nothing(&it.spec));
+            let targets = workloads.flat_map(|it| Scope::of(&it.spec).targets);
             count(targets.map(|it| it.name))
         };
         let old = |(bindings, works): (&[Arc<AnyBinding>], &[ObjectMeta])| {

@@ -46,6 +46,22 @@ fn answer() -> Answer {
 }
 
 #[test]
+fn where_the_host_name_of_a_service_leads_is_told() {
+    let (mut binding, snapshot) = scene();
+    let published = json!({
+        "type": "HostnamePublished", "status": "True", "reason": "Published", "message": "shop.example.com leads to m1, m5",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    });
+    let status = binding.status.as_mut().unwrap();
+    status
+        .conditions
+        .push(serde_json::from_value(published).unwrap());
+    let answer = Answer::about(&binding, &snapshot, &core::Options::default());
+    let told = "HostnamePublished=True since 2024-01-01T00:00:00Z: Published shop.example.com leads to m1, m5\n";
+    assert!(answer.to_string().contains(told), "{answer}");
+}
+
+#[test]
 fn what_an_old_copy_waits_for_is_told_beside_it() {
     let (binding, snapshot) = scene();
     let now = "2024-01-01T00:03:00Z".parse().unwrap();

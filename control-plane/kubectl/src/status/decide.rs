@@ -1,11 +1,17 @@
 //! From a snapshot of the fleet to the report: what is not well, what moves, what waits and for
 //! what, what is stranded. Pure.
 
+mod code;
 mod counts;
 mod estimate;
 mod expires;
+mod facts;
 mod fates;
+mod lists;
+mod next;
 mod not_well;
+mod returns;
+mod service;
 mod unknown;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,19 +34,27 @@ use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_control_plane::propagation::binding::references;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 
+pub(super) use self::facts::Fact;
+use self::facts::facts;
 pub(super) use self::fates::Fates;
-pub(super) use self::not_well::NotWell;
-use self::not_well::{INCOMPLETE, Ordered, not_well, ordered};
-use super::summary::{Severity, Summary};
+pub(super) use self::lists::{Expiry, Moving, Waiting};
+pub(super) use self::next::Next;
+use self::next::next;
+pub(super) use self::not_well::{NotWell, Ordered};
+use self::not_well::{not_well, ordered};
+use self::returns::{Left, left};
+use self::service::service;
+pub(super) use self::service::{Group, Service};
+use super::summary::{Summary, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, old_copies};
-use crate::output::UNREAD;
 use crate::running::Source;
 use crate::table;
 
@@ -103,8 +117,18 @@ pub(super) struct Snapshot {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
-    /// The state in one sentence.
+    /// The state in one sentence, who is without service, what happens next, and what to do.
     pub summary: Summary,
+    /// Time at which the fleet was read, by which all ages are told.
+    pub read: Timestamp,
+    /// What is said below the summary.
+    pub facts: Vec<Fact>,
+    /// Workloads that have no service, or less than they should.
+    pub service: Service,
+    /// What happens next in the fleet.
+    pub next: Next,
+    /// Workloads that left a cluster, and whether they return.
+    pub left: Vec<Left>,
     pub leader: Leader,
     /// Whether failover is on; `null` if that is not known. The pace is that of the default flags
     /// then.
@@ -116,6 +140,8 @@ pub(super) struct Report {
     pub settings_from: Source,
     /// The pauses in force.
     pub paused: Vec<String>,
+    /// The cluster of each of them; `null` for the whole fleet.
+    pub paused_clusters: Vec<Option<String>>,
     pub pace: Pace,
     /// Numbers of entries of the lists below, also of those that `--most` leaves out.
     pub counts: BTreeMap<&'static str, usize>,
@@ -124,7 +150,10 @@ pub(super) struct Report {
     pub not_well: Vec<NotWell>,
     /// Clusters that a person has drained or cordoned.
     pub ordered: Vec<Ordered>,
-    /// Workloads; `null` if they could not be read.
+    /// Number of clusters by region.
+    #[serde(skip)]
+    pub regions: BTreeMap<String, usize>,
+    /// Workloads; `null` if they could not be read. What runs nothing is none.
     pub workloads: Option<usize>,
     /// Workloads with copies on silent clusters: their state is unknown.
     pub unknown: usize,
@@ -170,89 +199,6 @@ pub(super) struct Pace {
     pub band: &'static str,
 }
 
-/// A workload that is leaving a cluster.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Moving {
-    pub workload: String,
-    pub from: String,
-    /// The clusters that it is placed on, those included that it had before.
-    pub to: Vec<String>,
-    pub since: Option<Timestamp>,
-}
-
-/// A workload that waits.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Waiting {
-    pub workload: String,
-    pub reason: String,
-    pub message: String,
-    pub since: Option<Timestamp>,
-    /// Seconds until the last of those that wait for the pace has moved, or until the toleration
-    /// has run out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_most_seconds: Option<u64>,
-}
-
-/// Something that ends.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Expiry {
-    pub what: String,
-    pub end: Timestamp,
-}
-
-impl Report {
-    /// Returns whether a control plane has led and none does. One that acts without an election has
-    /// no lease.
-    pub(super) fn nobody_leads(&self) -> bool {
-        !self.leader.acts && self.leader.renewed.is_some()
-    }
-
-    /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
-    /// that is drained.
-    fn is_ordered(&self, waiting: &Waiting) -> bool {
-        let mut drained = self.ordered.iter().filter(|it| it.is_drained());
-        match waiting.reason.as_str() {
-            PAUSED => true,
-            FOR_RATE => cluster_of(&waiting.message)
-                .is_some_and(|cluster| drained.any(|it| it.name == cluster)),
-            _ => false,
-        }
-    }
-
-    /// Returns what [`Self::code_without`] does, of everything.
-    #[cfg(test)]
-    pub(super) fn code(&self) -> u8 {
-        self.code_without(false)
-    }
-
-    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
-    /// something is not well or a pause of the fleet could not be read, else 0. What people
-    /// ordered is left out if `orders` says so.
-    pub(super) fn code_without(&self, orders: bool) -> u8 {
-        let waits = |it: &Waiting| !(orders && self.is_ordered(it));
-        let is_in_need = |it: &Ordered| it.fault.is_some() || it.order == INCOMPLETE;
-        let is_well = self.leader.acts
-            && self.not_well.is_empty()
-            && (orders || self.ordered.is_empty() && self.paused.is_empty())
-            && !self.ordered.iter().any(is_in_need)
-            && self.unknown == 0
-            && !self.may_be_paused
-            && self.expires.is_empty()
-            && !self.waiting.iter().any(waits)
-            && self.stranded.is_empty()
-            && self.unplaced.is_empty()
-            && self.without_dependencies.is_empty();
-        match (self.is_blind, is_well) {
-            (true, _) => UNREAD,
-            (false, false) => 1,
-            (false, true) => 0,
-        }
-    }
-}
-
 /// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let mut unread = Vec::new();
@@ -279,10 +225,12 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     });
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
-        summary: Summary {
-            severity: Severity::Unknown,
-            sentence: String::new(),
-        },
+        summary: Summary::default(),
+        read: snapshot.now,
+        facts: Vec::new(),
+        service: Service::default(),
+        next: Next::default(),
+        left: left(snapshot),
         leader,
         failover: snapshot.failover,
         policy_evicts: snapshot.taint_policies.as_ref().map(|policies| {
@@ -291,13 +239,18 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         }),
         settings_from: snapshot.source,
         paused: pauses.iter().map(ToString::to_string).collect(),
+        paused_clusters: pauses.iter().map(|it| it.cluster.clone()).collect(),
         clusters: snapshot.clusters.as_ref().ok().map(Vec::len),
         not_well,
         ordered: clusters
             .iter()
             .filter_map(|it| ordered(it, &snapshot.switches))
             .collect(),
-        workloads: snapshot.bindings.as_ref().ok().map(Vec::len),
+        regions: regions(clusters),
+        workloads: snapshot.bindings.as_ref().ok().map(|all| {
+            let workloads = all.iter().filter(|it| !runs_nothing(&it.spec));
+            workloads.count()
+        }),
         unknown: 0,
         unheard: Vec::new(),
         old_copies: None,
@@ -334,12 +287,37 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     {
         cluster.workloads = fates.unwrap_or_default();
     }
+    report.service = service(
+        snapshot,
+        &are_ready(clusters, &report.not_well),
+        old.as_ref(),
+    );
     report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
+    report.next = next(&mut report, &snapshot.rates, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();
+    report.facts = facts(&report, snapshot.now);
     report.summary = Summary::of(&report, snapshot.now);
     report
+}
+
+/// Returns for each cluster whether it is ready and heard.
+fn are_ready(clusters: &[Cluster], not_well: &[NotWell]) -> BTreeMap<String, bool> {
+    let down = not_well.iter().filter(|it| it.ready != conditions::TRUE);
+    let down: BTreeSet<&str> = down.map(|it| it.name.as_str()).collect();
+    let names = clusters.iter().map(kube::ResourceExt::name_any);
+    names
+        .map(|it| (it.clone(), !down.contains(it.as_str())))
+        .collect()
+}
+
+fn regions(clusters: &[Cluster]) -> BTreeMap<String, usize> {
+    let mut regions = BTreeMap::new();
+    for region in clusters.iter().filter_map(|it| it.spec.region.clone()) {
+        *regions.entry(region).or_default() += 1;
+    }
+    regions
 }
 
 /// Takes note of one workload. `silent` are clusters that nobody judges.
@@ -352,7 +330,11 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     let waiting = |condition: &Condition| Waiting::of(workload.clone(), condition);
     let pending = holds(explain::CONDITION, conditions::TRUE);
     if let Some(pending) = pending {
-        let pending = waiting(pending);
+        let pending = Waiting {
+            why: Some(verbs(&pending.reason).0),
+            cluster: cluster_of(&pending.message).map(str::to_owned),
+            ..waiting(pending)
+        };
         if WAITS.contains(&pending.reason.as_str()) {
             report.waiting.push(pending);
         } else {
@@ -365,7 +347,8 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(lacks) = holds(references::CONDITION, conditions::TRUE) {
         report.without_dependencies.push(waiting(lacks));
     }
-    if let Some(unheard) = unknown::unheard(binding, silent) {
+    let unheard = unknown::unheard(binding, silent);
+    if let Some(unheard) = unheard.filter(|_| !runs_nothing(spec)) {
         report.unknown += 1;
         if pending.is_none() && spec.graceful_eviction_tasks.is_empty() {
             report.unheard.push(unheard);
@@ -381,24 +364,17 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     }
 }
 
-impl Waiting {
-    fn of(workload: String, condition: &Condition) -> Self {
-        Self {
-            workload,
-            reason: condition.reason.clone(),
-            message: condition.message.clone(),
-            since: Some(condition.last_transition_time.0),
-            at_most_seconds: None,
-        }
-    }
-}
-
 /// Returns the cluster that the condition of an eviction tells of.
 pub(super) fn cluster_of(message: &str) -> Option<&str> {
     match message.strip_prefix("has to leave ") {
         Some(rest) => rest.split(' ').next(),
         None => message.split_once(" has ").map(|it| it.0),
     }
+}
+
+/// Returns the seconds until a time, none if it has passed.
+fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(time.duration_since(now).as_secs()).unwrap_or(0)
 }
 
 /// Names a workload.

@@ -5,15 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::check::common::remaining;
-use muster_shared::check::listed;
 
-use super::decide::{Report, STOPPED, Waiting};
-use crate::old_copies;
-use crate::running::Source;
+use super::decide::{Fact, Report, Waiting};
 use crate::table::{Table, ago, shortened};
-
-/// Clusters that a line names at most.
-const MOST: usize = 10;
 
 /// How much of the report is shown.
 #[derive(Clone, Copy, Debug)]
@@ -56,38 +50,14 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
         text.push('\n');
     };
     line(report.summary.line());
+    for (name, words) in report.summary.told() {
+        line(format!("{:<12}{words}", format!("{name}:")));
+    }
     for unread in &report.unread {
         line(format!("COULD NOT READ: {unread}"));
     }
-    let leader = &report.leader;
-    line(match (&leader.holder, leader.acts) {
-        (Some(holder), true) => format!(
-            "Leader:     {holder}, renewed {} ago",
-            ago(leader.renewed, now)
-        ),
-        (Some(holder), false) => format!(
-            "Leader:     NONE acts; the last was {holder}, renewed {} ago",
-            ago(leader.renewed, now)
-        ),
-        (None, _) if leader.is_unread => {
-            "Leader:     not known: its lease could not be read".to_owned()
-        }
-        (None, _) => "Leader:     NONE".to_owned(),
-    });
-    line(format!("Failover:   {}", gate(report)));
-    for pause in &report.paused {
-        line(format!("PAUSED:     {pause}"));
-    }
-    line(format!("Pace:       {}", pace(report)));
-    line(format!("Clusters:   {}", counts_of_clusters(report)));
-    line(format!("Workloads:  {}", counts_of_workloads(report)));
-    match report.old_copies.as_deref() {
-        None => line(format!("Old copies: {NOT_KNOWN}")),
-        Some([]) => {}
-        Some(old) => line(format!(
-            "Old copies: {}; they may still run",
-            old_copies::told(old)
-        )),
+    for Fact { name, text } in &report.facts {
+        line(format!("{:<12}{text}", format!("{name}:")));
     }
     text.push_str(&clusters(report, now, limits));
     text.push_str(&ordered(report, now, limits));
@@ -100,94 +70,6 @@ fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
     text.push_str(&waiting("WITHOUT DEPENDENCIES", parted, now, limits));
     text.push_str(&expires(report, now, limits));
     text
-}
-
-/// What is not zero only because it could not be read.
-const NOT_KNOWN: &str = "not known";
-
-fn gate(report: &Report) -> String {
-    let drained = report.ordered.iter().filter(|it| it.is_drained());
-    let drained: Vec<String> = drained.map(|it| it.name.clone()).collect();
-    match (report.failover, report.policy_evicts) {
-        (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
-        (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
-        (Some(true), _) => "on".to_owned(),
-        (Some(false), _) if drained.is_empty() => "OFF: no taint moves anything".to_owned(),
-        (Some(false), _) => format!(
-            "OFF: no taint moves anything, but orders do: {} drained",
-            few(&drained)
-        ),
-        (None, _) => format!(
-            "{NOT_KNOWN}: no leader publishes it; give the control plane's flags behind --"
-        ),
-    }
-}
-
-/// Names clusters, with the verb.
-fn few(names: &[String]) -> String {
-    let verb = if names.len() == 1 { "is" } else { "are" };
-    format!("{} {verb}", listed(names, MOST))
-}
-
-fn pace(report: &Report) -> String {
-    if report.clusters.is_none() {
-        return NOT_KNOWN.to_owned();
-    }
-    let pace = &report.pace;
-    let failed = match pace.drained {
-        0 => "have failed".to_owned(),
-        drained => format!("count as failed, {drained} of them because drained"),
-    };
-    let settings = match report.settings_from {
-        Source::Gates | Source::Defaults => "; by the default flags",
-        Source::CommandLine | Source::Leader => "",
-    };
-    let nobody = if report.nobody_leads() {
-        "nothing moves, because nobody leads; with a leader "
-    } else if !report.leader.acts && !report.leader.is_unread {
-        "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
-    } else {
-        ""
-    };
-    format!(
-        "{nobody}{} a second ({}): {} of {} clusters {failed}{settings}",
-        pace.per_second, pace.band, pace.failed, pace.counted,
-    )
-}
-
-fn counts_of_clusters(report: &Report) -> String {
-    let Some(clusters) = report.clusters else {
-        return NOT_KNOWN.to_owned();
-    };
-    let mut text = format!("{clusters}, {} not well", report.not_well.len());
-    let drained = report.ordered.iter().filter(|it| it.is_drained()).count();
-    let cordoned = report.ordered.len() - drained;
-    for (count, what) in [(drained, "drained"), (cordoned, "cordoned")] {
-        if count > 0 {
-            let _ = write!(text, ", {count} {what}");
-        }
-    }
-    text
-}
-
-fn counts_of_workloads(report: &Report) -> String {
-    let Some(workloads) = report.workloads else {
-        return NOT_KNOWN.to_owned();
-    };
-    let stopped = report.waiting.iter().filter(|it| it.reason == STOPPED);
-    let stopped = match stopped.count() {
-        0 => String::new(),
-        count => format!(" ({count} of them until fewer clusters have failed)"),
-    };
-    format!(
-        "{workloads}: {} with unknown state, {} moving, {} waiting{stopped}, {} stranded, {} without a place, {} without what they refer to",
-        report.unknown,
-        report.moving.len(),
-        report.waiting.len(),
-        report.stranded.len(),
-        report.unplaced.len(),
-        report.without_dependencies.len()
-    )
 }
 
 fn ordered(report: &Report, now: Timestamp, limits: Limits) -> String {

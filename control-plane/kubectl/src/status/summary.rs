@@ -1,13 +1,18 @@
 //! The state of the fleet in one sentence, with how bad it is. Pure.
 
+mod advice;
 mod clusters;
+mod service;
 
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::decide::{Report, Waiting, cluster_of};
+pub(super) use self::advice::Advice;
+pub(super) use self::clusters::verbs;
+pub(super) use self::service::Lost;
+use super::decide::{Next, Report, Waiting, cluster_of};
 use crate::old_copies;
 
 /// Matters that the sentence names; the others are only counted.
@@ -41,12 +46,35 @@ impl Severity {
     }
 }
 
-/// The state of the fleet in one sentence.
+/// What an operator has to know first, always in the same order.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
     pub severity: Severity,
+    /// What happened.
     pub sentence: String,
+    /// Whether some workload is without service.
+    pub lost: Lost,
+    /// Which workloads are without service.
+    pub service: String,
+    /// What happens next, and when.
+    pub next: String,
+    /// What to do.
+    pub advice: Advice,
+}
+
+impl Default for Summary {
+    /// Returns the summary of what was not read.
+    fn default() -> Self {
+        Self {
+            severity: Severity::Unknown,
+            sentence: String::new(),
+            lost: Lost::Unknown,
+            service: String::new(),
+            next: String::new(),
+            advice: Advice::default(),
+        }
+    }
 }
 
 impl Summary {
@@ -55,30 +83,56 @@ impl Summary {
         format!("{}: {}", self.severity.word(), self.sentence)
     }
 
+    /// Returns what follows the line, each with its name.
+    pub fn told(&self) -> [(&'static str, String); 3] {
+        let Advice { words, command } = &self.advice;
+        let command = command
+            .as_ref()
+            .map_or_else(String::new, |it| format!(": {it}"));
+        [
+            ("Service", self.service.clone()),
+            ("Next", self.next.clone()),
+            ("To do", format!("{words}{command}")),
+        ]
+    }
+
     /// Returns the summary of a report.
     pub fn of(report: &Report, now: Timestamp) -> Self {
-        if report.is_blind {
-            return Self {
-                severity: Severity::Unknown,
-                sentence: blind(&report.unread),
-            };
-        }
-        let mut matters = matters(report, now);
-        // The worst comes first, and of those that are equal the one that was found first.
-        matters.sort_by_key(|it| std::cmp::Reverse(it.0));
-        let Some(severity) = matters.first().map(|it| it.0) else {
-            return Self {
-                severity: Severity::Well,
-                sentence: well(report),
-            };
+        let (severity, sentence) = happened(report, now);
+        let (lost, service) = service::told(report);
+        let Next { words, seconds } = &report.next;
+        let next = match seconds {
+            Some(seconds) => format!("in {}: {words}", span_of(*seconds)),
+            None => words.clone(),
         };
-        let words: Vec<String> = matters.iter().take(MOST).map(|it| it.1.clone()).collect();
-        let mut sentence = words.join("; ");
-        if matters.len() > MOST {
-            sentence = format!("{sentence}; and {} more", matters.len() - MOST);
+        Self {
+            severity,
+            sentence,
+            lost,
+            service,
+            next,
+            advice: advice::advice(report, severity, lost),
         }
-        Self { severity, sentence }
     }
+}
+
+/// Returns what happened, and how bad it is.
+fn happened(report: &Report, now: Timestamp) -> (Severity, String) {
+    if report.is_blind {
+        return (Severity::Unknown, blind(&report.unread));
+    }
+    let mut matters = matters(report, now);
+    // The worst comes first, and of those that are equal the one that was found first.
+    matters.sort_by_key(|it| std::cmp::Reverse(it.0));
+    let Some(severity) = matters.first().map(|it| it.0) else {
+        return (Severity::Well, well(report));
+    };
+    let words: Vec<String> = matters.iter().take(MOST).map(|it| it.1.clone()).collect();
+    let mut sentence = words.join("; ");
+    if matters.len() > MOST {
+        sentence = format!("{sentence}; and {} more", matters.len() - MOST);
+    }
+    (severity, sentence)
 }
 
 fn blind(unread: &[String]) -> String {
@@ -120,6 +174,18 @@ fn well(report: &Report) -> String {
     };
     if !report.moving.is_empty() {
         text = format!("{text}, {} of them moving", report.moving.len());
+    }
+    for it in &report.left {
+        let who = count(it.returning + it.staying, "workload");
+        let verb = if it.returning + it.staying == 1 {
+            "is"
+        } else {
+            "are"
+        };
+        text = format!(
+            "{text}; {who} that left {} {verb} not back there",
+            it.cluster
+        );
     }
     for old in report.old_copies.iter().filter(|it| !it.is_empty()) {
         text = format!("{text}; {}", old_copies::told(old));
@@ -212,7 +278,12 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
             "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
             order => order.to_lowercase().replace(',', " and "),
         };
-        let mut text = format!("{} {order} for {}", it.name, span(it.since, now));
+        let by = it.by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+        let reason = it.reason.as_ref();
+        let reason = reason.map_or_else(String::new, |why| format!(" ({why})"));
+        let since = span(it.since, now);
+        let mut text = format!("{} {order}{by} for {since}{reason}", it.name);
         let moving = report.moving.iter().filter(|moving| moving.from == it.name);
         match moving.count() {
             0 => {}
@@ -230,7 +301,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
 }
 
 /// Returns a number of things, such as `1 workload` or `2 workloads`.
-fn count(number: usize, thing: &str) -> String {
+pub(super) fn count(number: usize, thing: &str) -> String {
     match number {
         1 => format!("1 {thing}"),
         _ => format!("{number} {thing}s"),
@@ -245,13 +316,24 @@ fn span(since: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// Returns a time in its largest unit of which there are two at least.
+/// Returns a number of seconds as a time.
+fn span_of(seconds: u64) -> String {
+    time(SignedDuration::from_secs(
+        seconds.try_into().unwrap_or(i64::MAX),
+    ))
+}
+
+/// Returns a time in the two largest units that it has, as the page does.
 fn time(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0);
+    let with = |large: i64, unit: &str, small: i64, other: &str| match small {
+        0 => format!("{large} {unit}"),
+        small => format!("{large} {unit} {small:02} {other}"),
+    };
     match seconds {
         0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
+        120..7_200 => with(seconds / 60, "min", seconds % 60, "s"),
+        7_200..172_800 => with(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
         _ => format!("{} days", seconds / 86_400),
     }
 }

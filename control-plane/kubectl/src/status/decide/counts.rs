@@ -30,6 +30,7 @@ impl Report {
         self.ordered.truncate(most);
         self.moving.truncate(most);
         self.waiting.truncate(most);
+        self.left.truncate(most);
         self.stranded.truncate(most);
         self.unheard.truncate(most);
         self.unplaced.truncate(most);

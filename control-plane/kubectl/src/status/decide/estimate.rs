@@ -14,15 +14,19 @@ use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
-use super::{FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, cluster_of};
+use super::{
+    FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, cluster_of, seconds_until,
+};
 use crate::forecast::disaster::due;
 use crate::leader::renewed;
 use crate::pace;
 
 /// Notes for each workload that waits how long it does at the most.
 pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
-    // Nothing leaves while nobody leads, or while movement is paused, whatever runs out.
-    if report.nobody_leads() {
+    // Nothing leaves while nobody leads, too many clusters have failed, or movement is paused,
+    // whatever runs out.
+    if report.nobody_leads() || report.pace.per_second <= 0.0 {
+        next_taint(report, snapshot);
         return;
     }
     let clusters = snapshot.clusters.as_deref().unwrap_or_default();
@@ -50,8 +54,7 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
             FOR_TOLERATION => {
                 let leaves =
                     tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));
-                let left = leaves.map(|it| it.duration_since(snapshot.now));
-                left.map(|it| u64::try_from(it.as_secs()).unwrap_or(0))
+                leaves.map(|it| seconds_until(it, snapshot.now))
             }
             FOR_FENCE => {
                 let cluster = cluster.filter(|it| !is_paused(it));
@@ -119,7 +122,7 @@ fn first_leave(report: &mut Report) {
 
 /// Seconds until the copy of a workload in a cluster is stopped by fencing, counted from the last
 /// renewal of the cluster's lease that the fleet API has.
-fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
+pub(super) fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Option<u64> {
     let (_, rest) = message.split_once("may run until ")?;
     let seconds: i64 = rest.split_once(" s after")?.0.parse().ok()?;
     let renewed = renewed(snapshot.leases.as_ref().ok()?.get(cluster)?)?;

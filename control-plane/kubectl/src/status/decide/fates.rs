@@ -54,6 +54,9 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
     let waits = pending.filter(|it| it.status == conditions::TRUE);
     let waits = waits.and_then(|it| Some((cluster_of(&it.message)?, it.reason.as_str())));
     let is_over = pending.is_some_and(|it| it.reason == "JobCompleted");
+    // One that is in several of them counts once: where it waits, or else in the first.
+    let mut is_told =
+        waits.is_some_and(|(name, _)| fates.contains_key(name) && spec.target(name).is_some());
     for target in &spec.clusters {
         let name = target.name.as_str();
         let Some(fates) = fates.get_mut(name) else {
@@ -70,8 +73,11 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
                 };
                 *reasons.entry(reason.to_owned()).or_default() += 1;
             }
-            None if runs_nothing(spec) || is_over => {}
-            None => fates.staying += 1,
+            None if runs_nothing(spec) || is_over || is_told => {}
+            None => {
+                is_told = true;
+                fates.staying += 1;
+            }
         }
     }
     if runs_nothing(spec) {

@@ -13,7 +13,7 @@ use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
-use super::{Fates, Snapshot};
+use super::{Fates, Next, Snapshot};
 use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
 use crate::view::Member;
@@ -36,6 +36,9 @@ pub(in super::super) struct NotWell {
     /// is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_taint_seconds: Option<u64>,
+    pub region: Option<String>,
+    /// What happens next there.
+    pub next: Next,
     /// Fates of the workloads that were there.
     pub workloads: Fates,
 }
@@ -55,6 +58,8 @@ pub(in super::super) struct Ordered {
     /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
     /// holds.
     pub per_second: Option<f64>,
+    /// What happens next there.
+    pub next: Next,
     /// Fault of its own rate, by which nothing leaves it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
@@ -96,6 +101,7 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
             .min(),
         by: author.as_ref().map(|it| it.author().to_owned()),
         reason: author.map(|it| it.reason).filter(|it| !it.is_empty()),
+        next: Next::default(),
         per_second: rate.as_ref().ok().copied().flatten(),
         fault: rate.err().map(|it| it.to_string()),
     })
@@ -122,6 +128,8 @@ pub(super) fn not_well(
         taints: member.taints,
         first_leaves_seconds: None,
         next_taint_seconds: None,
+        region: cluster.spec.region.clone(),
+        next: Next::default(),
         workloads: Fates::default(),
     })
 }

@@ -12,8 +12,10 @@ use super::{Severity, count, span, time};
 
 /// Clusters that are named.
 const NAMED: usize = 3;
-/// Time within which clusters count as having fallen silent at once.
-const AT_ONCE: SignedDuration = SignedDuration::from_mins(2);
+/// Time within which clusters count as having fallen silent for one cause.
+const TOGETHER: SignedDuration = SignedDuration::from_mins(2);
+/// Time within which they count as having done so at once.
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns one matter for each state in which clusters are that are not well.
 pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
@@ -68,7 +70,6 @@ fn since(it: &NotWell) -> Option<Timestamp> {
 fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {
     let all = report.clusters.unwrap_or_default();
     let longest = found.iter().filter_map(|it| since(it)).min();
-    let latest = found.iter().filter_map(|it| since(it)).max();
     let words = match (state, found) {
         (State::Silent, _) => "silent",
         (State::NotReady, _) => "not ready",
@@ -79,52 +80,58 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         (State::Other, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
         (State::Other, _) => "ready, but in need of attention",
     };
-    let at_once = longest
-        .zip(latest)
-        .is_some_and(|(first, last)| last.duration_since(first) <= AT_ONCE);
-    let together = state == State::Silent && found.len() > 1 && at_once;
+    // By one clock: that of whoever judges.
+    let judged = |it: &NotWell| it.since.or(it.last_heard);
+    let judged = || found.iter().filter_map(|it| judged(it));
+    let apart = judged()
+        .min()
+        .zip(judged().max())
+        .map(|(first, last)| last.duration_since(first));
+    let is_together = apart.is_some_and(|it| it <= TOGETHER);
+    let together = state == State::Silent && found.len() > 1 && is_together;
+    let (at_once, apart) = match apart {
+        Some(apart) if together && apart > AT_ONCE => {
+            ("", format!(", within {} of each other", time(apart)))
+        }
+        _ => (if together { " at once" } else { "" }, String::new()),
+    };
     let who = match found {
         [only] => only.name.clone(),
         _ => format!("{} of {all} clusters", found.len()),
     };
-    let mut text = format!("{who} {words}{}", if together { " at once" } else { "" });
+    let mut text = format!("{who} {words}{at_once}");
     if state != State::New {
-        text = format!("{text} for {}", span(longest, now));
+        text = format!("{text} for {}{apart}", span(longest, now));
     }
     let is_stopped =
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
     let is_network = together && found.len() == all;
     if found.len() > 1 && !is_network {
-        let names: Vec<String> = found.iter().map(|it| it.name.clone()).collect();
-        text = format!("{text} ({})", listed(&names, NAMED));
+        let place = common_region(report, found).unwrap_or_else(|| {
+            let names: Vec<String> = found.iter().map(|it| it.name.clone()).collect();
+            format!(" ({})", listed(&names, NAMED))
+        });
+        text.push_str(&place);
     }
     let fates = sum(found);
-    let moves = match (report.failover, is_stopped) {
-        (Some(false), _) => "failover is off",
-        (_, true) => "movement is stopped",
-        _ => "",
-    };
     if is_network {
-        let fenced = match fates.fenced {
-            0 => String::new(),
-            fenced => format!(" but for {fenced} that their policies stop there"),
+        let moves = match (report.failover, is_stopped) {
+            (Some(false), _) => "failover is off",
+            (_, true) => "movement is stopped",
+            _ => "movement goes on",
         };
-        let moves = if moves.is_empty() {
-            "movement goes on"
-        } else {
-            moves
+        let fenced = match fates.fenced {
+            0 => "",
+            _ => ", unless their policies stop them where they are cut off",
         };
         text = format!(
             "{text}: most likely the network of the fleet API, not the clusters; {moves}, workloads go on{fenced}"
         );
         return (Severity::Alarm, text);
     }
-    let parts = parts(report, found, &fates);
+    let parts = parts(&fates);
     if !parts.is_empty() {
         text = format!("{text}: {}", parts.join(", "));
-    }
-    if !moves.is_empty() && fates.elsewhere < fates.all() {
-        text = format!("{text}; {moves}");
     }
     let old = report.old_copies.iter().flatten();
     let old = old.filter(|old| found.iter().any(|it| it.name == old.cluster));
@@ -142,6 +149,24 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         Severity::Attention
     };
     (severity, text)
+}
+
+/// Tells of many clusters in which region most of them are, if there is one.
+fn common_region(report: &Report, found: &[&NotWell]) -> Option<String> {
+    let mut regions: BTreeMap<&str, usize> = BTreeMap::new();
+    for region in found.iter().filter_map(|it| it.region.as_deref()) {
+        *regions.entry(region).or_default() += 1;
+    }
+    let (region, here) = regions.into_iter().max_by_key(|it| it.1)?;
+    let all = report.regions.get(region).copied().unwrap_or_default();
+    let is_common = found.len() > NAMED && 2 * here > found.len();
+    is_common.then(|| {
+        if here == found.len() {
+            format!(", all of them in {region} ({here} of {all} there)")
+        } else {
+            format!(", {here} of them in {region} ({here} of {all} there)")
+        }
+    })
 }
 
 fn sum(found: &[&NotWell]) -> Fates {
@@ -164,7 +189,7 @@ fn sum(found: &[&NotWell]) -> Fates {
 }
 
 /// Returns what has become of the workloads of clusters, the first part with their number.
-fn parts(report: &Report, found: &[&NotWell], fates: &Fates) -> Vec<String> {
+fn parts(fates: &Fates) -> Vec<String> {
     let all = fates.all();
     let mut parts = Vec::new();
     let thing = if all == 1 { "workload" } else { "workloads" };
@@ -183,22 +208,7 @@ fn parts(report: &Report, found: &[&NotWell], fates: &Fates) -> Vec<String> {
         let (one, more) = verbs(reason);
         tell(*number, &one, &more);
     }
-    let due = |pick: fn(&NotWell) -> Option<u64>| found.iter().filter_map(|it| pick(it)).min();
-    let soon = |seconds: u64| time(SignedDuration::from_secs(seconds.try_into().unwrap_or(0)));
-    let next = due(|it| it.next_taint_seconds).filter(|_| report.failover != Some(false));
-    let until = next.map_or_else(String::new, |it| {
-        format!(" until the taint in {}", soon(it))
-    });
-    tell(
-        fates.staying,
-        &format!("stays there{until}"),
-        &format!("stay there{until}"),
-    );
-    let first = due(|it| it.first_leaves_seconds);
-    // What runs out while movement is stopped lets nothing leave.
-    if let Some(first) = first.filter(|_| report.pace.band != "stopped") {
-        parts.push(format!("the first may leave in {}", soon(first)));
-    }
+    tell(fates.staying, "stays there", "stay there");
     parts
 }
 
@@ -217,18 +227,21 @@ pub(super) fn by_reason(counts: &BTreeMap<String, usize>, thing: &str) -> Vec<St
 }
 
 /// Returns what one workload, and several, do for a reason.
-fn verbs(reason: &str) -> (String, String) {
+pub(in super::super) fn verbs(reason: &str) -> (String, String) {
     let wait = |what: &str| (format!("waits {what}"), format!("wait {what}"));
     let cannot = |why: &str| {
         let text = format!("cannot leave, because {why}");
         (text.clone(), text)
     };
     match reason {
-        "WaitingForToleration" => wait("for the end of a toleration"),
-        "WaitingForRate" => wait("for the eviction rate"),
+        "WaitingForToleration" => wait("for the end of the grace time (toleration)"),
+        "WaitingForRate" => (
+            "waits for its turn, at the pace of the fleet".into(),
+            "wait for their turn, at the pace of the fleet".into(),
+        ),
         "StoppedByThreshold" => wait("until fewer clusters have failed"),
         "Paused" => wait("for the end of a pause"),
-        "WaitingForFence" => wait("until the old copy is stopped"),
+        "WaitingForFence" => wait("until the old copy has surely stopped"),
         "WaitingForTemplate" => wait("for the template"),
         "NowhereToGo" => ("has nowhere to go".into(), "have nowhere to go".into()),
         "NotFenced" => cannot("nothing stops the old copy"),

@@ -1,6 +1,6 @@
 // The drawing: what the model says, as SVG by hand. Forms and signs say what colours say.
 
-import { STATES, address, ago, along, arrows, counted, flows, groups, inTime, layout, moment, plural, room, span, strips } from "./model.js";
+import { STATES, address, ago, along, arrows, counted, flows, groups, layout, moment, plural, room, span, stateOf, strips } from "./model.js";
 import { byId, patch, say } from "./rows.js";
 
 const open = new Set(); // groups that are open
@@ -14,36 +14,45 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
   isOld = old;
   const place = byId("map-place");
   const all = groups(clusters, by, orders);
-  const plan = layout(all, { width: widthOf(place) - 2, open });
-  const moves = flows(status, failovers);
-  const lines = arrows(moves, plan);
+  const width = widthOf(place) - 2;
+  const plan = layout(all, { width, open });
+  const { drawn, lines } = arrows(flows(status, failovers), plan, width);
   const tiles = plan.boxes.flatMap((box) => [[box], ...box.tiles.map((it) => [box, it])]);
   const addresses = tiles.flatMap(([box, tile]) => (tile ? [address("cluster", tile.cluster.name)] : plan.named ? [] : [address("group", box.group.name)]));
   if (!addresses.includes(current)) current = addresses[0];
   patch(place, [["svg", { width: "100%", height: plan.height + 2, role: "group", "aria-label": "Map of the fleet: arrow keys go from tile to tile" }, [
     // Arrows are behind the tiles, so that each word can be read.
-    ["g", { "aria-hidden": "true" }, lines.map((it) => ["path", { d: it.path, class: `arrow ${it.kind}`, "stroke-width": it.wide }])],
+    ["g", { "aria-hidden": "true" }, drawn.map((it) => ["path", { d: it.path, class: `arrow ${it.kind}`, "stroke-width": it.wide }])],
     ...plan.boxes.flatMap((box) => drawBox(box, now)),
-    ["g", { "aria-hidden": "true" }, lines.flatMap((it) => [
+    ["g", { "aria-hidden": "true" }, drawn.flatMap((it) => [
       ["polygon", { points: it.head, class: "head" }],
       ["circle", { cx: it.x, cy: it.y, r: 6 + 3 * it.label.length, class: "bubble" }],
       ["text", { x: it.x, y: it.y + 4, class: "middle small strong" }, it.label],
     ])],
   ]]]);
-  patch(byId("flows"), moves.slice(0, 10).map((it) => ["li", {}, `→ ${it.from} to ${it.to}: ${[it.moving && `${it.moving} moving`, it.moved && `${it.moved} placed since the failover began`].filter(Boolean).join(", ")}`]));
+  patch(byId("flows"), lines.map((it) => ["li", {}, it]));
+  const isSized = plan.boxes.some((it) => it.isOpen);
+  patch(byId("map-legend"), [
+    ...(isOld ? [] : [...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: `text-${STATES[it].kind}` }, `${STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`])),
+    ["li", {}, isSized ? "a tile is larger the more workloads it has; a workload in several clusters counts in each" : "a bar shows how many clusters are in each state"],
+  ]);
   say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
 }
 function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const name = group.name || "none";
-  const many = `${plural(group.clusters.length, "cluster")}, ${plural(group.workloads ?? "?", "workload")}`;
-  const worst = STATES[group.clusters[0].state];
+  const many = plural(group.clusters.length, "cluster");
   const title = ["text", { x: x + 8, y: y + 18, class: "title" }, cut(`${named ? "" : isOpen ? "▾ " : "▸ "}${name}${isOpen ? `: ${many}` : ""}`, w - 16)];
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 4, class: "box" }];
   const href = address("group", group.name);
-  const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "" : `${signs(group)} `}${isOpen ? "open" : "closed"}: ${many}: ${counted(group.counts)}` }, [frame, title, ...(isOpen ? [] : closed(group, worst, x, y, w))]]];
+  const head = named ? [frame, title] : [["a", { href, class: "group", tabindex: href === current ? 0 : -1, "aria-label": `${title[2]} ${isOpen ? "open" : `${stated(group, w)} closed`}: ${many}: ${counted(group.counts, isOld)}` }, [frame, title, ...(isOpen ? [] : closed(group, x, y, w))]]];
   return [...head, ...tiles.map((it) => drawTile(it, named, now)), ...(more ? [["text", { x: x + w - 8, y: y + 18, class: "end small" }, `and ${more} more, which are better`]] : [])];
 }
-function closed(group, worst, x, y, w) {
+// Returns the numbers of the states, in signs alone where words do not fit.
+function stated({ counts }, w) {
+  const words = counted(counts, isOld);
+  return words.length <= (w - 16) / 6.7 ? words : Object.keys(STATES).filter((it) => counts[it]).map((it) => `${isOld ? "?" : STATES[it].sign} ${counts[it]}`).join(" ");
+}
+function closed(group, x, y, w) {
   let at = x + 8;
   const total = group.clusters.length;
   const parts = Object.keys(STATES).filter((it) => group.counts[it]).map((it) => {
@@ -53,14 +62,13 @@ function closed(group, worst, x, y, w) {
     at = Math.min(at + wide, x + w - 9);
     return rect;
   });
-  return [...parts, ["text", { x: x + 8, y: y + 55, class: `small text-${worst.kind}` }, cut(signs(group), w - 16)]];
+  return [...parts, ["text", { x: x + 8, y: y + 55, class: "small" }, stated(group, w)]];
 }
-const signs = ({ counts }) => Object.entries(STATES).filter(([it]) => counts[it]).map(([it, { sign, words }]) => (isOld ? `?${counts[it]} last: ${words}` : `${sign}${counts[it]}`)).join(" ");
 function drawTile({ cluster, x, y, w, h }, named, now) {
   const { kind } = STATES[cluster.state];
-  const [sign, words] = isOld ? ["?", `last: ${STATES[cluster.state].words}`] : [STATES[cluster.state].sign, STATES[cluster.state].words];
+  const [sign, words] = isOld ? ["?", `last: ${cluster.words}`] : [STATES[cluster.state].sign, cluster.words];
   const href = address("cluster", cluster.name);
-  const heard = cluster.state === "new" ? "never heard" : `heard ${ago(cluster.lastHeard, now)}`;
+  const heard = cluster.state === "new" ? "never heard" : `heard ${isOld ? `at ${moment(cluster.lastHeard).slice(11)}` : ago(cluster.lastHeard, now)}`;
   const many = plural(cluster.workloads ?? "?", "workload");
   const frame = ["rect", { x: x + 1, y: y + 1, width: w - 2, height: h - 2, rx: 3, class: `tile ${kind} is-${cluster.state}` }];
   // A tile with text is called what it says; one with a sign alone needs a name.
@@ -68,8 +76,8 @@ function drawTile({ cluster, x, y, w, h }, named, now) {
   const inner = named
     ? [frame,
         ["text", { x: x + 8, y: y + 18, class: `name text-${kind}` }, `${cut(`${sign} ${cluster.name}`, w - 12, 8)} `],
-        ["text", { x: x + 8, y: y + 35, class: "small" }, `${cut(cluster.state === "ready" && !isOld ? heard : `${words}, ${heard}`, w - 12)} `],
-        ["text", { x: x + 8, y: y + 51, class: "small" }, cut(`${many}${cluster.oldCopies ? ` +${cluster.oldCopies} old` : ""}`, w - 12)]]
+        ...[...(cluster.state === "ready" ? [] : [words]), heard, `${many}${cluster.oldCopies ? ` + ${cluster.oldCopies} old` : ""}`]
+          .map((line, at) => ["text", { x: x + 8, y: y + 35 + 16 * at, class: "small" }, `${cut(line, w - 12)} `])]
     : [frame, ["text", { x: x + w / 2, y: y + h / 2 + 5, class: `middle text-${kind}` }, sign]];
   return ["a", { href, tabindex: href === current ? 0 : -1, "aria-label": named ? undefined : label }, [...(named ? [] : [["title", {}, label]]), ...inner]];
 }
@@ -98,29 +106,36 @@ byId("map-place").addEventListener("keydown", (event) => {
 
 export function drawStrips(failovers, status, now) {
   const place = byId("strips");
-  const all = strips(failovers || [], status, now);
-  patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place), now)]));
-  const more = failovers ? failovers.length - all.length : 0;
-  say(byId("strips-more"), !failovers ? "? not known" : more ? `${more} more are in the history below.` : all.length ? "" : "no failover is recorded");
+  const { all, more } = strips(failovers || [], status, now);
+  patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place))]));
+  const scale = "The first seconds of a strip are drawn wider than later ones.";
+  say(byId("strips-more"), !failovers ? "? not known" : `${all.length ? scale : "no failover is recorded"}${more ? ` ${more} more are in the history.` : ""}`);
 }
-export function stripOf(it, width, now) {
+export function stripOf(it, width) {
   const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar
   const [lane, bar] = text ? [22, 10] : [30, 8];
   const wide = width - text - 8;
   const x = (seconds) => Math.round(text + wide * along(seconds, it.end));
   const height = it.lanes.length * lane + 18;
-  const coming = it.next.at === undefined ? it.next.words : `${it.next.words}: ${inTime(it.next.at, now)}`;
+  // Words on the axis keep clear of each other and of its ends.
+  let free = text + 40;
+  const ticks = it.ticks.filter((tick) => {
+    const fits = x(tick.at) > free && x(tick.at) < width - 75;
+    if (fits) free = x(tick.at) + 60;
+    return fits;
+  });
+  const coming = it.next.seconds === undefined ? it.next.words : `in ${span(it.next.seconds)}: ${it.next.words}`;
   const ended = it.state === "Ended";
   return [
-    ["h3", {}, [["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` since ${moment(it.began)}`]]],
+    ["h3", {}, [it.isMany ? ["span", {}, it.title] : ["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` since ${moment(it.began)}`]]],
     ["p", { class: ended ? "quiet" : "next" }, ended ? `ended, ${span(it.end)} after it began` : `next: ${coming}`],
     ["svg", { width: "100%", height, role: "img", "aria-label": it.lanes.map((it) => it.words).join("; ") }, [
-      ...it.ticks.flatMap((tick) => [
-        ["line", { x1: x(tick.at), x2: x(tick.at), y1: 0, y2: height - 14, class: "tick" }],
+      ...ticks.flatMap((tick) => [
+        ...it.lanes.map((_, at) => ["line", { x1: x(tick.at), x2: x(tick.at), y1: at * lane + (text ? 3 : 17), y2: at * lane + (text ? 17 : 29), class: "tick" }]),
         ["text", { x: x(tick.at), y: height - 2, class: "middle small quiet" }, tick.words],
       ]),
       ["text", { x: text, y: height - 2, class: "small quiet" }, "0"],
-      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : "now"],
+      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : isOld ? "last read" : "now"],
       ...it.lanes.flatMap((one, at) => [
         ["text", { x: 0, y: at * lane + 14, class: "small" }, cut(one.words, text || width)],
         ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open ? " going-on" : ""}` }]),
@@ -133,15 +148,15 @@ export function stripOf(it, width, now) {
 
 export function drawRoom(top, forecast, title) {
   const { rows, more } = room(top, forecast);
-  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then` : "");
+  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then.` : "The outline estimates how full each would be after the loss of the other cluster that would bring it the most, by free room alone.");
   patch(byId("room-rows"), rows.map((it) => ["li", {}, [
     ["a", { href: address("cluster", it.name), class: "name" }, it.name],
     ["span", { class: "bars" }, it.isGone ? [["span", { class: "text-bad" }, "✖ lost or drained in the forecast"]] : it.bars.map((bar) => barOf(bar, it.isOld))],
   ]]));
-  say(byId("room-more"), more ? `${more} more clusters have more room. kubectl muster top shows all.` : "");
+  say(byId("room-more"), more ? `${more} more clusters have more room left. kubectl muster top shows all.` : "");
 }
-function barOf({ resource, now, after }, isOld) {
-  const words = now === undefined ? "not known" : `${now}%${after > now ? ` → ${after}%` : ""}${isOld ? " as last reported" : ""}`;
+function barOf({ resource, now, after, other }, isOld) {
+  const words = now === undefined ? "not known" : `${now}%${after > now ? ` → ${after}%${other ? ` without ${other}` : ""}` : ""}${isOld ? " as last reported" : ""}`;
   const full = (it) => Math.min(100, it ?? 0);
   const kind = (after ?? now) > 90 ? "bad" : (after ?? now) > 75 ? "warn" : "good";
   return ["span", { class: "bar" }, [

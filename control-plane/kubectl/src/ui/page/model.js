@@ -4,16 +4,16 @@
 // Words of times.
 
 export function span(seconds) {
-  const all = Math.max(0, Math.round(seconds));
+  const all = Math.max(0, Math.floor(seconds));
   const pad = (n) => String(n).padStart(2, "0");
   if (all < 120) return `${all} s`;
-  if (all < 7200) return `${Math.floor(all / 60)} min ${pad(all % 60)} s`;
-  if (all < 172800) return `${Math.floor(all / 3600)} h ${pad(Math.floor((all % 3600) / 60))} min`;
+  const two = (large, unit, small, other) => (small ? `${large} ${unit} ${pad(small)} ${other}` : `${large} ${unit}`);
+  if (all < 7200) return two(Math.floor(all / 60), "min", all % 60, "s");
+  if (all < 172800) return two(Math.floor(all / 3600), "h", Math.floor((all % 3600) / 60), "min");
   return `${Math.floor(all / 86400)} days`;
 }
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
-export const inTime = (at, now) => (at > now ? `in ${span((at - now) / 1000)}` : "now");
 export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 // The whole fleet.
@@ -30,11 +30,26 @@ export function headline(status) {
   const number = count ? Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.withoutDependencies) : 0;
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
   const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
-  return { severity, sentence: `${sign} ${sentence}`, title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
+  return { severity, sentence: `${sign} ${sentence}`, told: told(status?.summary), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
+}
+
+const LOST = { yes: ["✖", "bad"], perhaps: ["?", "bad"], no: ["✔", "good"], unknown: ["?", "bad"] };
+// Returns what stands below the headline, always in the same order. `away`: what is shown is the
+// last that could be read.
+export function told(summary, away) {
+  const { lost, service, next, advice } = summary || { lost: "unknown", service: "not known", next: "not known", advice: {} };
+  const [sign, kind] = LOST[away ? "unknown" : lost];
+  const goOn = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
+  return [
+    { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
+    { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
+    { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
+  ];
 }
 
 // Clusters.
 
+export const ORDERS = { Drained: "drained", Cordoned: "cordoned", "Drained,Cordoned": "drained and cordoned", DrainIncomplete: "kept free by a drain that was not completed" };
 export const STATES = {
   silent: { sign: "?", words: "silent", kind: "bad" },
   new: { sign: "?", words: "never heard", kind: "bad" },
@@ -52,32 +67,37 @@ export function stateOf(it, order) {
   return it.taints.length ? "attention" : "ready";
 }
 
+// Returns the words of the state of a cluster, those of a person's order included.
+export function wordsOf(state, order) {
+  return state === "ordered" ? ORDERS[order?.order] || "paused" : STATES[state].words;
+}
+
 // Returns by what clusters can be grouped: fields, and keys of labels.
 export function groupings(clusters) {
   const labels = new Set(clusters.flatMap((it) => Object.keys(it.labels || {})));
   return ["region", "syncMode", "kubernetes", "agent", ...[...labels].sort().map((it) => `label ${it}`)];
 }
 const groupOf = (it, by) => (by.startsWith("label ") ? it.labels?.[by.slice(6)] : it[by]) || "";
-// Returns the groups, those of the worst state first, and in each the worst clusters first.
+// Returns the groups, those that lost the most first, and in each the worst clusters first.
 export function groups(clusters, by, orders) {
   const found = new Map();
   for (const cluster of clusters) {
     const name = groupOf(cluster, by);
-    if (!found.has(name)) found.set(name, { name, clusters: [], counts: {}, workloads: 0 });
+    if (!found.has(name)) found.set(name, { name, clusters: [], counts: {}, lost: 0 });
     const group = found.get(name);
     const state = stateOf(cluster, orders.get(cluster.name));
-    group.clusters.push({ ...cluster, state });
+    group.clusters.push({ ...cluster, state, words: wordsOf(state, orders.get(cluster.name)) });
     group.counts[state] = (group.counts[state] || 0) + 1;
-    // What is not known of one is not known of all.
-    group.workloads = cluster.workloads === null || group.workloads === null ? null : group.workloads + cluster.workloads;
+    if (STATES[state].kind === "bad") group.lost += (cluster.workloads || 0) + (cluster.oldCopies || 0);
   }
   const rank = (it) => RANK.indexOf(it.state);
   for (const group of found.values()) group.clusters.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
   const worst = (group) => RANK.findIndex((it) => group.counts[it]);
-  return [...found.values()].sort((a, b) => worst(a) - worst(b) || (a.name < b.name ? -1 : 1));
+  const many = (group) => group.counts[RANK[worst(group)]];
+  return [...found.values()].sort((a, b) => b.lost - a.lost || worst(a) - worst(b) || (STATES[RANK[worst(a)]].kind === "good" ? 0 : many(b) - many(a)) || (a.name < b.name ? -1 : 1));
 }
-export function counted(counts) {
-  return RANK.filter((it) => counts[it]).map((it) => `${counts[it]} ${STATES[it].words}`).join(", ");
+export function counted(counts, isOld) {
+  return RANK.filter((it) => counts[it]).map((it) => `${isOld ? "?" : STATES[it].sign} ${counts[it]} ${isOld ? "last " : ""}${STATES[it].words}`).join(", ");
 }
 
 // The map: a box for each group, a tile for each cluster of a group that is open.
@@ -87,6 +107,7 @@ const FEW = 20; // clusters up to which tiles are larger
 const TILES = 600; // tiles of a group
 const GROUPS = 80; // boxes
 const [PAD, GAP, BETWEEN, HEAD] = [8, 8, 32, 22];
+const LINE = 16; // height of a line of a tile
 export function layout(all, { width, open }) {
   const total = all.reduce((sum, it) => sum + it.clusters.length, 0);
   const named = total <= NAMED;
@@ -100,7 +121,7 @@ export function layout(all, { width, open }) {
     const shown = isOpen ? group.clusters.slice(0, TILES) : [];
     const tiles = shown.map((cluster) => {
       const side = 24 + 20 * size(cluster);
-      return named ? { cluster, w: Math.min(wide + 90 * size(cluster), width - 2 * PAD), h: high + 30 * size(cluster) } : { cluster, w: side, h: side };
+      return named ? { cluster, w: Math.min(wide + 90 * size(cluster), width - 2 * PAD), h: high + 30 * size(cluster) + (cluster.state === "ready" ? 0 : LINE) } : { cluster, w: side, h: side };
     });
     const needed = tiles.reduce((sum, it) => sum + it.w + GAP, -GAP);
     const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : width < 2 * 190 + BETWEEN ? (width - BETWEEN) / 2 : 190;
@@ -143,8 +164,12 @@ function isOver({ status }) {
   const returned = status?.returns?.at(-1)?.returned;
   return returned !== undefined && Date.parse(status.times?.lastMove) < Date.parse(returned);
 }
-// Returns the arrows: between tiles, or the boxes of clusters that have none.
-export function arrows(all, { boxes }) {
+const ARROWS = 10; // arrows beyond which a map is a tangle
+const LISTED = 6; // clusters or groups that are listed
+const NARROW = 640; // pixels
+// Returns what goes where between the tiles, or the boxes of clusters that have none: arrows where
+// they cross nothing that can be read, and lines of text for all.
+export function arrows(all, { boxes, named }, width) {
   const places = new Map();
   for (const box of boxes) {
     for (const it of box.group.clusters) places.set(it.name, [box, box]);
@@ -160,7 +185,27 @@ export function arrows(all, { boxes }) {
     arrow.moving += it.moving;
     arrow.moved += it.moved;
   }
-  return [...found.values()].flatMap((it) => [...it.values()]).slice(0, 40).map(arrow);
+  const sum = (it) => it.moving + it.moved;
+  const sorted = [...found].map(([from, others]) => [from, [...others.values()].sort((a, b) => sum(b) - sum(a))]);
+  const total = (all) => all.reduce((all, it) => all + sum(it), 0);
+  sorted.sort(([, a], [, b]) => total(b) - total(a));
+  const flat = sorted.flatMap(([, all]) => all);
+  const drawn = width < NARROW || flat.length > ARROWS ? [] : flat.map(arrow);
+  const name = (place) => place.cluster?.name ?? (place.group.name || "none");
+  const more = (all) => (all.length > LISTED ? [`${total(all.slice(LISTED))} to ${all.length - LISTED} more`] : []);
+  const amount = (it) => (it.moving ? `${it.moving} moving to ${name(it.to)}` : `${it.moved} to ${name(it.to)}`);
+  const lines = sorted.slice(0, LISTED).map(([from, all]) => `→ From ${named ? "" : "the clusters of "}${name(from)}: ${[...all.slice(0, LISTED).map(amount), ...more(all)].join(", ")}`);
+  if (sorted.length > LISTED) lines.push(`→ From ${sorted.length - LISTED} more: ${sorted.slice(LISTED).reduce((sum, [, all]) => sum + total(all), 0)}`);
+  return { lines, drawn: drawn.filter((it) => isClear(it, boxes)) };
+}
+// Returns whether an arrow and its number cross no words and no tile but its own.
+function isClear({ points, x, y, ends }, boxes) {
+  const around = { x: x - 9, y: y - 9, w: 18, h: 18 };
+  const isIn = (px, py, { x, y, w, h }) => px > x && px < x + w && py > y && py < y + h;
+  const isOver = (it) => around.x < it.x + it.w && it.x < around.x + around.w && around.y < it.y + it.h && it.y < around.y + around.h;
+  const texts = boxes.filter((it) => it.isOpen).map((it) => ({ x: it.x, y: it.y, w: 8 * (it.group.name.length + 14), h: HEAD }));
+  const tiles = boxes.flatMap((it) => (it.isOpen ? it.tiles : [it]));
+  return !tiles.some((it) => isOver(it) || (!ends.includes(it) && points.some(([px, py]) => isIn(px, py, it)))) && !texts.some((it) => isOver(it) || points.some(([px, py]) => isIn(px, py, it)));
 }
 // Draws an arrow around what lies between: below the boxes of a row, or from row to row.
 function arrow({ from, to, moving, moved, below }, at) {
@@ -175,9 +220,15 @@ function arrow({ from, to, moving, moved, below }, at) {
   const far = isBeside ? (4 / 3) * (Math.max(0, below - Math.max(sy, ey)) + 8 + (at % 3) * 7) : Math.max(24, Math.abs(ey - sy) / 2);
   const tip = (side) => `${r(ex + side)},${r(ey + arrive * 11)}`;
   const [ay, by] = [sy + leave * far, ey + arrive * (far + 8)];
+  const tail = ey + arrive * 8;
+  const points = Array.from({ length: 40 }, (_, step) => {
+    const [t, u] = [step / 39, 1 - step / 39];
+    const mix = (a, b, c, d) => u * u * u * a + 3 * u * u * t * b + 3 * u * t * t * c + t * t * t * d;
+    return [mix(sx, sx, ex, ex), mix(sy, ay, by, tail)];
+  });
   return {
-    path: `M${r(sx)},${r(sy)} C${r(sx)},${r(ay)} ${r(ex)},${r(by)} ${r(ex)},${r(ey + arrive * 8)}`,
-    head: `${r(ex)},${r(ey)} ${tip(5)} ${tip(-5)}`,
+    path: `M${r(sx)},${r(sy)} C${r(sx)},${r(ay)} ${r(ex)},${r(by)} ${r(ex)},${r(tail)}`,
+    head: `${r(ex)},${r(ey)} ${tip(5)} ${tip(-5)}`, points, ends: [from, to],
     x: r((sx + ex) / 2), y: r((sy + ey + 3 * (ay + by)) / 8),
     label: String(moving || moved), kind: moving ? "moving" : "moved",
     wide: Math.min(6, 1.5 + Math.log2(1 + (moving || moved)) / 2),
@@ -185,17 +236,63 @@ function arrow({ from, to, moving, moved, below }, at) {
 }
 const r = (number) => Math.round(number * 10) / 10;
 
-// Strips of time: one a failover.
+// Strips of time: one a failover, or one for many of a common cause.
 
-const STRIPS = 3; // failovers that have ended are shown while there are fewer strips than this
+const STRIPS = 3; // strips that are drawn
 const CAUSES = { ClusterUnreachable: "silent", ClusterNotReady: "not ready", Drain: "drained", TaintPolicy: "tainted by a policy", Taint: "tainted", ApplicationFailure: "applications unhealthy" };
 export function strips(failovers, status, now) {
-  const lasting = failovers.filter((it) => it.status?.state !== "Ended").slice(0, 2 * STRIPS);
+  const lasting = common(failovers.filter((it) => it.status?.state !== "Ended"), status?.clusterList || []);
   const ended = failovers.filter((it) => it.status?.state === "Ended");
-  return [...lasting, ...ended.slice(0, Math.max(0, STRIPS - lasting.length))].map((it) => strip(it, status, now));
+  const shown = [...lasting, ...ended].slice(0, STRIPS);
+  const told = shown.reduce((sum, it) => sum + (it.failovers || 1), 0);
+  return { all: shown.map((it) => strip(it, status, now)), more: failovers.length - told };
+}
+const lossOf = ({ status: { workloads: count = {} } = {} }) => (count.affected || 0) - (count.healthy || 0);
+// Returns failovers, many of one cause in one region as one, those with the greatest loss first.
+export function common(failovers, clusters) {
+  const region = new Map(clusters.map((it) => [it.name, it.region || ""]));
+  const total = new Map();
+  for (const it of clusters) total.set(it.region || "", (total.get(it.region || "") || 0) + 1);
+  const found = new Map();
+  for (const it of failovers) {
+    const key = failovers.length <= 2 ? it.metadata.name : `${it.status?.cause?.type} ${region.get(it.spec.cluster) ?? ""}`;
+    found.set(key, [...(found.get(key) || []), it]);
+  }
+  const all = [...found.values()].map((group) => (group.length < 2 ? group[0] : summed(group, region.get(group[0].spec.cluster) || "", total)));
+  return all.sort((a, b) => lossOf(b) - lossOf(a) || (b.status?.workloads?.affected || 0) - (a.status?.workloads?.affected || 0));
+}
+// Returns of a failover whose cause returned what concerns this time alone.
+function thisTime(it) {
+  const count = it.status?.workloads;
+  if (!isOver(it)) return it;
+  const workloads = { affected: count.affected - count.moved, moved: 0, healthy: 0 };
+  return { ...it, spec: { ...it.spec, startTime: it.status.returns.at(-1).returned }, status: { ...it.status, times: {}, workloads } };
+}
+function summed(all, region, total) {
+  const group = all.map(thisTime);
+  const times = (key) => group.map((it) => it.status?.times?.[key]).filter(Boolean).sort();
+  const first = (key) => times(key)[0];
+  const last = (key) => times(key).at(-1);
+  // What is not over everywhere is not over.
+  const end = (key) => (times(key).length === group.length ? last(key) : undefined);
+  const moved = group.filter((it) => it.status?.times?.firstMove);
+  const healthy = moved.every((it) => it.status.times.healthy) ? last("healthy") : undefined;
+  const sum = (key) => group.reduce((all, it) => all + (it.status?.workloads?.[key] || 0), 0);
+  const place = region ? `${region}: ${group.length} of ${total.get(region)} clusters` : `${group.length} clusters`;
+  return {
+    failovers: group.length, place, clusters: group.map((it) => it.spec.cluster),
+    metadata: group[0].metadata,
+    spec: { cluster: group[0].spec.cluster, startTime: group.map((it) => it.spec.startTime).sort()[0] },
+    status: {
+      state: group.every((it) => it.status?.state === "Settling") ? "Settling" : "Active", cause: group[0].status?.cause,
+      times: { tainted: first("tainted"), firstMove: first("firstMove"), lastMove: last("lastMove"), healthy, cleaned: end("cleaned"), recovered: end("recovered") },
+      workloads: { affected: sum("affected"), moved: sum("moved"), healthy: sum("healthy") },
+    },
+  };
 }
 export function strip(it, status, now) {
   const { times = {}, workloads: count = {}, cause = {}, returns = [], state } = it.status || {};
+  const clusters = it.clusters || [it.spec.cluster];
   const start = Date.parse(it.spec.startTime);
   const at = (time) => (time ? (Date.parse(time) - start) / 1000 : undefined);
   const today = (now - start) / 1000;
@@ -204,31 +301,43 @@ export function strip(it, status, now) {
   const lane = (what, words, kind, parts) => ({ what, words, kind, parts: parts.filter(([from]) => from !== undefined).map(([from, to]) => ({ from: Math.max(0, from), to: to ?? end, open: to === undefined })) });
   const over = at(times.recovered);
   // A cause that returned is over only after its last return.
-  const breaks = returns.map((it) => [at(it.recovered), at(it.returned)]);
   const causes = [];
   let begin = 0;
-  for (const [recovered, returned] of breaks) {
-    causes.push([begin, recovered]);
-    begin = returned;
+  for (const { recovered, returned } of returns) {
+    causes.push([begin, at(recovered)]);
+    begin = at(returned);
   }
   if (begin !== undefined) causes.push([begin, over !== undefined && over >= begin ? over : undefined]);
+  const isOpen = causes.at(-1)?.[1] === undefined;
   const long = (from, to) => span((to ?? end) - (from ?? 0));
   const [first, healthy, cleaned] = [at(times.firstMove), at(times.healthy), at(times.cleaned)];
-  const old = status?.oldCopies?.find((old) => old.cluster === it.spec.cluster)?.copies;
-  const isGone = cleaned !== undefined;
+  const copies = (status?.oldCopies || []).filter((it) => clusters.includes(it.cluster));
+  const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
+  // A record is exact to the second only, and the last word of a cluster is known better.
+  const heard = cause.type === "ClusterUnreachable" && !it.place && status?.clusterList?.find((it) => it.name === clusters[0])?.lastHeard;
+  const silent = isOpen && heard && causes.length === 1 ? (now - Date.parse(heard)) / 1000 : undefined;
+  const why = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
+  const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
+  // What moved before the cause returned says nothing of this time.
+  const before = isOver(it) ? ", before it returned" : "";
+  const lasted = causes.length > 1 && isOpen ? `${why} ${causes.length} times, now for ${long(causes.at(-1)[0])}` : causes.length > 1 ? `${why} ${causes.length} times` : `${why} for ${span(silent ?? (causes[0]?.[1] ?? end))}`;
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
-    title: `${it.spec.cluster}: ${CAUSES[cause.type] || cause.type || "cause not told yet"}`,
+    isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
     began: it.spec.startTime,
     // Of a failover that ended before anything moved there is nothing more to tell.
     lanes: state === "Ended" && first === undefined ? [
-      lane("cause", `${CAUSES[cause.type] || "cause"} for ${long(0, causes[0]?.[1])}, nothing moved`, "bad", causes),
+      lane("cause", `${lasted}, nothing moved`, "bad", causes),
     ] : [
-      lane("cause", `${CAUSES[cause.type] || "cause"} ${causes.length > 1 ? `${causes.length} times` : `for ${long(0, causes[0]?.[1])}`}`, "bad", causes),
-      lane("tainted", times.tainted ? `tainted after ${span(at(times.tainted))}` : "not tainted", "warn", [[at(times.tainted), causes[0]?.[1]]]),
-      lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved`, "good", [[first, at(times.lastMove) ?? first]]),
-      lane("healthy", first === undefined ? "none healthy elsewhere yet" : `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),
-      lane("old copies", first === undefined ? "old copies are in place" : isGone ? `old copies gone after ${span(cleaned)}` : old === undefined ? "old copies: not known" : `${plural(old, "old cop").replace(/cops?$/, old === 1 ? "copy" : "copies")} not confirmed gone`, "quiet", [[first, cleaned]]),
+      lane("cause", lasted, cause.type === "Drain" ? "warn" : "bad", causes),
+      // An order marks a cluster at once.
+      ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : isTainted ? "marked as failed" : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
+      lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, at(times.lastMove) ?? first]]),
+      ...(first === undefined ? [] : [
+        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),
+        lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? "old copies: not known" : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
+      ]),
     ],
     ticks: [10, 60, 600, 3600, 86400].filter((it) => it < end * 0.8).map((it) => ({ at: it, words: it < 60 ? `${it} s` : it < 3600 ? `${it / 60} min` : it < 86400 ? `${it / 3600} h` : "1 day" })),
   };
@@ -236,34 +345,14 @@ export function strip(it, status, now) {
 // The scale shows seconds and days at once.
 export const along = (seconds, end) => Math.log1p(Math.max(0, seconds) / 10) / Math.log1p(end / 10);
 
-// Returns what comes next in a failover, with the time at which it does as far as one is known.
-export function next(it, status) {
-  const { state, times = {}, workloads: count = {} } = it.status || {};
+// Returns what comes next in a failover. What does in a cluster is decided by `status`.
+export function next({ spec, status: { state } = {}, place }, status) {
   if (state === "Ended") return { words: "ended" };
   if (!status || status.isBlind) return { words: "not known: the fleet cannot be read" };
-  const cluster = it.spec.cluster;
-  const found = status.notWell.find((it) => it.name === cluster);
-  const at = (seconds) => status.read + 1000 * seconds;
-  const rest = [];
-  if (count.moved > count.healthy) rest.push(`${count.moved - count.healthy} become healthy elsewhere, at a time that is not known`);
-  const old = status.oldCopies?.find((it) => it.cluster === cluster);
-  if (old) rest.push(old.state ? `the old copies go when ${cluster} is ready again` : "the old copies are being removed");
-  if (state === "Settling") return { words: rest[0] || "nothing, the record ends soon" };
-  if (!status.leader.acts && !status.leader.isUnread) return { words: "nothing, because no control plane leads" };
-  if (status.failover === false && !it.status?.cause?.command) return { words: "nothing, because failover is off" };
-  if (found?.nextTaintSeconds !== undefined) return { words: "it is tainted", at: at(found.nextTaintSeconds) };
-  const waiting = status.waiting.filter((it) => it.message.startsWith(`${cluster} has `));
-  const isPaused = waiting.some((it) => it.reason === "Paused") || (waiting.length > 0 && status.clusterList?.some((it) => it.name === cluster && it.paused));
-  if (waiting.length && status.pace.band === "stopped") return { words: "nothing until fewer clusters have failed" };
-  if (found?.firstLeavesSeconds !== undefined) return { words: "the first workload may leave", at: at(found.firstLeavesSeconds) };
-  if (isPaused) return { words: "nothing until the pause ends" };
-  const latest = Math.max(...waiting.map((it) => it.atMostSeconds ?? -1));
-  if (latest >= 0) return { words: "the last has left at the latest", at: at(latest) };
-  const stranded = Object.values(found?.workloads?.stranded || {}).reduce((sum, it) => sum + it, 0);
-  if (stranded) rest.unshift(`${plural(stranded, "workload")} cannot leave until there is somewhere to go`);
-  if (waiting.length) rest.unshift(`${waiting.length === 1 ? "a workload waits" : `${waiting.length} workloads wait`} (${[...new Set(waiting.map((it) => it.reason))].join(", ")})`);
-  const end = it.status?.cause?.type === "Drain" ? `nothing until somebody runs kubectl muster undrain ${cluster}` : `${cluster} is ready again`;
-  return { words: rest[0] || (times.tainted ? end : "nothing, unless something taints it") };
+  if (place) return { words: status.summary.next };
+  const found = [...status.notWell, ...status.ordered].find((it) => it.name === spec.cluster);
+  if (found) return found.next;
+  return { words: state === "Settling" ? "nothing, the record ends soon" : "nothing that is known" };
 }
 
 // Room: what is requested of what nodes offer, and what would be after a disaster.
@@ -274,9 +363,10 @@ export function quantity(text) {
   return digits === undefined || UNITS[unit] === undefined ? undefined : Number(digits) * UNITS[unit];
 }
 export const RESOURCES = ["cpu", "memory", "pods"];
-const ROOMS = 40;
+const ROOMS = 10;
 export function room(top, forecast) {
   const gone = new Set([...(forecast?.lost || []), ...(forecast?.drained || [])]);
+  const others = forecast ? {} : Object.fromEntries(RESOURCES.map((it) => [it, worstLoss(top, it)]));
   const rows = top.map(({ name, ready, resources }) => {
     const bars = RESOURCES.map((resource) => {
       const amounts = resources[resource];
@@ -285,13 +375,33 @@ export function room(top, forecast) {
       if (!offered || used === undefined) return { resource };
       const free = quantity(forecast?.room?.[name]?.[resource]?.after);
       const share = (amount) => Math.round((100 * amount) / offered);
-      return { resource, now: share(used), after: free === undefined ? undefined : Math.max(share(used), share(offered - free)) };
+      const other = others[resource]?.(name);
+      const after = other ? share(used + other.takes) : free === undefined ? undefined : Math.max(share(used), share(offered - free));
+      return { resource, now: share(used), after, ...(other && after > share(used) ? { other: other.name } : {}) };
     });
     const fullest = Math.max(...bars.map((it) => it.after ?? it.now ?? -1));
     return { name, isOld: ready !== "True", isGone: gone.has(name), bars, fullest, gains: bars.some((it) => it.after > it.now) };
   });
   rows.sort((a, b) => b.gains - a.gains || b.fullest - a.fullest || (a.name < b.name ? -1 : 1));
   return { rows: rows.slice(0, ROOMS), more: Math.max(0, rows.length - ROOMS) };
+}
+
+// Returns for a cluster which other one, if it were lost, would bring it the most: all that it
+// requests is spread over the others by their free room. Linear in the number of clusters.
+function worstLoss(top, resource) {
+  const known = top.filter((it) => it.ready === "True").map(({ name, resources }) => {
+    const [offered, used] = [quantity(resources[resource]?.allocatable), quantity(resources[resource]?.requested)];
+    return { name, used, free: Math.max(0, offered - used) };
+  }).filter((it) => it.used >= 0 && it.free >= 0);
+  const free = known.reduce((sum, it) => sum + it.free, 0);
+  const own = new Map(known.map((it) => [it.name, it.free]));
+  // What each unit of free room takes if this one is lost: the two that bring the most.
+  const losses = known.map((it) => ({ name: it.name, part: free > it.free ? it.used / (free - it.free) : Infinity }));
+  const [first, second] = losses.filter((it) => it.part > 0).sort((a, b) => b.part - a.part);
+  return (name) => {
+    const worst = first?.name === name ? second : first;
+    return worst && own.get(name) ? { name: worst.name, takes: Math.min(1, worst.part) * own.get(name) } : undefined;
+  };
 }
 
 // Addresses of parts of the page.

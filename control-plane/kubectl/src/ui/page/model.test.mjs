@@ -10,7 +10,7 @@ const model = await import(`data:text/javascript,${encodeURIComponent(source)}`)
 const NOW = Date.parse("2026-01-01T00:10:00Z");
 const cluster = (name, more = {}) => ({ name, ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
 const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, withoutDependencies: 0 };
-const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent" }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
+const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
 const failover = (more = {}, times = {}) => ({
   metadata: { name: "m1-1" }, spec: { cluster: "m1", startTime: "2026-01-01T00:00:00Z" },
   status: { state: "Active", cause: { type: "ClusterUnreachable" }, times, workloads: { affected: 14, moved: 12, healthy: 12 }, targets: [{ cluster: "m2", workloads: 12 }], ...more },
@@ -24,11 +24,22 @@ test("the tab says how bad it is and how many need attention", () => {
     ["notice", COUNTS, "▼ by order – Muster"],
     ["unknown", COUNTS, "? not known – Muster"],
   ]) {
-    const found = model.headline(status({ summary: { severity, sentence: "s" }, counts }));
+    const found = model.headline(status({ summary: { ...status().summary, severity }, counts }));
     assert.equal(found.title, expected);
     assert.equal(found.icon, `${severity}.svg`);
   }
   assert.equal(model.headline(undefined).severity, "unknown");
+});
+
+test("who is without service, what comes next and what to do stand in this order, and are not known of a fleet that is away", () => {
+  const summary = { lost: "perhaps", service: "perhaps 1", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
+  const here = model.told(summary);
+  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
+  const [service, next, advice] = model.told(summary, true);
+  assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
+  assert.match(next.text, /looks again by itself every few seconds/);
+  assert.equal(advice.command, "kubectl muster check");
+  assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);
 });
 
 test("each state of a cluster has a form of its own, and what is not known is not well", () => {
@@ -45,13 +56,22 @@ test("each state of a cluster has a form of its own, and what is not known is no
   ]) assert.equal(model.stateOf(it, order), expected);
 });
 
-test("groups with the worst clusters come first, and a sum with an unknown part is not known", () => {
-  const all = [cluster("a"), cluster("b", { ready: "Unknown", region: "us", workloads: null }), cluster("c", { region: "us" })];
-  const [us, eu] = model.groups(all, "region", new Map());
-  assert.deepEqual([us.name, us.clusters.map((it) => it.name), us.counts, us.workloads], ["us", ["b", "c"], { silent: 1, ready: 1 }, null]);
-  assert.equal(eu.workloads, 1);
+test("groups that lost the most come first, then those of the worst state", () => {
+  const silent = (name, region, workloads) => cluster(name, { ready: "Unknown", region, workloads });
+  const all = [cluster("a"), silent("b", "us", null), cluster("c", { region: "us" }), silent("d", "zz", 9), silent("e", "am", 1), silent("f", "am", 1)];
+  const found = model.groups(all, "region", new Map());
+  assert.deepEqual(found.map((it) => it.name), ["zz", "am", "us", "eu"]);
+  assert.deepEqual([found[2].clusters.map((it) => it.name), found[2].counts], [["b", "c"], { silent: 1, ready: 1 }]);
+  assert.equal(model.counted(found[2].counts), "? 1 silent, ✔ 1 ready");
   const byLabel = model.groups([cluster("a", { labels: { tier: "1" } }), cluster("b")], "label tier", new Map());
   assert.deepEqual(byLabel.map((it) => it.name), ["", "1"]);
+});
+
+test("a cluster that somebody ordered something for is called by the order", () => {
+  for (const [order, expected] of [[{ order: "Drained" }, "drained"], [{ order: "Drained,Cordoned" }, "drained and cordoned"], [undefined, "paused"]]) {
+    assert.equal(model.wordsOf("ordered", order), expected);
+  }
+  assert.equal(model.wordsOf("silent", undefined), "silent");
 });
 
 const overlap = (a, b) => a.x < b.x + b.w - 0.01 && b.x < a.x + a.w - 0.01 && a.y < b.y + b.h - 0.01 && b.y < a.y + a.h - 0.01;
@@ -77,57 +97,91 @@ test("no tile overlaps another one or leaves the page, on a wide and a narrow pa
 test("arrows lead from cluster to cluster, or from group to group where tiles are closed", () => {
   const flows = model.flows(status({ flows: [{ from: "m1", to: "m2", workloads: 3 }] }), [failover(), failover({ state: "Ended" })]);
   assert.deepEqual(flows, [{ from: "m1", to: "m2", moving: 3, moved: 12 }]);
-  const draw = (count) => {
+  const draw = (count, width = 1400) => {
     const all = Array.from({ length: count }, (_, at) => cluster(`m${at + 1}`, { region: `r${at % 2}` }));
-    return model.arrows(flows, model.layout(model.groups(all, "region", new Map()), { width: 1400, open: new Set() }));
+    return model.arrows(flows, model.layout(model.groups(all, "region", new Map()), { width, open: new Set() }), width);
   };
-  for (const count of [2, 100]) {
-    const [arrow, ...more] = draw(count);
+  for (const [count, line] of [[2, "→ From m1: 3 moving to m2"], [100, "→ From the clusters of r0: 3 moving to r1"]]) {
+    const { drawn: [arrow, ...more], lines } = draw(count);
     assert.deepEqual([arrow.label, arrow.kind, more], ["3", "moving", []]);
     assert(!/NaN/.test(arrow.path + arrow.head));
+    assert.deepEqual(lines, [line]);
   }
+  assert.deepEqual(draw(2, 390), { drawn: [], lines: ["→ From m1: 3 moving to m2"] });
   const inOne = model.groups([cluster("m1"), ...Array.from({ length: 99 }, (_, at) => cluster(`m${at + 2}`))], "region", new Map());
-  assert.deepEqual(model.arrows(flows, model.layout(inOne, { width: 1400, open: new Set() })), []);
+  assert.deepEqual(model.arrows(flows, model.layout(inOne, { width: 1400, open: new Set() }), 1400), { drawn: [], lines: [] });
+});
+
+test("no arrow crosses words or a tile that is not its own, and of too many none is drawn", () => {
+  const all = Array.from({ length: 40 }, (_, at) => cluster(`m${at + 1}`, { region: `region${at % 6}` }));
+  const plan = model.layout(model.groups(all, "region", new Map()), { width: 1000, open: new Set() });
+  const pairs = (count) => Array.from({ length: count }, (_, at) => ({ from: `m${at + 1}`, to: `m${((at * 7) % 40) + 1}`, moving: 0, moved: at + 1 }));
+  const tiles = plan.boxes.flatMap((it) => it.tiles);
+  let drawn = 0;
+  for (let from = 0; from < 40; from += 8) {
+    for (const it of model.arrows(pairs(40).slice(from, from + 8), plan, 1000).drawn) {
+      drawn += 1;
+      for (const tile of tiles.filter((tile) => !it.ends.includes(tile))) {
+        for (const [x, y] of it.points) assert(!(x > tile.x && x < tile.x + tile.w && y > tile.y && y < tile.y + tile.h));
+      }
+    }
+  }
+  assert(drawn > 0);
+  const many = model.arrows(pairs(40), plan, 1000);
+  assert.deepEqual([many.drawn, many.lines.length], [[], 7]);
+  assert.match(many.lines[0], /^→ From m40: 40 to m34$/);
+  assert.match(many.lines[6], /^→ From 32 more: \d+$/);
 });
 
 test("a strip shows each step, what goes on, and what comes next with its time", () => {
   const times = { tainted: "2026-01-01T00:00:30Z", firstMove: "2026-01-01T00:01:00Z", lastMove: "2026-01-01T00:02:00Z", healthy: "2026-01-01T00:03:00Z" };
-  const strip = model.strip(failover({}, times), status({ oldCopies: [{ cluster: "m1", copies: 12, state: "silent" }] }), NOW);
-  assert.deepEqual(strip.lanes.map((it) => it.words), ["silent for 10 min 00 s", "tainted after 30 s", "12 of 14 moved", "12 of 12 healthy elsewhere", "12 old copies not confirmed gone"]);
+  const of = { oldCopies: [{ cluster: "m1", copies: 12, state: "silent" }], notWell: [{ name: "m1", taints: ["x:NoExecute"], next: { words: "old copies go", seconds: 9 } }] };
+  const strip = model.strip(failover({}, times), status(of), NOW);
+  assert.deepEqual(strip.lanes.map((it) => it.words), ["silent for 10 min", "marked as failed after 30 s", "12 of 14 moved", "12 of 12 healthy elsewhere", "12 old copies not confirmed gone"]);
   assert.deepEqual(strip.lanes.map((it) => it.parts.map(({ from, to, open }) => [from, to, open])), [
     [[0, 600, true]], [[30, 600, true]], [[60, 120, false]], [[60, 180, false]], [[60, 600, true]],
   ]);
-  assert.equal(strip.next.words, "the old copies go when m1 is ready again");
-  const twice = model.strip(failover({ returns: [{ recovered: "2026-01-01T00:01:00Z", returned: "2026-01-01T00:02:00Z" }] }), status(), NOW);
-  assert.deepEqual(twice.lanes[0].parts.map(({ from, to, open }) => [from, to, open]), [[0, 60, false], [120, 600, true]]);
+  assert.deepEqual(strip.next, { words: "old copies go", seconds: 9 });
+  const back = { returns: [{ recovered: "2026-01-01T00:02:30Z", returned: "2026-01-01T00:05:00Z" }] };
+  const twice = model.strip(failover(back, times), status(of), NOW);
+  const parts = (at) => twice.lanes[at].parts.map(({ from, to, open }) => [from, to, open]);
+  assert.deepEqual([parts(0), parts(1)], [[[0, 150, false], [300, 600, true]], [[30, 150, false], [300, 600, true]]]);
+  assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
+  const drain = model.strip(failover({ cause: { type: "Drain" } }, times), status(), NOW);
+  assert.deepEqual(drain.lanes.map((it) => it.what), ["cause", "moved", "healthy", "old copies"]);
 });
 
-test("what comes next is told, and what is not known is told to be so", () => {
-  const notWell = (more) => [{ name: "m1", workloads: {}, ...more }];
-  const waits = (reason, atMostSeconds) => ({ message: "m1 has x: it stays", reason, atMostSeconds });
-  for (const [it, of, words, at] of [
+test("what comes next is what status says of the cluster", () => {
+  for (const [it, of, words, seconds] of [
     [failover({ state: "Ended" }), status(), "ended"],
     [failover(), undefined, "not known: the fleet cannot be read"],
     [failover(), status({ isBlind: true }), "not known: the fleet cannot be read"],
-    [failover(), status({ leader: { acts: false } }), "nothing, because no control plane leads"],
-    [failover(), status({ failover: false }), "nothing, because failover is off"],
-    [failover(), status({ notWell: notWell({ nextTaintSeconds: 20 }) }), "it is tainted", 20],
-    [failover(), status({ notWell: notWell({ firstLeavesSeconds: 26 }) }), "the first workload may leave", 26],
-    [failover(), status({ waiting: [waits("StoppedByThreshold")], pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
-    [failover(), status({ waiting: [waits("WaitingForToleration", 3)], notWell: notWell({ firstLeavesSeconds: 3 }), pace: { band: "stopped" } }), "nothing until fewer clusters have failed"],
-    [failover(), status({ waiting: [waits("Paused")] }), "nothing until the pause ends"],
-    [failover(), status({ waiting: [waits("Fencing")], clusterList: [{ name: "m1", paused: true }] }), "nothing until the pause ends"],
-    [failover(), status({ waiting: [waits("Fencing"), waits("Unfenced"), waits("Fencing")] }), "3 workloads wait (Fencing, Unfenced)"],
-    [failover({}, { tainted: "2026-01-01T00:00:30Z" }), status(), "m1 is ready again"],
-    [failover({ cause: { type: "Drain" } }, { tainted: "2026-01-01T00:00:30Z" }), status(), "nothing until somebody runs kubectl muster undrain m1"],
-    [failover(), status({ waiting: [waits("WaitingForRate", 3)] }), "the last has left at the latest", 3],
-    [failover({ workloads: { affected: 2, moved: 2, healthy: 1 } }), status(), "1 become healthy elsewhere, at a time that is not known"],
-    [failover({ state: "Settling" }), status({ oldCopies: [{ cluster: "m1", copies: 1, state: null }] }), "the old copies are being removed"],
+    [failover(), status({ notWell: [{ name: "m1", next: { words: "x", seconds: 20 } }] }), "x", 20],
+    [failover(), status({ ordered: [{ name: "m1", next: { words: "until undrained" } }] }), "until undrained"],
+    [failover({ state: "Settling" }), status(), "nothing, the record ends soon"],
+    [{ ...failover(), place: "eu: 3 of 9 clusters" }, status(), "the sum"],
   ]) {
     const found = model.next(it, of);
     assert.equal(found.words, words);
-    assert.equal(found.at, at === undefined ? undefined : NOW + 1000 * at);
+    assert.equal(found.seconds, seconds);
   }
+});
+
+test("failovers of one cause in one region are one strip with their sums, those with the greatest loss first", () => {
+  const clusterList = Array.from({ length: 12 }, (_, at) => cluster(`m${at}`, { region: at < 10 ? "eu" : "us" }));
+  const one = (at, count, times) => ({ ...failover({ workloads: count }, times), metadata: { name: `f${at}` }, spec: { cluster: `m${at}`, startTime: `2026-01-01T00:0${at % 5}:00Z` } });
+  const moved = { tainted: "2026-01-01T00:05:00Z", firstMove: "2026-01-01T00:06:00Z", lastMove: "2026-01-01T00:07:00Z", healthy: "2026-01-01T00:08:00Z" };
+  const all = [one(11, { affected: 1, moved: 0, healthy: 0 }, {}), one(1, { affected: 5, moved: 5, healthy: 4 }, moved), one(2, { affected: 7, moved: 0, healthy: 0 }, {})];
+  const of = status({ clusterList, oldCopies: [{ cluster: "m1", copies: 4 }, { cluster: "m2", copies: 1 }] });
+  const { all: [eu, us], more } = model.strips(all, of, NOW);
+  assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
+  assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
+  // Of one whose cause returned only this time counts.
+  const again = { ...all[1], status: { ...all[1].status, workloads: { affected: 5, moved: 4, healthy: 4 }, returns: [{ recovered: "2026-01-01T00:07:30Z", returned: "2026-01-01T00:08:00Z" }] } };
+  const [both] = model.strips([again, all[0], all[2]], of, NOW).all;
+  assert.deepEqual(both.lanes.map((it) => it.words), ["silent for 8 min", "not marked as failed", "0 of 8 moved"]);
+  // Two are told apart.
+  assert.equal(model.strips(all.slice(1), of, NOW).all.length, 2);
 });
 
 test("room is told in percent, after a loss too, and what is not known has no number", () => {
@@ -140,6 +194,12 @@ test("room is told in percent, after a loss too, and what is not known has no nu
   const { rows } = model.room(top, forecast);
   assert.deepEqual(rows[0].bars, [{ resource: "cpu", now: 25, after: 88 }, { resource: "memory", now: 50, after: 50 }, { resource: "pods", now: 10, after: undefined }]);
   assert.deepEqual([rows[1].isOld, rows[1].isGone, rows[1].bars[0].now], [true, true, undefined]);
+  // Without a forecast: what the worst other cluster would bring, by free room.
+  const three = ["a", "b", "c"].map((name, at) => ({ name, ready: "True", resources: { cpu: amounts("10", String(2 + at)) } }));
+  const others = Object.fromEntries(model.room(three).rows.map((it) => [it.name, it.bars[0]]));
+  assert.deepEqual(others.a, { resource: "cpu", now: 20, after: 41, other: "c" });
+  assert.deepEqual(others.c, { resource: "cpu", now: 40, after: 53, other: "b" });
+  assert.equal(model.room([three[0]]).rows[0].bars[0].after, undefined);
   for (const [text, expected] of [["250m", 0.25], ["1e3", 1000], ["1Ki", 1024], ["x", undefined], [null, undefined]]) assert.equal(model.quantity(text), expected);
 });
 

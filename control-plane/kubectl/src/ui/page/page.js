@@ -1,24 +1,26 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, STATES, address, ago, groupings, headline, inTime, moment, span, stateOf, workloadAddress } from "./model.js";
+import { KINDS, ORDERS, STATES, address, ago, groupings, headline, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
 
 const PAUSE = 3000; // milliseconds between the end of one look and the next
 const UNSEEN = 10000; // the same while nobody sees more than the title of the tab
-const ROOM = 10; // looks after which room is read again: it changes slowly
+const ROOM = 10; // looks after which room is read again in a large fleet
+const SMALL = 200; // clusters up to which it is read at each third look
 const PATIENCE = 60000; // after which a look that has no answer is given up
 const OLD = 15; // seconds by which an answer may be late before what is shown counts as old
 const SHOWN = 200; // lines of a list
 
-let skew = 0; // milliseconds by which the program's clock is ahead of the browser's
-const now = () => Date.now() + skew;
+// All ages are those of the moment at which the fleet was read, so that each event has one. It stays
+// while nothing can be read.
+let at = Date.now();
+const now = () => at;
 
 // Clusters.
 
 let orders = new Map(); // by cluster: what a person has ordered
-const ORDERS = { Drained: "drained", Cordoned: "cordoned", "Drained,Cordoned": "drained and cordoned", DrainIncomplete: "kept free by a drain that was not completed" };
 function ordered(it) {
   const order = orders.get(it.name);
   if (!order) return "";
@@ -28,19 +30,20 @@ function ordered(it) {
 }
 function health(it) {
   const state = stateOf(it, orders.get(it.name));
-  const { sign, words } = STATES[state];
-  const own = { attention: `Ready, ${it.concern || "tainted"}`, ordered: `Ready${it.paused ? ", paused" : ""}`, ready: "Ready", notReady: "Not ready" }[state] || `Unknown, ${words}`;
-  return `${isOld() ? "? Last:" : sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
+  const words = wordsOf(state, orders.get(it.name));
+  const own = { attention: `needs attention: ${it.concern || "tainted"}`, ordered: it.paused ? "paused" : "" }[state] ?? words;
+  return `${isOld() ? "? Last:" : STATES[state].sign} ${[own, ordered(it)].filter(Boolean).join(", ")}`;
 }
 const isOld = () => document.body.classList.contains("old");
-let leaves = new Map(); // by cluster: when the first of its workloads leaves, in milliseconds
+let coming = new Map(); // by cluster that is not well or has an order: what happens next there
+const inTime = (seconds) => (seconds === undefined ? "" : `in ${span(seconds)}`);
 const table = new Rows("clusters", (it) => it.name, [
   { title: "Cluster", head: true, text: (it) => it.name, href: (it) => address("cluster", it.name) },
   { title: "State", text: health, kind: (it) => STATES[stateOf(it, orders.get(it.name))].kind },
   { title: "Reason", text: (it) => it.reason },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "Last heard", text: (it) => ago(it.lastHeard, now()) },
-  { title: "First leaves", text: (it) => countdown(leaves.get(it.name)) },
+  { title: "Next", long: true, text: (it) => coming.get(it.name) || "–" },
   { title: "Nodes ready", text: (it) => (it.nodes === null ? "–" : `${it.readyNodes} of ${it.nodes}${it.ready === "True" ? "" : ", as last reported"}`) },
   { title: "Workloads", text: (it) => (it.workloads === null ? "–" : String(it.workloads)) },
   { title: "Old copies", text: (it) => (it.oldCopies === null ? "–" : it.oldCopies && it.ready !== "True" ? `${it.oldCopies} not confirmed gone` : String(it.oldCopies)) },
@@ -48,70 +51,46 @@ const table = new Rows("clusters", (it) => it.name, [
   { title: "Taints", long: true, text: (it) => it.taints.join(", ") || "–" },
   { title: "What if", text: () => "lost?", label: (it) => `What if ${it.name} is lost?`, press: (it) => whatIf(it.name) },
 ], "none");
-const countdown = (at) => (at === undefined ? "–" : at > now() ? inTime(at, now()) : "now, at the pace");
 
 // Queue.
 
 const LISTS = {
-  stranded: ["✖ Stranded", "bad"],
-  unheard: ["? Unheard", "bad"],
-  unplaced: ["∅ Unplaced", "bad"],
-  withoutDependencies: ["! Without dependencies", "bad"],
-  waiting: ["◷ Waiting", "warn"],
-  moving: ["→ Moving", "good"],
+  stranded: ["✖ cannot leave", "bad"],
+  unplaced: ["∅ has no place", "bad"],
+  withoutDependencies: ["! lacks something", "bad"],
+  waiting: ["◷ waits", "warn"],
+  unheard: ["? is not heard", "bad"],
+  moving: ["→ moves", "good"],
 };
 const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from || ""}`, [
   { title: "State", text: (it) => LISTS[it.state][0], kind: (it) => LISTS[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.workload, href: (it) => workloadAddress(it.workload) },
-  { title: "Reason", text: (it) => it.reason },
-  { title: "Detail", long: true, text: (it) => it.message },
+  { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
+    : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
-  { title: "At the latest", text: (it) => countdown(it.until) },
-], "nothing moves or waits");
+  { title: "At the latest", text: (it) => inTime(it.atMostSeconds) || "–" },
+], "nothing moves or waits", innerWidth < 720 ? 4 : 10);
 
 const UNKNOWN = "? not known";
-const BY_DEFAULT = ["gates", "defaults"]; // where a pace comes from that nobody says is in force
-function showHeadline(status) {
-  const { severity, sentence, title, icon } = headline(status);
+function showHeadline({ severity, sentence, told, title, icon }) {
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
+  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.text], it.command && ["code", {}, it.command]]]]]));
   mark(title, icon);
 }
-function showStatus(status, code, read) {
-  queue.empty = code === 2 ? UNKNOWN : "nothing moves or waits";
-  const lists = ["stranded", "unheard", "unplaced", "withoutDependencies", "waiting", "moving"];
-  const titles = { unheard: "State unknown", withoutDependencies: "Without dependencies" };
-  const leader = status.leader;
+function showStatus(status, code) {
+  const lists = Object.keys(LISTS);
   // What could not be read has no list of orders: the last known ones stay.
-  if (code !== 2) orders = new Map(status.ordered.map((it) => [it.name, it]));
-  const ofLeader = leader.isUnread ? UNKNOWN : leader.holder
-    ? `${leader.acts ? "✔" : "✖"} ${leader.holder}, ${leader.acts ? "acts" : "DOES NOT ACT"}, renewed ${ago(leader.renewed, now())}` : "✖ none";
-  const left = (status.oldCopies || []).map((it) => `${it.copies} in ${it.cluster} (${it.state || "being removed"})`);
-  const count = (it) => it === "unheard" ? `${status.unknown}, ${status.counts.unheard} of them are not moved` : String(status.counts[it]);
-  // What could not be read is not zero.
   const isUnread = code === 2;
-  const facts = [
-    ["Leader", ofLeader],
-    ["Failover", status.failover === null ? UNKNOWN : status.failover ? "✔ on" : "! OFF"],
-    ["Pace", isUnread ? UNKNOWN : `${leader.acts || leader.isUnread ? "" : "nothing moves unless somebody leads; then "}${status.pace.perSecond} a second (${status.pace.band}); ${status.pace.failed} of ${status.pace.counted} clusters count as failed, ${status.pace.drained} of them because drained${BY_DEFAULT.includes(status.settingsFrom) ? "; ! by the default flags, which may not be those of the control plane" : ""}`],
-    ["Clusters", isUnread ? UNKNOWN : `${status.clusters}, ${status.counts.notWell} need attention, ${status.counts.ordered} drained or cordoned`],
-    ["Workloads", isUnread ? UNKNOWN : String(status.workloads)],
-    ...lists.map((it) => [titles[it] || it[0].toUpperCase() + it.slice(1), isUnread ? UNKNOWN : count(it)]),
-    ["Old copies", status.oldCopies === null ? UNKNOWN : left.length ? `! not confirmed gone: ${left.join(", ")}; they may still run` : "0"],
-  ];
-  patch(byId("facts"), facts.map(([name, text]) => ["div", {}, [["dt", {}, name], ["dd", {}, text]]]));
-  const notes = [
+  if (!isUnread) orders = new Map(status.ordered.map((it) => [it.name, it]));
+  queue.empty = isUnread ? UNKNOWN : "nothing moves or waits";
+  patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
+  fillList("notes", [
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
-    ...status.paused.map((it) => `! Paused: ${it}`),
     ...status.expires.map((it) => `! ${it.what}: ends ${moment(it.end)}`),
-  ];
-  fillList("notes", notes);
-  const seconds = (it) => (it.atMostSeconds === undefined ? undefined : read + 1000 * it.atMostSeconds);
-  queue.set(lists.flatMap((state) => status[state].map((it) => state === "moving"
-    ? { state, ...it, reason: "leaves", message: `${it.from}; now on ${it.to.join(", ") || "no cluster yet"}` }
-    : { state, ...it, until: seconds(it) })), lists.reduce((sum, it) => sum + status.counts[it], 0));
-  leaves = new Map(status.notWell.filter((it) => it.firstLeavesSeconds !== undefined)
-    .map((it) => [it.name, read + 1000 * it.firstLeavesSeconds]));
+  ]);
+  queue.set(lists.flatMap((state) => status[state].map((it) => ({ state, ...it }))), lists.reduce((sum, it) => sum + status.counts[it], 0));
+  coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, [inTime(next.seconds), next.words].filter(Boolean).join(": ")]));
 }
 // What the tab says while it is not looked at.
 function mark(title, icon) {
@@ -121,7 +100,7 @@ function mark(title, icon) {
 
 // History.
 
-const FAILOVER = { Ended: ["✔ Ended", "good"], Settling: ["◷ Settling", "warn"], Active: ["! Active", "bad"] };
+const FAILOVER = { Ended: ["✔ ended", "good"], Settling: ["◷ settles", "warn"], Active: ["◷ lasts", "warn"] };
 const failover = (it) => FAILOVER[it.status?.state] || [`? ${it.status?.state || "not told yet"}`, "warn"];
 const number = (it, name) => String(it.status?.workloads?.[name] ?? "–");
 const past = new Rows("history", (it) => it.metadata.name, [
@@ -149,6 +128,7 @@ const forecast = new Rows("forecast", (it) => `${it.state} ${it.name} ${it.from 
   { title: "After", text: (it) => (it.afterSeconds === undefined ? "–" : span(it.afterSeconds)) },
 ], "no workload is concerned");
 function whatIf(name) {
+  byId("whatif").querySelector("details").open = true;
   byId("whatif-names").value = name;
   document.querySelector("input[name=how][value=lost]").checked = true;
   foretell();
@@ -204,7 +184,6 @@ byId("whatif-form").addEventListener("submit", (event) => {
 // Drawing.
 
 const last = {}; // what was read last: clusters, status, failovers, top
-let known; // when the fleet was known last, in milliseconds
 function draw() {
   const { clusters, status, failovers, top } = last;
   if (!clusters && faults.length) say(byId("map-more"), "? not known: the clusters could not be read");
@@ -215,13 +194,11 @@ function draw() {
     drawMap({ clusters, by: by.value, orders, status, failovers: failovers || [], now: now(), old: isOld() });
     stories.tell({ clusters, orders, status, failovers: failovers || [], now: now(), health });
   }
-  // While nothing is known, time goes on and what it did does not.
-  if (status && !status.isBlind && !isOld()) known = now();
-  drawStrips(failovers, status, known ?? now());
+  drawStrips(failovers, status, now());
   // Whether a cluster is heard is known better than its room.
   const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
   if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready })), foretold?.said, foretold?.title);
-  if (last.room) say(byId("room-read"), `Read ${ago(new Date(last.room).toISOString(), now())}: it is read each half minute.`);
+  if (last.room) say(byId("room-read"), `Read ${span((now() - last.room) / 1000)} before the rest.`);
 }
 byId("by").addEventListener("change", draw);
 let wide = innerWidth;
@@ -247,8 +224,6 @@ async function ask(path) {
   const said = isSame ? before.said : await response.json();
   if (!response.ok && !isSame) throw new Error(said.error);
   if (LOOKED.includes(path)) kept.set(path, { said, tag: response.headers.get("ETag") });
-  const date = Date.parse(response.headers.get("Date"));
-  if (Math.abs(date - Date.now()) > 2000) skew = date - Date.now();
   const age = 1000 * Number(response.headers.get("Age"));
   return { said, code: Number(response.headers.get("Muster-Exit-Code")), read: asked - age, lasts: Number(response.headers.get("Muster-Lasts")) };
 }
@@ -266,14 +241,17 @@ async function look() {
     const { said, code, read, lasts } = await ask("status");
     const isBlind = code === 2;
     failed = isBlind && !said.clusterList;
-    last.status = { ...said, read: now() - (performance.now() - read), isBlind };
-    showStatus(last.status, code, last.status.read);
+    if (!isBlind) at = Date.parse(said.read);
+    last.status = { ...said, isBlind };
+    showStatus(last.status, code);
     if (isBlind) found.push(said.summary.sentence);
     // In a large fleet an answer is given again for longer.
     if (!failed) [seen, patience] = [read, OLD + lasts];
     const rank = (it) => Object.keys(STATES).indexOf(stateOf(it, orders.get(it.name)));
-    if (said.clusterList) last.clusters = said.clusterList;
-    if (said.clusterList) table.set([...said.clusterList].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
+    // A pause of the whole fleet is told above, and is no state of each cluster.
+    const isPaused = said.pausedClusters.includes(null);
+    if (said.clusterList) last.clusters = said.clusterList.map((it) => (isPaused ? { ...it, paused: false } : it));
+    if (said.clusterList) table.set([...last.clusters].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
     else say(table.count, UNKNOWN);
   } catch (fault) {
     found.push(fault.message);
@@ -286,22 +264,25 @@ async function look() {
     past.set(said);
     error.hidden = true;
   } catch (fault) {
-    say(error, `✖ ${fault.message}`);
-    error.hidden = false;
+    // That nothing can be read is told above.
+    if (!failed) say(error, `✖ ${fault.message}`);
+    error.hidden = failed;
   }
   faults = found;
-  tick();
-  if (looks++ % ROOM) return;
+  tick(true);
+  if (looks++ % (last.clusters?.length <= SMALL ? 3 : ROOM)) return;
   try {
     last.top = (await ask("top")).said;
     last.room = now();
     say(byId("room-error"), "");
   } catch (fault) {
     looks = 0;
-    say(byId("room-error"), `? not known: ${fault.message}`);
+    say(byId("room-error"), failed ? "? not known now" : `? not known: ${fault.message}`);
   }
+  draw();
 }
-function tick() {
+let known; // the status that was shown last as known
+function tick(isLook) {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
   say(byId("read"), age === undefined ? "not read yet" : `last updated ${span(age)} ago`);
   // A browser calls a page that nobody sees once a minute.
@@ -309,16 +290,19 @@ function tick() {
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
   if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
-  if (age === undefined ? words.length : isLost || old) {
-    say(byId("verdict"), age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read");
-    byId("verdict").className = "bad";
-    mark("? not known – Muster", "unknown.svg");
+  const isUnknown = age === undefined ? words.length > 0 : isLost || old;
+  if (isUnknown) {
+    const sentence = age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read";
+    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, true), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
-    showHeadline(last.status);
+    known = last.status;
+    showHeadline(headline(last.status));
   }
   byId("banner").hidden = !words.length;
   say(byId("banner"), words.join("\n"));
-  document.body.classList.toggle("old", age === undefined ? words.length > 0 : isLost || old);
+  const changes = document.body.classList.contains("old") !== isUnknown;
+  document.body.classList.toggle("old", isUnknown);
+  if (!changes && !isLook) return;
   for (const table of tables) table.tick();
   draw();
 }
@@ -328,7 +312,14 @@ async function watch() {
     await new Promise((resume) => setTimeout(resume, document.hidden ? UNSEEN : PAUSE));
   }
 }
-setInterval(tick, 1000);
+setInterval(() => tick(false), 1000);
 stories.start(ask, draw);
-document.addEventListener("visibilitychange", () => document.hidden || tick());
+// A link to a part of the page that is folded opens it.
+function unfold() {
+  const details = location.hash.includes("/") ? null : byId(location.hash.slice(1))?.querySelector("details");
+  if (details) details.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
+document.addEventListener("visibilitychange", () => document.hidden || tick(true));
 watch();

@@ -50,8 +50,9 @@ export function fillList(id, texts) {
 export const tables = [];
 export class Rows {
   // columns: {title, text(row), kind?(row), href?(row), press?(row)}
-  constructor(name, key, columns, empty) {
-    Object.assign(this, { key, columns, empty, items: [], all: undefined, rows: new Map() });
+  // few: rows that are shown unless somebody filters
+  constructor(name, key, columns, empty, few = SHOWN) {
+    Object.assign(this, { key, columns, empty, few, items: [], all: undefined, rows: new Map() });
     this.filter = byId(`${name}-filter`);
     this.count = byId(`${name}-count`);
     const table = byId(`${name}-table`);
@@ -86,7 +87,7 @@ export class Rows {
           return wanted.every((word) => all.includes(word));
         })
       : this.items;
-    const shown = found.slice(0, SHOWN);
+    const shown = found.slice(0, wanted.length ? SHOWN : this.few);
     const more = found.length - shown.length;
     const all = this.all > this.items.length ? `the first ${this.items.length} of ${this.all}` : `${this.items.length}`;
     const of = wanted.length ? `${found.length} of ${all} match` : all;

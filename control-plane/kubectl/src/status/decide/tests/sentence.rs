@@ -1,9 +1,16 @@
 //! The sentence that the report begins with.
 
 use super::*;
+use crate::output::UNREAD;
+use crate::status::summary::Severity;
 
 /// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
-fn placed(name: &str, on: &str, health: &str, pending: Option<(&str, &str)>) -> Arc<AnyBinding> {
+pub(super) fn placed(
+    name: &str,
+    on: &str,
+    health: &str,
+    pending: Option<(&str, &str)>,
+) -> Arc<AnyBinding> {
     let conditions = pending.map(|(reason, message)| {
         json!([{
             "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
@@ -26,23 +33,23 @@ fn placed(name: &str, on: &str, health: &str, pending: Option<(&str, &str)>) -> 
 }
 
 /// Returns clusters m1 to m5, of which the first ones are in a state.
-fn five(ready: &[&str]) -> Vec<Cluster> {
+pub(super) fn five(ready: &[&str]) -> Vec<Cluster> {
     let names = ["m1", "m2", "m3", "m4", "m5"].iter().enumerate();
     let each = names.map(|(at, name)| cluster(name, ready.get(at).unwrap_or(&"True"), &[]));
     each.collect()
 }
 
-fn healthy(count: usize, on: &str) -> Vec<Arc<AnyBinding>> {
+pub(super) fn healthy(count: usize, on: &str) -> Vec<Arc<AnyBinding>> {
     let each = (0..count).map(|at| placed(&format!("web{at}"), on, "Healthy", None));
     each.collect()
 }
 
-fn pending(name: &str, reason: &str, message: &str) -> Arc<AnyBinding> {
+pub(super) fn pending(name: &str, reason: &str, message: &str) -> Arc<AnyBinding> {
     placed(name, "m1", "Unknown", Some((reason, message)))
 }
 
 /// Returns a policy that taints a cluster 320 seconds after it is not ready any more.
-fn policy() -> ClusterTaintPolicy {
+pub(super) fn policy() -> ClusterTaintPolicy {
     serde_json::from_value(json!({
         "metadata": { "name": "failed", "generation": 1 },
         "spec": {
@@ -54,7 +61,7 @@ fn policy() -> ClusterTaintPolicy {
 }
 
 /// Returns the five clusters, the first of which the control plane has seen fail 300 seconds ago.
-fn watched() -> Vec<Cluster> {
+pub(super) fn watched() -> Vec<Cluster> {
     let mut clusters = five(&["Unknown"]);
     let seen = json!({ "windows": { "failed": {
         "generation": 1, "matched": true, "since": "2026-01-01T00:05:00Z",
@@ -65,8 +72,8 @@ fn watched() -> Vec<Cluster> {
     clusters
 }
 
-const NOWHERE: &str = "has to leave m1 and stays: no room; m1 has x:NoExecute";
-const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-01T00:10:26Z";
+pub(super) const NOWHERE: &str = "has to leave m1 and stays: no room; m1 has x:NoExecute";
+pub(super) const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-01T00:10:26Z";
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
@@ -118,14 +125,14 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             lost(),
-            "ALARM: m1 silent for 5 min: 12 of 14 workloads run elsewhere, 2 have nowhere to go; 12 old copies may still run there",
+            "ALARM: m1 silent for 5 min 40 s: 12 of 14 workloads run elsewhere, 2 have nowhere to go; 12 old copies may still run there",
         ),
         (
             Snapshot {
                 works: Ok(left.clone()),
                 ..with(&["Unknown"], healthy(12, "m2"))
             },
-            "ATTENTION: m1 silent for 5 min: 12 workloads run elsewhere; 12 old copies may still run there",
+            "ATTENTION: m1 silent for 5 min 40 s: 12 workloads run elsewhere; 12 old copies may still run there",
         ),
         (
             Snapshot {
@@ -138,11 +145,11 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                     ],
                 )
             },
-            "ALARM: m1 silent for 5 min: 1 of 2 workloads runs elsewhere, 1 starts elsewhere; 2 old copies may still run there",
+            "ALARM: m1 silent for 5 min 40 s: 1 of 2 workloads runs elsewhere, 1 starts elsewhere; 2 old copies may still run there",
         ),
         (
             with(&["Unknown"], waits("WaitingForToleration", TOLERATED)),
-            "ALARM: m1 silent for 5 min: 1 workload waits for the end of a toleration, the first may leave in 26 s",
+            "ALARM: m1 silent for 5 min 40 s: 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             Snapshot {
@@ -150,36 +157,36 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 taint_policies: Some(vec![policy()]),
                 ..with(&["Unknown"], healthy(2, "m1"))
             },
-            "ALARM: m1 silent for 5 min: 2 workloads stay there until the taint in 20 s",
+            "ALARM: m1 silent for 5 min 40 s: 2 workloads stay there",
         ),
         (
             Snapshot {
                 failover: Some(false),
                 ..with(&["Unknown"], healthy(2, "m1"))
             },
-            "ALARM: m1 silent for 5 min: 2 workloads stay there; failover is off",
+            "ALARM: m1 silent for 5 min 40 s: 2 workloads stay there",
         ),
         (
             with(&["Unknown", "Unknown"], Vec::new()),
-            "ATTENTION: 2 of 5 clusters silent at once for 5 min (m1, m2)",
+            "ATTENTION: 2 of 5 clusters silent at once for 5 min 40 s (m1, m2)",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
             ),
-            "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits until fewer clusters have failed; movement is stopped",
+            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (m1, m2, m3): 1 workload waits until fewer clusters have failed",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("WaitingForToleration", TOLERATED),
             ),
-            "ALARM: 3 of 5 clusters silent at once for 5 min (m1, m2, m3): 1 workload waits for the end of a toleration; movement is stopped",
+            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (m1, m2, m3): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
-            "ALARM: 5 of 5 clusters silent at once for 5 min: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on",
+            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on",
         ),
         (
             with(&["False"], healthy(1, "m1")),
@@ -211,7 +218,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                     "m1 has failover.muster.io/drain:NoExecute: it leaves",
                 ),
             ),
-            "NOTICE: m1 drained for 2 min, 1 workload waits for the eviction rate",
+            "NOTICE: m1 drained for 2 min, 1 workload waits for its turn, at the pace of the fleet",
         ),
         (
             snapshot(with_drained, vec![binding("web", &[], Some("m1"))]),
@@ -237,7 +244,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 leader: Ok(Some(dead.clone())),
                 ..with(&[], Vec::new())
             },
-            "ALARM: no control plane leads for 4 min: nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min",
+            "ALARM: no control plane leads for 4 min: nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min 40 s",
         ),
         (
             Snapshot {

@@ -1,0 +1,55 @@
+//! Whether somebody should look, as the exit code of the command.
+
+use super::not_well::{INCOMPLETE, Ordered};
+use super::{FOR_RATE, PAUSED, Report, Waiting, cluster_of};
+use crate::output::UNREAD;
+
+impl Report {
+    /// Returns whether a control plane has led and none does. One that acts without an election has
+    /// no lease.
+    pub(in super::super) fn nobody_leads(&self) -> bool {
+        !self.leader.acts && self.leader.renewed.is_some()
+    }
+
+    /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
+    /// that is drained.
+    fn is_ordered(&self, waiting: &Waiting) -> bool {
+        let mut drained = self.ordered.iter().filter(|it| it.is_drained());
+        match waiting.reason.as_str() {
+            PAUSED => true,
+            FOR_RATE => cluster_of(&waiting.message)
+                .is_some_and(|cluster| drained.any(|it| it.name == cluster)),
+            _ => false,
+        }
+    }
+
+    /// Returns what [`Self::code_without`] does, of everything.
+    #[cfg(test)]
+    pub(in super::super) fn code(&self) -> u8 {
+        self.code_without(false)
+    }
+
+    /// Returns whether somebody should look: 2 if clusters or workloads could not be read, 1 if
+    /// something is not well or a pause of the fleet could not be read, else 0. What people
+    /// ordered is left out if `orders` says so.
+    pub(in super::super) fn code_without(&self, orders: bool) -> u8 {
+        let waits = |it: &Waiting| !(orders && self.is_ordered(it));
+        let is_in_need = |it: &Ordered| it.fault.is_some() || it.order == INCOMPLETE;
+        let is_well = self.leader.acts
+            && self.not_well.is_empty()
+            && (orders || self.ordered.is_empty() && self.paused.is_empty())
+            && !self.ordered.iter().any(is_in_need)
+            && self.unknown == 0
+            && !self.may_be_paused
+            && self.expires.is_empty()
+            && !self.waiting.iter().any(waits)
+            && self.stranded.is_empty()
+            && self.unplaced.is_empty()
+            && self.without_dependencies.is_empty();
+        match (self.is_blind, is_well) {
+            (true, _) => UNREAD,
+            (false, false) => 1,
+            (false, true) => 0,
+        }
+    }
+}

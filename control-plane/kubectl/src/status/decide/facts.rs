@@ -1,0 +1,161 @@
+//! The facts below the summary: who leads, whether and how fast workloads move, and how many there
+//! are. Pure.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use muster_shared::check::listed;
+use serde::Serialize;
+
+use super::{Report, STOPPED};
+use crate::old_copies;
+use crate::running::Source;
+use crate::table::ago;
+
+/// Clusters that a fact names at most.
+const MOST: usize = 10;
+
+/// A fact, as status and the page print it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(in super::super) struct Fact {
+    pub name: &'static str,
+    pub text: String,
+}
+
+/// Returns the facts.
+pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
+    let mut all = vec![("Leader", leader(report, now)), ("Failover", gate(report))];
+    all.extend(report.paused.iter().map(|it| ("PAUSED", it.clone())));
+    all.extend([
+        ("Pace", pace(report)),
+        ("Clusters", counts_of_clusters(report)),
+        ("Workloads", counts_of_workloads(report)),
+    ]);
+    match report.old_copies.as_deref() {
+        None => all.push(("Old copies", NOT_KNOWN.to_owned())),
+        Some([]) => {}
+        Some(old) => all.push((
+            "Old copies",
+            format!("{}; they may still run", old_copies::told(old)),
+        )),
+    }
+    let fact = |(name, text)| Fact { name, text };
+    all.into_iter().map(fact).collect()
+}
+
+fn leader(report: &Report, now: Timestamp) -> String {
+    let leader = &report.leader;
+    match (&leader.holder, leader.acts) {
+        (Some(holder), true) => format!("{holder}, renewed {} ago", ago(leader.renewed, now)),
+        (Some(holder), false) => format!(
+            "NONE acts; the last was {holder}, renewed {} ago",
+            ago(leader.renewed, now)
+        ),
+        (None, _) if leader.is_unread => "not known: its lease could not be read".to_owned(),
+        (None, _) => "NONE".to_owned(),
+    }
+}
+
+/// What is not zero only because it could not be read.
+const NOT_KNOWN: &str = "not known";
+
+fn gate(report: &Report) -> String {
+    let drained = report.ordered.iter().filter(|it| it.is_drained());
+    let drained: Vec<String> = drained.map(|it| it.name.clone()).collect();
+    match (report.failover, report.policy_evicts) {
+        (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
+        (Some(true), _) if !report.paused.is_empty() => "on, but PAUSED".to_owned(),
+        (Some(true), _) if report.pace.band == "stopped" && report.clusters.is_some() => {
+            "on, but STOPPED: too many clusters have failed".to_owned()
+        }
+        (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
+        (Some(true), _) => "on".to_owned(),
+        (Some(false), _) if drained.is_empty() => "OFF: no taint moves anything".to_owned(),
+        (Some(false), _) => format!(
+            "OFF: no taint moves anything, but orders do: {} drained",
+            few(&drained)
+        ),
+        (None, _) => format!(
+            "{NOT_KNOWN}: no leader publishes it; give the control plane's flags behind --"
+        ),
+    }
+}
+
+/// Names clusters, with the verb.
+fn few(names: &[String]) -> String {
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {verb}", listed(names, MOST))
+}
+
+fn pace(report: &Report) -> String {
+    if report.clusters.is_none() {
+        return NOT_KNOWN.to_owned();
+    }
+    let pace = &report.pace;
+    let failed = match pace.drained {
+        0 => "have failed".to_owned(),
+        drained => format!("count as failed, {drained} of them because drained"),
+    };
+    let settings = match report.settings_from {
+        Source::Gates | Source::Defaults => "; by the default flags",
+        Source::CommandLine | Source::Leader => "",
+    };
+    let nobody = if report.nobody_leads() {
+        "nothing moves, because nobody leads; with a leader "
+    } else if !report.leader.acts && !report.leader.is_unread {
+        "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
+    } else {
+        ""
+    };
+    format!(
+        "{nobody}{} a second ({}): {} of {} clusters {failed}{settings}",
+        pace.per_second, pace.band, pace.failed, pace.counted,
+    )
+}
+
+fn counts_of_clusters(report: &Report) -> String {
+    let Some(clusters) = report.clusters else {
+        return NOT_KNOWN.to_owned();
+    };
+    let mut text = format!("{clusters}, {} not well", report.not_well.len());
+    let drained = report.ordered.iter().filter(|it| it.is_drained()).count();
+    let cordoned = report.ordered.len() - drained;
+    for (count, what) in [(drained, "drained"), (cordoned, "cordoned")] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {what}");
+        }
+    }
+    text
+}
+
+fn counts_of_workloads(report: &Report) -> String {
+    let Some(workloads) = report.workloads else {
+        return NOT_KNOWN.to_owned();
+    };
+    let stopped = report.waiting.iter().filter(|it| it.reason == STOPPED);
+    let stopped = match stopped.count() {
+        0 => String::new(),
+        count if count == report.waiting.len() => " (until fewer clusters have failed)".to_owned(),
+        count => format!(" ({count} of them until fewer clusters have failed)"),
+    };
+    let mut text = workloads.to_string();
+    for (number, words) in [
+        (report.moving.len(), "moving".to_owned()),
+        (report.waiting.len(), format!("waiting{stopped}")),
+        (
+            report.stranded.len(),
+            "stranded (they have to leave and cannot)".to_owned(),
+        ),
+        (report.unplaced.len(), "without a place".to_owned()),
+        (
+            report.without_dependencies.len(),
+            "without what they refer to".to_owned(),
+        ),
+        (report.unknown, "in clusters that are not heard".to_owned()),
+    ] {
+        if number > 0 {
+            let _ = write!(text, ", {number} {words}");
+        }
+    }
+    text
+}

@@ -1,0 +1,58 @@
+//! Entries of the lists of a report.
+
+use jiff::Timestamp;
+use muster_shared::k8s::Condition;
+use serde::Serialize;
+
+/// A workload that is leaving a cluster.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Moving {
+    pub workload: String,
+    pub from: String,
+    /// The clusters that it is placed on, those included that it had before.
+    pub to: Vec<String>,
+    pub since: Option<Timestamp>,
+}
+
+/// A workload that waits.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Waiting {
+    pub workload: String,
+    pub reason: String,
+    /// What it waits for, or what keeps it, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// The cluster that it is to leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
+    pub message: String,
+    pub since: Option<Timestamp>,
+    /// Seconds until the last of those that wait for the pace has moved, or until the toleration
+    /// has run out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most_seconds: Option<u64>,
+}
+
+/// Something that ends.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Expiry {
+    pub what: String,
+    pub end: Timestamp,
+}
+
+impl Waiting {
+    pub(super) fn of(workload: String, condition: &Condition) -> Self {
+        Self {
+            workload,
+            reason: condition.reason.clone(),
+            why: None,
+            cluster: None,
+            message: condition.message.clone(),
+            since: Some(condition.last_transition_time.0),
+            at_most_seconds: None,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What happens next, in the fleet and in each cluster: the one place that tells it, for `status`,
+//! the page and the timelines of failovers.
+
+use std::collections::BTreeSet;
+
+use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::fleet::pause::Pause;
+use muster_shared::check::listed;
+use serde::Serialize;
+
+use super::{FOR_FENCE, Report, Waiting, cluster_of};
+use crate::status::summary::{count, verbs};
+
+/// What happens next.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Next {
+    pub words: String,
+    /// Seconds until then; absent if time alone does not bring it about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
+impl Next {
+    fn at(words: impl Into<String>, seconds: u64) -> Self {
+        Self {
+            words: words.into(),
+            seconds: Some(seconds),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Next {
+    fn from(words: T) -> Self {
+        Self {
+            words: words.into(),
+            seconds: None,
+        }
+    }
+}
+
+/// Returns why nothing moves now, whatever waits; `None` if something may.
+fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>) -> Option<String> {
+    let holds = |it: &&Pause| it.cluster.as_deref().is_none_or(|it| Some(it) == cluster);
+    let pause = pauses.iter().find(holds);
+    if report.nobody_leads() {
+        return Some("nothing moves, because no control plane leads".to_owned());
+    }
+    if let Some(pause) = pause {
+        let whose = pause.cluster.as_deref();
+        let from = whose.map_or_else(String::new, |it| format!(" out of {it}"));
+        return Some(match pause.until {
+            Some(until) => format!("nothing moves{from} until the pause ends at {until:.0}"),
+            None => format!("nothing moves{from} until somebody resumes movement"),
+        });
+    }
+    let pace = &report.pace;
+    (pace.band == "stopped").then(|| {
+        let may = most_failed(rates, pace.counted, pace.failed);
+        format!(
+            "nothing moves until fewer clusters have failed: {} of {} have, and at most {may} may",
+            pace.failed, pace.counted
+        )
+    })
+}
+
+/// Returns how many clusters of a fleet may have failed while something moves.
+fn most_failed(rates: &Rates, total: usize, failed: usize) -> usize {
+    let moves = |failed: &usize| {
+        let failed = *failed;
+        rates.band(FleetHealth { total, failed }) != Band::Stopped
+    };
+    (0..failed).rev().find(moves).unwrap_or(0)
+}
+
+/// Notes what happens next in each cluster that is not well or drained, and returns what does in
+/// the fleet.
+pub(super) fn next(report: &mut Report, rates: &Rates, pauses: &[Pause]) -> Next {
+    let not_well = report.not_well.iter().map(|it| it.name.as_str());
+    let not_well: Vec<Next> = not_well.map(|it| of(report, rates, pauses, it)).collect();
+    let ordered = report.ordered.iter().map(|it| it.name.as_str());
+    let ordered: Vec<Next> = ordered.map(|it| of(report, rates, pauses, it)).collect();
+    for (cluster, next) in report.not_well.iter_mut().zip(not_well) {
+        cluster.next = next;
+    }
+    for (cluster, next) in report.ordered.iter_mut().zip(ordered) {
+        cluster.next = next;
+    }
+    of_fleet(report, rates, pauses)
+}
+
+/// Returns what happens next in a cluster.
+fn of(report: &Report, rates: &Rates, pauses: &[Pause], cluster: &str) -> Next {
+    let found = report.not_well.iter().find(|it| it.name == cluster);
+    let mut drained = report.ordered.iter().filter(|it| it.is_drained());
+    let is_drained = drained.any(|it| it.name == cluster);
+    let here = |it: &&Waiting| cluster_of(&it.message) == Some(cluster);
+    let waiting: Vec<&Waiting> = report.waiting.iter().filter(here).collect();
+    let fates = found.map(|it| &it.workloads);
+    let has_to_move = !waiting.is_empty() || fates.is_some_and(|it| it.staying > 0);
+    if report.failover == Some(false) && !is_drained {
+        return "nothing moves, because failover is off".into();
+    }
+    if let Some(halt) = halt(report, rates, pauses, Some(cluster)).filter(|_| has_to_move) {
+        return halt.into();
+    }
+    if let Some(seconds) = found.and_then(|it| it.next_taint_seconds) {
+        return Next::at(
+            format!("workloads are told to leave {cluster} (a taint)"),
+            seconds,
+        );
+    }
+    if let Some(seconds) = found.and_then(|it| it.first_leaves_seconds) {
+        return Next::at(format!("the first workload may leave {cluster}"), seconds);
+    }
+    if !waiting.is_empty() {
+        return of_waiting(&waiting, cluster);
+    }
+    let stranded: usize = fates.map_or(0, |it| it.stranded.values().sum());
+    if stranded > 0 {
+        let who = count(stranded, "workload");
+        return format!("{who} cannot leave {cluster} until what keeps it there is mended").into();
+    }
+    let starting = fates.map_or(0, |it| it.starting);
+    if starting > 0 {
+        let verb = if starting == 1 { "becomes" } else { "become" };
+        let who = count(starting, "workload");
+        return format!("{who} {verb} healthy elsewhere; when is not known").into();
+    }
+    let mut leaving = report.moving.iter();
+    if leaving.any(|it| it.from == cluster) {
+        return format!("old copies leave {cluster} when the new ones are healthy").into();
+    }
+    let mut old = report.old_copies.iter().flatten();
+    match old.find(|it| it.cluster == cluster).map(|it| it.state) {
+        Some(None) => return format!("the old copies in {cluster} are removed").into(),
+        Some(Some(_)) => {
+            return format!(
+                "the old copies in {cluster} go when it is ready again; nobody knows when"
+            )
+            .into();
+        }
+        None => {}
+    }
+    match found {
+        _ if is_drained => format!("nothing moves until somebody ends the drain of {cluster}"),
+        Some(it) if it.ready != "True" => format!("nothing until {cluster} is ready again"),
+        _ => "nothing".to_owned(),
+    }
+    .into()
+}
+
+/// Returns what becomes of workloads that wait in a cluster and that nothing halts.
+fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
+    let latest = waiting.iter().filter_map(|it| it.at_most_seconds).max();
+    let is_fenced = waiting.iter().all(|it| it.reason == FOR_FENCE);
+    let who = match waiting {
+        [only] => only.workload.clone(),
+        more => count(more.len(), "workload"),
+    };
+    match latest {
+        Some(seconds) if is_fenced => Next::at(
+            format!(
+                "{who} may start elsewhere, because its copy in {cluster} has surely stopped by then"
+            ),
+            seconds,
+        ),
+        Some(seconds) => Next::at(
+            format!("the last workload has left {cluster}, at the latest"),
+            seconds,
+        ),
+        None => {
+            let reasons: BTreeSet<&str> = waiting.iter().map(|it| it.reason.as_str()).collect();
+            let reasons = reasons.into_iter().map(|it| {
+                let (one, more) = verbs(it);
+                if waiting.len() == 1 { one } else { more }
+            });
+            format!("{who} {}", reasons.collect::<Vec<_>>().join(" or ")).into()
+        }
+    }
+}
+
+/// Returns what happens next in the fleet.
+fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
+    if report.is_blind {
+        return "not known; while the control plane cannot reach the fleet API either, nothing moves"
+            .into();
+    }
+    if let Some(halt) = halt(report, rates, pauses, None).filter(|_| !report.waiting.is_empty()) {
+        return halt.into();
+    }
+    let mut all: Vec<&Next> = report.not_well.iter().map(|it| &it.next).collect();
+    all.extend(
+        report
+            .ordered
+            .iter()
+            .filter(|it| it.is_drained())
+            .map(|it| &it.next),
+    );
+    let first = report
+        .not_well
+        .iter()
+        .filter_map(|it| it.first_leaves_seconds)
+        .min();
+    let timed = all.iter().filter(|it| it.seconds.is_some());
+    // The pace is one for all: of what waits for it the last is the one to know.
+    let next = match (timed.clone().max_by_key(|it| it.seconds), first, all.len()) {
+        (Some(last), None, 2..) if report.waiting.len() > 1 => {
+            let number = report.waiting.len();
+            Some(Next {
+                words: format!("the last of {number} workloads that wait has left, at the latest"),
+                ..(*last).clone()
+            })
+        }
+        _ => {
+            let soonest = timed.min_by_key(|it| it.seconds);
+            soonest.or_else(|| all.first()).map(|it| (*it).clone())
+        }
+    };
+    let backs = report.left.iter().filter_map(|it| it.told(report));
+    let backs: Vec<Next> = backs.collect();
+    match (next, &backs[..]) {
+        (Some(next), []) => next,
+        (Some(next), [back, ..]) => Next {
+            words: format!("{}; {}", next.words, back.words),
+            // A time that is told belongs to the first part.
+            ..next
+        },
+        (None, [only]) => only.clone(),
+        (None, [first, more @ ..]) => Next {
+            words: format!(
+                "{}; and the same of {} more clusters",
+                first.words,
+                more.len()
+            ),
+            ..first.clone()
+        },
+        (None, []) if !report.moving.is_empty() => {
+            let from: BTreeSet<&str> = report.moving.iter().map(|it| it.from.as_str()).collect();
+            let from: Vec<String> = from.into_iter().map(str::to_owned).collect();
+            let from = listed(&from, 3);
+            format!("old copies leave {from} when the new ones are healthy").into()
+        }
+        (None, []) => "nothing moves or waits".into(),
+    }
+}
+
+impl super::Left {
+    /// Returns what becomes of workloads that left a cluster; `None` while it is not ready and they
+    /// stay where they are.
+    fn told(&self, report: &Report) -> Option<Next> {
+        let Self {
+            cluster,
+            returning,
+            staying,
+            first_seconds,
+            ..
+        } = self;
+        let is_ready = !report.not_well.iter().any(|it| it.name == *cluster);
+        let is_drained = report.ordered.iter().any(|it| it.name == *cluster);
+        let who = count(*returning, "workload");
+        let verb = if *returning == 1 { "returns" } else { "return" };
+        match (*returning, first_seconds) {
+            (0, _) if is_ready && !is_drained && *staying > 0 => {
+                let who = count(*staying, "workload");
+                let verb = if *staying == 1 { "left" } else { "that left" };
+                let stays = if *staying == 1 { "and stays where it is" } else { "stay where they are" };
+                Some(format!("{who} {verb} {cluster} {stays}: no policy asks for failback").into())
+            }
+            (0, _) => None,
+            (_, Some(0)) => Some(format!("{who} {verb} to {cluster} as the pace and room allow").into()),
+            (_, Some(seconds)) => Some(Next::at(format!("{who} {verb} to {cluster}, at the earliest"), *seconds)),
+            (_, None) => Some(format!("{who} {verb} to {cluster} when it has been healthy for as long as their policies ask").into()),
+        }
+    }
+}

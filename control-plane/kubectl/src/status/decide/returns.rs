@@ -1,0 +1,75 @@
+//! Workloads that left a cluster because of a taint, and whether they go back there.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt as _;
+use muster_control_plane::movement::eviction::record::Record;
+use muster_control_plane::movement::rebalance::failback::decide::{
+    Home, Rule, Verdict, homes, is_due,
+};
+use muster_control_plane::propagation::binding::companions::runs_nothing;
+use muster_shared::api::cluster::Cluster;
+use serde::Serialize;
+
+use super::{Snapshot, seconds_until};
+
+/// Time for which workloads that stay where they are count as having left a cluster.
+const RECENT: SignedDuration = SignedDuration::from_hours(24);
+
+/// Workloads that left a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Left {
+    /// The cluster.
+    pub cluster: String,
+    /// Workloads that return there, by the rule of their policies.
+    pub returning: usize,
+    /// Seconds after which the first of them does at the earliest; absent where only the state of
+    /// the cluster decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_seconds: Option<u64>,
+    /// Workloads that left within the last day, and stay where they are now.
+    pub staying: usize,
+}
+
+/// Returns what left each cluster, in the order of the names.
+pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
+    let clusters = snapshot.clusters.iter().flatten();
+    let clusters: BTreeMap<String, &Cluster> = clusters.map(|it| (it.name_any(), it)).collect();
+    let mut left: BTreeMap<String, Left> = BTreeMap::new();
+    let bindings = snapshot.bindings.iter().flatten();
+    for binding in bindings.filter(|it| !runs_nothing(&it.spec)) {
+        let spec = &binding.spec;
+        let Some(rule) = Rule::of(spec, &snapshot.settings) else {
+            let record = Record::read(binding.metadata.annotations.as_ref());
+            let is_away = |it: &Record| {
+                spec.target(&it.from).is_none() && snapshot.now.duration_since(it.at) < RECENT
+            };
+            if let Some(record) = record.filter(is_away) {
+                left.entry(record.from).or_default().staying += 1;
+            }
+            continue;
+        };
+        for (name, time) in homes(binding) {
+            let cluster = clusters.get(&name).copied();
+            let home = Home {
+                name: &name,
+                left: time,
+                cluster,
+                is_gone: cluster.is_none(),
+            };
+            let due: Option<Timestamp> = match is_due(spec, &rule, &home, snapshot.now) {
+                Verdict::Over => continue,
+                Verdict::Due { .. } => Some(snapshot.now),
+                Verdict::NotBefore(time, _) => time,
+            };
+            let left = left.entry(name).or_default();
+            left.returning += 1;
+            let due = due.map(|it| seconds_until(it, snapshot.now));
+            left.first_seconds = left.first_seconds.into_iter().chain(due).min();
+        }
+    }
+    let named = |(cluster, it)| Left { cluster, ..it };
+    left.into_iter().map(named).collect()
+}

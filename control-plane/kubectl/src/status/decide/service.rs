@@ -1,0 +1,150 @@
+//! Which workloads are without service, by what is known of their copies.
+
+use std::collections::BTreeMap;
+
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::movement::eviction::explain::CONDITION;
+use muster_control_plane::propagation::binding::companions::runs_nothing;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceHealth;
+use muster_shared::conditions;
+use serde::Serialize;
+
+use super::estimate::fenced_in;
+use super::{FOR_FENCE, FOR_RATE, PAUSED, STOPPED, Snapshot, cluster_of, title};
+use crate::old_copies::OldCopies;
+
+/// Workloads of a group that are named.
+const NAMED: usize = 3;
+/// Condition of a binding that says whether agents stop its copies where they are cut off.
+const FENCED: &str = "Fenced";
+
+/// Workloads that have no service, or less than they should. What runs nothing is none of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) struct Service {
+    /// Workloads of which no copy runs.
+    pub without: Group,
+    /// Workloads of which no copy is known to run, and some may, in clusters that are not heard.
+    pub perhaps: Group,
+    /// Those of them whose copies stop by themselves where they are cut off.
+    pub stopping: Group,
+    /// Seconds until the first of those has stopped at the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops_seconds: Option<u64>,
+    /// Workloads that run, and not in each cluster that they are placed in.
+    pub fewer: Group,
+    /// Workloads that no failure concerns, and of which no copy is healthy.
+    pub unhealthy: Group,
+}
+
+/// Workloads, of which the first few are named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(in super::super) struct Group {
+    pub count: usize,
+    pub names: Vec<String>,
+}
+
+impl Group {
+    fn add(&mut self, binding: &AnyBinding) {
+        self.count += 1;
+        if self.names.len() < NAMED {
+            self.names.push(title(binding));
+        }
+    }
+}
+
+/// What is known of one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// The copy runs.
+    Runs,
+    /// The copy may run: its cluster is not heard.
+    Unseen,
+    /// The copy does not run, or not yet.
+    Down,
+}
+
+/// Returns the service of all workloads. `ready` says of each cluster whether it is ready and
+/// heard.
+pub(super) fn service(
+    snapshot: &Snapshot,
+    ready: &BTreeMap<String, bool>,
+    old: Option<&OldCopies>,
+) -> Service {
+    let mut service = Service::default();
+    let bindings = snapshot.bindings.iter().flatten();
+    for binding in bindings.filter(|it| !runs_nothing(&it.spec)) {
+        take(&mut service, binding, snapshot, ready, old);
+    }
+    service
+}
+
+fn take(
+    service: &mut Service,
+    binding: &AnyBinding,
+    snapshot: &Snapshot,
+    ready: &BTreeMap<String, bool>,
+    old: Option<&OldCopies>,
+) {
+    let (spec, told) = (&binding.spec, &binding.status().conditions);
+    let pending = conditions::get(told, CONDITION);
+    if pending.is_some_and(|it| it.reason == "JobCompleted") {
+        return;
+    }
+    let pending = pending.filter(|it| it.status == conditions::TRUE);
+    let is_fenced = conditions::is_true(told, FENCED);
+    let stops = |cluster: &str| {
+        let here = pending.filter(|it| cluster_of(&it.message) == Some(cluster));
+        here.and_then(|it| match it.reason.as_str() {
+            FOR_FENCE => fenced_in(&it.message, cluster, snapshot),
+            // These keep a fenced workload only when its copy has stopped.
+            STOPPED | PAUSED | FOR_RATE if is_fenced => Some(0),
+            _ => None,
+        })
+    };
+    let reports = &binding.status().aggregated_status;
+    let copy = |cluster: &str| match ready.get(cluster) {
+        None => Copy::Down,
+        Some(false) if stops(cluster) == Some(0) => Copy::Down,
+        Some(false) => Copy::Unseen,
+        Some(true) => {
+            let mut reports = reports.iter().filter(|it| it.cluster_name == cluster);
+            let runs = reports
+                .any(|it| it.applied && it.health.as_ref() != Some(&ResourceHealth::Unhealthy));
+            if runs { Copy::Runs } else { Copy::Down }
+        }
+    };
+    let placed: Vec<Copy> = spec.clusters.iter().map(|it| copy(&it.name)).collect();
+    let tasks = spec.graceful_eviction_tasks.iter();
+    let left = tasks.map(|it| it.from_cluster.as_str());
+    let old = old.and_then(|it| it.get(&BindingKey::of(binding)));
+    let left = left.chain(old.into_iter().flatten().map(String::as_str));
+    let left: Vec<Copy> = left.map(copy).collect();
+    let all = || placed.iter().chain(&left);
+    let is_concerned = pending.is_some()
+        || placed.is_empty()
+        || !left.is_empty()
+        || spec
+            .clusters
+            .iter()
+            .any(|it| ready.get(&it.name) != Some(&true));
+    if all().any(|it| *it == Copy::Runs) {
+        if placed.contains(&Copy::Unseen) {
+            service.fewer.add(binding);
+        }
+    } else if !is_concerned {
+        service.unhealthy.add(binding);
+    } else if all().any(|it| *it == Copy::Unseen) {
+        service.perhaps.add(binding);
+        let mut placed = spec.clusters.iter();
+        let stops = placed.find_map(|it| stops(&it.name));
+        if stops.is_some() {
+            service.stopping.add(binding);
+        }
+        let stops = service.stops_seconds.into_iter().chain(stops);
+        service.stops_seconds = stops.min();
+    } else {
+        service.without.add(binding);
+    }
+}

@@ -1,0 +1,302 @@
+//! What follows the sentence, in a fixed order: who is without service, what happens next, what to
+//! do.
+
+use super::sentence::{NOWHERE, TOLERATED, five, healthy, pending, placed, policy, watched};
+use super::*;
+
+/// Returns the cluster m1 with a taint of a command.
+fn ordered(key: &str, effect: &str) -> Vec<Cluster> {
+    let mut all = five(&[]);
+    all[0].spec.taints = serde_json::from_value(json!([{
+        "key": key, "effect": effect, "timeAdded": "2026-01-01T00:08:00Z",
+    }]))
+    .unwrap();
+    all
+}
+
+/// Returns a workload that left m1 at 00:04, and whether its policy asks for failback.
+fn moved(name: &str, returns: bool) -> Arc<AnyBinding> {
+    let mut binding = placed(name, "m2", "Healthy", None).as_ref().clone();
+    let time = "2026-01-01T00:04:00Z";
+    let record =
+        json!({ "from": "m1", "to": "m2", "mode": "Gracefully", "cause": "x", "at": time });
+    let annotations = if returns {
+        let failback =
+            json!({ "cluster": { "failback": { "mode": "WhenHealthy", "afterSeconds": 600 } } });
+        binding.spec.failover = serde_json::from_value(failback).unwrap();
+        (
+            "failover.muster.io/homes",
+            json!({ "m1": time }).to_string(),
+        )
+    } else {
+        ("failover.muster.io/last-eviction", record.to_string())
+    };
+    let annotations = BTreeMap::from([(annotations.0.to_owned(), annotations.1)]);
+    binding.metadata.annotations = Some(annotations);
+    Arc::new(binding)
+}
+
+/// Returns clusters of which m1 is healthy since 00:05.
+fn back() -> Vec<Cluster> {
+    let mut all = five(&[]);
+    let since = (
+        "failover.muster.io/healthy-since".to_owned(),
+        "2026-01-01T00:05:00Z".to_owned(),
+    );
+    all[0].annotations_mut().extend([since]);
+    all
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_order() {
+    let with = |ready: &[&str], bindings| snapshot(five(ready), bindings);
+    let fence = "m1 has x:NoExecute: it leaves when its copy there is stopped: its copy may run until 400 s after the last renewal of the cluster's lease";
+    let fenced = |reason: &str| {
+        let mut binding = pending("ledger", reason, fence).as_ref().clone();
+        let told = json!({ "type": "Fenced", "status": "True", "reason": "ConfirmedByAgents", "message": "", "lastTransitionTime": "2026-01-01T00:06:00Z" });
+        let status = binding.status.as_mut().unwrap();
+        status
+            .conditions
+            .push(serde_json::from_value(told).unwrap());
+        vec![Arc::new(binding)]
+    };
+    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
+    let paused = |snapshot: Snapshot| Snapshot {
+        pause: Ok(Some(serde_json::from_value(record.clone()).unwrap())),
+        ..snapshot
+    };
+    let config: AnyBinding = serde_json::from_value(json!({
+        "metadata": { "name": "settings", "namespace": "default" },
+        "spec": {
+            "resource": { "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "settings" },
+            "clusters": [{ "name": "m1" }],
+        },
+    }))
+    .unwrap();
+    let renewed = |time: &str| {
+        let leases = [("m1".to_owned(), lease("m1", time))];
+        Ok(BTreeMap::from(leases))
+    };
+    let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
+    let nothing = (
+        "no workload is without service",
+        "nothing moves or waits",
+        "nothing",
+    );
+    let down = "find out whether m1 can be reached from elsewhere, or whether it is dead";
+    let describe = "kubectl describe cluster m1";
+    for (what, snapshot, service, next, advice) in vec![
+        ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
+        (
+            "a ConfigMap has no service to lose",
+            with(&["Unknown"], vec![Arc::new(config)]),
+            nothing.0,
+            "nothing until m1 is ready again",
+            format!("{down}: {describe}"),
+        ),
+        (
+            "moved, with old copies",
+            Snapshot { works: Ok(vec![work("web0", "m1")]), ..with(&["Unknown"], healthy(1, "m2")) },
+            nothing.0,
+            "the old copies in m1 go when it is ready again; nobody knows when",
+            format!("{down}; if two running copies of one workload do harm, switch the old ones off there: {describe}"),
+        ),
+        (
+            "the first may leave in a moment",
+            with(&["Unknown"], vec![pending("a", "WaitingForToleration", TOLERATED)]),
+            "perhaps 1 workload is without service (Deployment default/a): its cluster is not heard",
+            "in 26 s: the first workload may leave m1",
+            format!("let it go on, and {down}: {describe}"),
+        ),
+        (
+            "the taint comes first",
+            Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) },
+            "perhaps 1 workload is without service (Deployment default/web0): its cluster is not heard",
+            "in 20 s: workloads are told to leave m1 (a taint)",
+            format!("{down}: {describe}"),
+        ),
+        (
+            "fenced",
+            with(&["Unknown"], fenced("WaitingForFence")),
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
+            "in 60 s: Deployment default/ledger may start elsewhere, because its copy in m1 has surely stopped by then",
+            format!("let it go on, and {down}: {describe}"),
+        ),
+        (
+            "fenced, and surely stopped",
+            Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
+            "1 workload is without service (Deployment default/ledger)",
+            "in 0 s: Deployment default/ledger may start elsewhere, because its copy in m1 has surely stopped by then",
+            format!("let it go on, and {down}: {describe}"),
+        ),
+        (
+            "fenced and stopped, and nothing moves",
+            stopped("StoppedByThreshold"),
+            "1 workload is without service (Deployment default/ledger)",
+            "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            "look for the common cause and bring clusters back; only if they are dead and the others have room, raise --unhealthy-cluster-threshold. What would move then: kubectl muster simulate --lost m1,m2,m3".to_owned(),
+        ),
+        (
+            "a fence of a fleet that is stopped leads nowhere",
+            stopped("WaitingForFence"),
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
+            "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            "look for the common cause and bring clusters back; only if they are dead and the others have room, raise --unhealthy-cluster-threshold. What would move then: kubectl muster simulate --lost m1,m2,m3".to_owned(),
+        ),
+        (
+            "paused",
+            paused(with(&["Unknown"], fenced("WaitingForFence"))),
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
+            "nothing moves until somebody resumes movement",
+            "ask whoever paused movement whether it may go on; this lets it: kubectl muster resume".to_owned(),
+        ),
+        (
+            "all silent",
+            with(&["Unknown"; 5], healthy(4, "m1")),
+            "perhaps 4 workloads are without service (Deployment default/web0, Deployment default/web1, Deployment default/web2 and 1 more): their clusters are not heard",
+            "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
+            "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check".to_owned(),
+        ),
+        (
+            "nowhere to go",
+            with(&["Unknown"], vec![pending("a", "NowhereToGo", NOWHERE)]),
+            "perhaps 1 workload is without service (Deployment default/a): its cluster is not heard",
+            "1 workload cannot leave m1 until what keeps it there is mended",
+            "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/a -n default".to_owned(),
+        ),
+        (
+            "starts elsewhere, and the old copy is gone",
+            Snapshot { works: Ok(Vec::new()), ..with(&[], vec![binding("web", &[("Scheduled", "False", "NoClusterFit"), ("EvictionPending", "True", "NowhereToGo")], None)]) },
+            "1 workload is without service (Deployment default/web)",
+            nothing.1,
+            "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/web -n default".to_owned(),
+        ),
+        (
+            "unhealthy by itself",
+            with(&[], vec![placed("web", "m1", "Unhealthy", None)]),
+            "no workload is without service; 1 workload is not healthy in clusters that are ready (Deployment default/web)",
+            nothing.1,
+            nothing.2.to_owned(),
+        ),
+        (
+            "failover is off",
+            Snapshot { failover: Some(false), ..with(&["Unknown"], healthy(1, "m1")) },
+            "perhaps 1 workload is without service (Deployment default/web0): its cluster is not heard",
+            "nothing moves, because failover is off",
+            format!("bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: {describe}"),
+        ),
+        (
+            "drained",
+            snapshot(ordered("failover.muster.io/drain", "NoExecute"), healthy(1, "m2")),
+            nothing.0,
+            "nothing moves until somebody ends the drain of m1",
+            "nothing; when the work there is done: kubectl muster undrain m1".to_owned(),
+        ),
+        (
+            "cordoned",
+            snapshot(ordered("failover.muster.io/cordon", "NoSchedule"), healthy(1, "m2")),
+            nothing.0,
+            nothing.1,
+            "nothing; when the work there is done: kubectl muster uncordon m1".to_owned(),
+        ),
+        (
+            "back, and workloads return",
+            snapshot(back(), vec![moved("a", true), moved("b", true)]),
+            nothing.0,
+            "in 5 min: 2 workloads return to m1, at the earliest",
+            nothing.2.to_owned(),
+        ),
+        (
+            "back, and nothing returns",
+            snapshot(back(), vec![moved("a", false)]),
+            nothing.0,
+            "1 workload left m1 and stays where it is: no policy asks for failback",
+            "nothing; to bring back at leisure what left: kubectl muster rebalance --cluster m1".to_owned(),
+        ),
+        (
+            "nobody leads",
+            Snapshot { leader: Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z"))), leases: Ok(BTreeMap::new()), ..with(&[], vec![pending("a", "WaitingForRate", "m1 has x")]) },
+            nothing.0,
+            "nothing moves, because no control plane leads",
+            "find out on the host cluster why no control plane runs: kubectl -n muster-system get pods".to_owned(),
+        ),
+        (
+            "blind",
+            Snapshot { clusters: Err("list clusters: refused".to_owned()), ..with(&[], Vec::new()) },
+            "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here",
+            "not known; while the control plane cannot reach the fleet API either, nothing moves",
+            "find out why the fleet API does not answer here (its server, the network, your credentials): kubectl muster check".to_owned(),
+        ),
+    ] {
+        let [told_service, told_next, told_advice] = decide(&snapshot).summary.told();
+        let found = [told_service.1, told_next.1, told_advice.1];
+        assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
+    }
+}
+
+#[test]
+fn a_fleet_whose_workloads_are_not_back_does_not_look_as_if_nothing_had_happened() {
+    let line = decide(&snapshot(back(), vec![moved("a", true), moved("b", false)]))
+        .summary
+        .line();
+    let expected = "WELL: 5 of 5 clusters ready, 2 workloads placed; 2 workloads that left m1 are not back there";
+    assert_eq!(line, expected);
+}
+
+#[test]
+fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
+    let clusters = (0..20).map(|at| {
+        let is_north = at < 8;
+        let mut it = cluster(
+            &format!("c{at:02}"),
+            if at < 5 || at == 9 { "Unknown" } else { "True" },
+            &[],
+        );
+        it.spec.region = Some(if is_north { "eu-north" } else { "us" }.to_owned());
+        it
+    });
+    let line = decide(&snapshot(clusters.collect(), Vec::new()))
+        .summary
+        .line();
+    assert_eq!(
+        line,
+        "ATTENTION: 6 of 20 clusters silent at once for 5 min, 5 of them in eu-north (5 of 8 there)"
+    );
+}
+
+#[test]
+fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at_once() {
+    let mut clusters = five(&["Unknown", "Unknown"]);
+    let second = &mut clusters[1].status.as_mut().unwrap().conditions[0];
+    second.last_transition_time = serde_json::from_value(json!("2026-01-01T00:05:30Z")).unwrap();
+    let line = decide(&snapshot(clusters, Vec::new())).summary.line();
+    assert_eq!(
+        line,
+        "ATTENTION: 2 of 5 clusters silent for 5 min 40 s, within 30 s of each other (m1, m2)"
+    );
+}
+
+#[test]
+fn what_is_told_to_be_on_is_not_stopped_or_paused() {
+    let failover = |snapshot: &Snapshot| {
+        let facts = decide(snapshot).facts;
+        facts
+            .into_iter()
+            .find(|it| it.name == "Failover")
+            .unwrap()
+            .text
+    };
+    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
+    let paused = Snapshot {
+        pause: Ok(Some(serde_json::from_value(record).unwrap())),
+        ..snapshot(five(&[]), Vec::new())
+    };
+    assert_eq!(failover(&paused), "on, but PAUSED");
+    let stopped = snapshot(five(&["Unknown"; 3]), Vec::new());
+    assert_eq!(
+        failover(&stopped),
+        "on, but STOPPED: too many clusters have failed"
+    );
+    assert_eq!(failover(&snapshot(five(&[]), Vec::new())), "on");
+}

@@ -1,0 +1,103 @@
+//! What the summary says of service: whether some workload has none.
+
+use serde::Serialize;
+
+use super::super::decide::{Group, Report};
+use super::{count, span_of};
+
+/// Whether some workload is without service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in super::super) enum Lost {
+    Yes,
+    Perhaps,
+    No,
+    /// Too little could be read.
+    Unknown,
+}
+
+/// Returns whether some workload is without service, and the sentence that says which.
+pub(super) fn told(report: &Report) -> (Lost, String) {
+    let service = &report.service;
+    if report.is_blind {
+        let words = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
+        return (Lost::Unknown, words.to_owned());
+    }
+    let mut parts = Vec::new();
+    if service.without.count > 0 {
+        parts.push(format!(
+            "{} without service {}",
+            are(&service.without, "workload"),
+            names(&service.without)
+        ));
+    }
+    if service.perhaps.count > 0 {
+        let who = if parts.is_empty() {
+            are(&service.perhaps, "workload")
+        } else {
+            are(&service.perhaps, "other")
+        };
+        let on = if service.perhaps.count == 1 {
+            "its cluster is"
+        } else {
+            "their clusters are"
+        };
+        let stopping = &service.stopping;
+        let stopper = match (stopping.count, service.perhaps.count) {
+            (0, _) => None,
+            (1, 1) => Some("it stops itself there".to_owned()),
+            (1, _) => Some(format!("{} stops itself there", stopping.names.join(""))),
+            (more, _) => Some(format!("{more} of them stop themselves there, the first")),
+        };
+        let stops = stopper.zip(service.stops_seconds);
+        let stops = stops.map_or_else(String::new, |(who, seconds)| {
+            format!("; {who} in {} at the latest", span_of(seconds))
+        });
+        parts.push(format!(
+            "perhaps {who} without service {}: {on} not heard{stops}",
+            names(&service.perhaps)
+        ));
+    }
+    let lost = match (service.without.count, service.perhaps.count) {
+        (0, 0) => Lost::No,
+        (0, _) => Lost::Perhaps,
+        _ => Lost::Yes,
+    };
+    if lost == Lost::No {
+        parts.push("no workload is without service".to_owned());
+    }
+    if service.fewer.count > 0 {
+        let verb = if service.fewer.count == 1 {
+            "has"
+        } else {
+            "have"
+        };
+        let who = count(service.fewer.count, "workload");
+        parts.push(format!(
+            "{who} {verb} fewer copies than asked for {}",
+            names(&service.fewer)
+        ));
+    }
+    if service.unhealthy.count > 0 {
+        let who = are(&service.unhealthy, "workload");
+        parts.push(format!(
+            "{who} not healthy in clusters that are ready {}",
+            names(&service.unhealthy)
+        ));
+    }
+    (lost, parts.join("; "))
+}
+
+fn are(group: &Group, thing: &str) -> String {
+    let verb = if group.count == 1 { "is" } else { "are" };
+    format!("{} {verb}", count(group.count, thing))
+}
+
+/// Names the first workloads of a group.
+fn names(group: &Group) -> String {
+    let names = group.names.join(", ");
+    match group.count - group.names.len() {
+        0 => format!("({names})"),
+        more => format!("({names} and {more} more)"),
+    }
+}
