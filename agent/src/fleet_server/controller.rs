@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::decide::{Candidate, Remembered, Said, Verdict, candidates, judge};
+use super::decide::{Candidate, Remembered, Said, Verdict, candidates, judge, takes_over};
 use super::servers::{Servers, route};
 use crate::records::Records;
 use crate::write::FIELD_MANAGER;
@@ -29,8 +29,8 @@ const LOOK: Duration = Duration::from_secs(10);
 const LOOK_RARELY: Duration = Duration::from_mins(5);
 /// Pause between looks while no server may be obeyed, or the one in use does not answer.
 const LOOK_FOR_ONE: Duration = Duration::from_secs(2);
-/// Interval at which the other servers are asked after a promotion, so that the control plane of an
-/// older store learns of it.
+/// Interval at which the other servers are asked, so that the agent learns of a promotion, and the
+/// control plane of an older store, too.
 const ASK_OTHERS: Duration = Duration::from_secs(15);
 /// Name in `/readyz`.
 const PART: &str = "fleet server";
@@ -404,19 +404,26 @@ impl Choice {
         candidates(&own, &self.setup.configured, &self.remembered.servers)
     }
 
-    /// Asks the other servers after a promotion, and tells older stores of it.
+    /// Asks the other servers, turns to one whose store was promoted, and tells older stores of the
+    /// newest epoch: a former host that is back answers as before.
     async fn ask_others(&mut self, candidates: &[Candidate], current: &Candidate) {
         let is_due = self
             .asked_others
             .is_none_or(|at| at.elapsed() >= ASK_OTHERS);
-        if self.remembered.epoch == 0 || !is_due {
+        if !is_due {
             return;
         }
         self.asked_others = Some(Instant::now());
         for candidate in candidates.iter().filter(|it| it.server != current.server) {
-            if let Ok(said) = self.servers.ask(candidate, self.remembered.epoch).await
-                && let Verdict::Refused(refusal) = judge(&self.remembered, candidate, &said)
-            {
+            let Ok(said) = self.servers.ask(candidate, self.remembered.epoch).await else {
+                continue;
+            };
+            if takes_over(&self.remembered, &said) {
+                self.keep(candidate, &said).await;
+                self.begin_anew("another store of the fleet was promoted");
+                return;
+            }
+            if let Verdict::Refused(refusal) = judge(&self.remembered, candidate, &said) {
                 self.servers.tell(candidate, &refusal).await;
             }
         }

@@ -160,6 +160,12 @@ impl Said {
     }
 }
 
+/// Returns whether a store takes the place of the one that the agent obeys and that answers: it is
+/// of the same fleet, and was promoted since.
+pub fn takes_over(remembered: &Remembered, said: &Said) -> bool {
+    said.epoch > remembered.epoch && said.accepted.contains(&remembered.fleet)
+}
+
 /// Conclusion about a server that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -1,9 +1,14 @@
 use std::convert::Infallible;
 
+use futures::future::BoxFuture;
+use http_body_util::{BodyExt as _, Full};
 use kube::Config;
 use kube::client::Body;
+use muster_shared::client::{Network, ResponseBody};
+use muster_shared::names::annotation::{FLEET_EPOCH, FLEET_ID};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tower::BoxError;
 
 use super::*;
 
@@ -29,6 +34,71 @@ fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver
         }
     });
     (Client::new(service, "default"), events)
+}
+
+/// Hosts `a` and `b` of one fleet; the standby `b` was promoted.
+#[derive(Debug)]
+struct Hosts;
+
+impl Network for Hosts {
+    fn send(
+        &self,
+        config: &Config,
+        _: http::Request<Body>,
+    ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
+        let mut annotations = json!({FLEET_ID: "f"});
+        if config.cluster_url.host() == Some("b") {
+            annotations[FLEET_EPOCH] = json!("1");
+        }
+        let namespace = json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "karmada-cluster", "annotations": annotations},
+        });
+        let body = Full::from(namespace.to_string()).map_err(BoxError::from);
+        let answer = http::Response::new(body.boxed_unsync());
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+
+    fn host(&self) -> String {
+        "pod".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
+    let absent = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"});
+    let (member, _told) = member(&Arc::new(Mutex::new((404, absent))));
+    let (restart, shutdown) = (Restart::default(), CancellationToken::new());
+    let servers = [("https://a", "one"), ("https://b", "two")];
+    let servers = servers.map(|(server, store)| FleetServer {
+        server: server.to_owned(),
+        store: store.to_owned(),
+        ..FleetServer::default()
+    });
+    let own = Config::new("https://a".parse().unwrap());
+    let choice = Choice::new(Setup {
+        cluster: "m1".to_owned(),
+        configured: servers.to_vec(),
+        patience: LOOK,
+        fleet: Gateway::over(Arc::new(Hosts), "fleet", own),
+        member,
+        namespace: "here".to_owned(),
+        health: Health::default(),
+        events: Events::nowhere(),
+        member_events: Events::nowhere(),
+        obeyed: watch::Sender::new(None),
+        restart: restart.clone(),
+        shutdown: shutdown.clone(),
+    });
+    let obeyed = choice.setup.obeyed.subscribe();
+    // The other addresses are asked now and then.
+    tokio::time::timeout(10 * ASK_OTHERS, choice.run())
+        .await
+        .unwrap();
+    assert!(restart.is_due() && shutdown.is_cancelled());
+    assert_eq!(*obeyed.borrow(), Some(1));
+    let seen = restart.seen.lock().clone().unwrap();
+    assert_eq!((seen.epoch, &*seen.store), (1, "two"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -157,6 +157,27 @@ fn a_list_of_addresses_that_cannot_be_read_leaves_the_former_one() {
 }
 
 #[test]
+fn a_store_of_the_same_fleet_takes_over_once_it_was_promoted() {
+    for (epoch, fleet, expected) in [
+        ("2", "f", true),
+        ("1", "f", false),
+        ("0", "f", false),
+        ("2", "g", false),
+    ] {
+        let remembered = Remembered {
+            epoch: 1,
+            fleet: "f".to_owned(),
+            ..Remembered::default()
+        };
+        let said = said(&json!({FLEET_EPOCH: epoch, FLEET_ID: fleet}));
+        assert_eq!(takes_over(&remembered, &said), expected, "{epoch} {fleet}");
+    }
+    let unknown = Remembered::default();
+    let said = said(&json!({FLEET_EPOCH: "2", FLEET_ID: "f"}));
+    assert!(!takes_over(&unknown, &said), "of no known fleet");
+}
+
+#[test]
 fn a_store_whose_name_no_address_has_is_that_of_the_most_preferred_one() {
     let both = candidates(
         "https://a",
