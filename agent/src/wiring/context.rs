@@ -133,15 +133,17 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Makes the shared values; sends no request. `interpreters` are those of the process that
-    /// hosts the agent; without them the agent follows those of the fleet API.
+    /// Makes the shared values; sends no request. `hosted` has the interpreters of the process that
+    /// hosts the agent, and the epoch of its store; without it the agent follows the fleet API
+    /// itself.
     pub(super) fn new(
         base: Base,
         events: Events,
         refused: mpsc::Sender<join::Error>,
-        interpreters: Option<Arc<Interpreters>>,
+        hosted: Option<(Arc<Interpreters>, u64)>,
     ) -> anyhow::Result<Self> {
-        let (interpreters, feeds) = if let Some(interpreters) = interpreters {
+        let epoch = hosted.as_ref().map(|(_, epoch)| *epoch);
+        let (interpreters, feeds) = if let Some((interpreters, _)) = hosted {
             (interpreters, None)
         } else {
             let interpreters = Arc::new(Interpreters::default());
@@ -193,7 +195,7 @@ impl Context {
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
             standing: watch::Sender::new(Standing::Unregistered),
             // The control plane that hosts an agent judges the store itself.
-            obeyed: watch::Sender::new(is_hosted.then_some(0)),
+            obeyed: watch::Sender::new(epoch),
             orphans: watch::Sender::new(None),
             refused,
             fleet_id,

@@ -36,6 +36,8 @@ pub struct Hosted {
     pub leadership: Leadership,
     /// Meaning of resources, as the process knows it.
     pub interpreters: Arc<Interpreters>,
+    /// Epoch of the store, which the process judges itself.
+    pub epoch: u64,
 }
 
 impl Hosted {
@@ -62,7 +64,8 @@ impl Hosted {
         let (events, delivery) = Events::new(client, COMPONENT, base.shutdown.clone());
         tasks.spawn("events", delivery);
         let (refused, _refusal) = mpsc::channel(1);
-        let context = Context::new(base, events, refused, Some(self.interpreters))?;
+        let hosted = Some((self.interpreters, self.epoch));
+        let context = Context::new(base, events, refused, hosted)?;
         tasks.spawn("recognition", recognition(&context)?);
         tasks::start_hosted(&context, &mut tasks)?;
         drop(context);

@@ -67,6 +67,7 @@ pub(super) fn peers(context: &Context) -> BoxFuture<'static, ()> {
     let base = &context.base;
     Box::pin(health::peers::watch(
         base.settings.cluster_name.clone(),
+        Arc::clone(&base.member),
         context.clusters.clone(),
         base.leadership.clone(),
         context.peers.clone(),

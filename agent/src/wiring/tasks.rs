@@ -204,7 +204,7 @@ const TASKS: [Task; 25] = [
         name: "objects without a Work",
         runs: |settings| settings.runs("execution"),
         phase: Phase::Identified,
-        hosted: None,
+        hosted: Some(Phase::Member),
         make: works::orphans,
     },
     Task {

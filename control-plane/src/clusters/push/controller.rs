@@ -16,8 +16,9 @@ use muster_shared::client::{self, Gateway, Head, Limits, Profile};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
+use muster_shared::fleet_epoch;
 use muster_shared::k8s::{Secret, ServiceAccount};
-use muster_shared::names::condition;
+use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::queue::{Next, backoff, jittered};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
@@ -214,6 +215,7 @@ async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: Cancel
             member: Arc::clone(&member),
             leadership: fleet.leadership.clone(),
             interpreters: Arc::clone(&fleet.interpreters),
+            epoch: epoch(&fleet),
         };
         let begun = Instant::now();
         // A token of its own: the tasks cancel it if one of them ends.
@@ -230,6 +232,13 @@ async fn run(fleet: Arc<Fleet>, name: String, member: Arc<Gateway>, stop: Cancel
             () = tokio::time::sleep(jittered(backoff(failures))) => {}
         }
     }
+}
+
+/// Returns the epoch of the store. The process ends when it changes.
+fn epoch(fleet: &Fleet) -> u64 {
+    let namespace = fleet.namespaces.get(None, CLUSTER_NAMESPACE);
+    let epoch = namespace.and_then(|it| fleet_epoch::of(&it.metadata).ok());
+    epoch.unwrap_or_default()
 }
 
 /// Returns the settings of the agent's tasks for a member.
