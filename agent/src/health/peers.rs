@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client::Gateway;
 use muster_shared::https::handshake;
 use muster_shared::k8s::{Condition, ResourceExt};
 use muster_shared::lease::Leadership;
@@ -18,7 +19,7 @@ use muster_shared::peers::{self, PEERS, Peer, REACHES, Sight};
 use muster_shared::queue::jittered;
 use muster_shared::watch::Informer;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Deadline of a handshake. A healthy API server needs three round trips.
@@ -84,12 +85,12 @@ impl Calls {
     }
 
     /// Calls the peers that are due, all at the same time.
-    async fn call(&mut self) {
+    async fn call(&mut self, member: &Gateway) {
         let now = Instant::now();
         let due = self.due.iter().filter(|(_, at)| **at <= now);
         let calls = due.filter_map(|(name, _)| {
             let address = self.sights.get(name)?.address.clone();
-            Some(async move { (name.clone(), call(&address).await) })
+            Some(async move { (name.clone(), call(member, &address).await) })
         });
         let answers = join_all(calls).await;
         for (name, answer) in answers {
@@ -108,15 +109,21 @@ impl Calls {
     }
 }
 
-async fn call(address: &str) -> Result<(), String> {
+/// Makes a handshake from where the member is.
+async fn call(member: &Gateway, address: &str) -> Result<(), String> {
     let (host, port) = peers::endpoint(address)?;
-    handshake(&host, port, DEADLINE).await
+    let Some(network) = member.network() else {
+        return handshake(&host, port, DEADLINE).await;
+    };
+    let answer = timeout(DEADLINE, network.handshake(&host, port)).await;
+    answer.unwrap_or_else(|_| Err(format!("makes no TLS handshake within {DEADLINE:?}")))
 }
 
 /// Calls the peers of a Cluster until shutdown, while this agent leads, and publishes what is known
 /// of them. Without peers it waits for a change of the Cluster.
 pub fn watch(
     name: String,
+    member: Arc<Gateway>,
     clusters: Informer<Cluster>,
     leadership: Leadership,
     publish: watch::Sender<Sights>,
@@ -152,7 +159,7 @@ pub fn watch(
             if leadership.is_current() {
                 tokio::select! {
                     () = shutdown.cancelled() => return,
-                    () = calls.call() => {}
+                    () = calls.call(&member) => {}
                 }
                 publish.send_if_modified(|known| {
                     let is_news = *known != calls.sights;
@@ -250,7 +257,8 @@ mod tests {
         drop(nobody);
         let mut calls = followed(&cluster(&[("m2", &address), ("m3", "ftp://x")], &[]));
         let begun = Instant::now();
-        calls.call().await;
+        let member = Gateway::given("member", kube::Config::new("http://m1".parse().unwrap()));
+        calls.call(&member).await;
         for peer in ["m2", "m3"] {
             assert_eq!(calls.sights[peer].reach, Some(Reach::Never), "{peer}");
             assert!(calls.due[peer] > begun + Duration::from_secs(19), "{peer}");

@@ -248,6 +248,25 @@ where
     Box::pin(reply(asked)).await
 }
 
+/// Carries out an order over a connection that the caller has made, and returns what the program
+/// prints.
+///
+/// # Errors
+/// When the command line is wrong or has no order, or what the program would say.
+pub async fn order<T>(
+    client: Client,
+    config: &Config,
+    arguments: impl IntoIterator<Item = T>,
+) -> anyhow::Result<String>
+where
+    T: Into<OsString> + Clone,
+{
+    let Question::Order(command) = line::parse(arguments)?.question else {
+        anyhow::bail!("the command is no order");
+    };
+    Ok(orders::carry_out(client, config, command).await?.text)
+}
+
 /// Opens the page of `kubectl muster ui`, which is not served yet. Needs the TLS provider of the
 /// process.
 ///

@@ -132,8 +132,7 @@ impl ApiServer {
     /// with its authority: whoever has credentials for that one has them for this one.
     pub async fn restore(options: Options, snapshot: &Snapshot) -> Result<Running, StartError> {
         let running = Self::listen(options, snapshot.authority()).await?;
-        let restored = snapshot.restore(&running.server.store);
-        restored.map_err(|error| StartError::Bootstrap(error.to_string()))?;
+        running.restore(snapshot)?;
         Ok(running)
     }
 
@@ -402,6 +401,12 @@ impl Running {
     /// Returns the objects of this moment, from which another server can start.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::take(&self.server.store, &self.server.authority)
+    }
+
+    /// Writes the objects of a snapshot, in place of those of the same names.
+    pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StartError> {
+        let restored = snapshot.restore(&self.server.store);
+        restored.map_err(|error| StartError::Bootstrap(error.to_string()))
     }
 
     /// Stops listening and cuts every connection; the objects stay.

@@ -202,6 +202,25 @@ pub enum FaultKind {
         /// Seconds ahead; negative for behind.
         jump: i64,
     },
+    /// The host of the fleet API dies with its control plane, and comes back with its old store
+    /// when the fault ends. A standby has a store of before, and is promoted by a person.
+    HostLoss {
+        /// Age of the standby's store at the loss.
+        snapshot: u64,
+        /// Time after the loss at which the standby is promoted.
+        promotion: u64,
+        /// For how long movement is paused then (`--grace`).
+        grace: String,
+        /// Whether requests to the host wait, instead of failing at once.
+        silent: bool,
+    },
+    /// The agent of a member lies about all of its peers.
+    Lie {
+        /// The member.
+        member: String,
+        /// Whether it says that it reaches them.
+        reaches: bool,
+    },
 }
 
 /// When in a write a process is killed.
@@ -215,7 +234,7 @@ pub enum Moment {
 }
 
 impl FaultKind {
-    /// Names of all kinds, in the order in which plans draw them.
+    /// Names of the kinds that every plan may have, in the order in which they are drawn.
     pub const NAMES: [&str; 21] = [
         "partition",
         "down",
@@ -284,6 +303,8 @@ impl FaultKind {
             Self::Clock { .. }
             | Self::Skew { .. }
             | Self::ServerClock { .. }
+            | Self::HostLoss { .. }
+            | Self::Lie { .. }
             | Self::Nodes { .. } => false,
         }
     }
@@ -326,6 +347,8 @@ impl FaultKind {
                 | Self::Clock { .. }
                 | Self::Skew { .. }
                 | Self::ServerClock { .. }
+                | Self::HostLoss { .. }
+                | Self::Lie { .. }
         )
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use self::refusal::Refusal;
 pub use self::verdict::{Piece, Verdict, Way};
 pub use crate::fault_kind::{FaultKind, Moment};
-use crate::history::{Actor, Api, Verb};
+use crate::history::{Actor, Api, Process, Verb};
 use crate::network::{Call, Kind};
 use crate::random::Random;
 
@@ -86,6 +86,18 @@ impl Faults {
             }
         }
         way
+    }
+
+    /// Returns what a party says of its peers, if it lies.
+    pub fn lie(&self, actor: &Actor) -> Option<bool> {
+        let active = self.active.lock();
+        active.values().find_map(|it| match &it.kind {
+            FaultKind::Lie { member, reaches } => {
+                let is_liar = matches!(actor, Actor::Process(Process::Agent(it)) if it == member);
+                is_liar.then_some(*reaches)
+            }
+            _ => None,
+        })
     }
 
     /// Returns whether a party may read other objects of a kind, by its plural, than a server has

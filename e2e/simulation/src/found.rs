@@ -1,6 +1,7 @@
 //! Plans that find bugs which were fixed: without its fix each of them violates a promise, with it
 //! none does. `takebacks/run` shows both.
 
+mod hosts;
 mod simulated;
 
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ pub fn all() -> Vec<Found> {
         found("S3", "progress", claimed_identity()),
     ];
     all.extend(simulated::all());
+    all.extend(hosts::all());
     all
 }
 

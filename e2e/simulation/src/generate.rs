@@ -1,5 +1,9 @@
 //! Random plans: a fleet, what people do to it, and what goes wrong, drawn from a seed.
 
+mod hosts;
+mod witnesses;
+
+pub use self::witnesses::PEERS;
 use crate::design;
 use crate::faults::{Fault, FaultKind, Moment};
 use crate::feature::Feature;
@@ -22,6 +26,10 @@ pub struct Scale {
     pub features: usize,
     /// Whether these are only what holds workloads where they are, and what asks for moves.
     pub holds: bool,
+    /// Whether the host of the fleet API dies and comes back, and a standby is promoted.
+    pub hosts: bool,
+    /// Whether members watch each other, and are moved from when no peer sees them.
+    pub witnesses: bool,
     /// Lengths of the phases.
     pub phases: Phases,
 }
@@ -40,6 +48,8 @@ impl Scale {
         faults: 6,
         features: 0,
         holds: false,
+        hosts: false,
+        witnesses: false,
         phases: Phases {
             busy: 600_000,
             calm: 1_200_000,
@@ -101,6 +111,38 @@ impl Scale {
         ..Self::FEATURES
     };
 
+    /// The host of the fleet API dies, a standby with an older store is promoted, and the old host
+    /// comes back, at any moment.
+    pub const HOSTS: Self = Self {
+        size: Size {
+            steps: 12,
+            busy: 480_000,
+            ..Self::SMALL.size
+        },
+        faults: 4,
+        hosts: true,
+        phases: Phases {
+            busy: 480_000,
+            calm: 1_200_000,
+            rest: 30_000,
+            fresh: 45_000,
+        },
+        ..Self::SMALL
+    };
+
+    /// Members watch each other over links that fail, one of them lies, and policies ask both the
+    /// host and the peers.
+    pub const WITNESSES: Self = Self {
+        size: Size {
+            members: 5,
+            push: 0,
+            ..Self::HOSTS.size
+        },
+        hosts: false,
+        witnesses: true,
+        ..Self::HOSTS
+    };
+
     /// Ten clusters and a hundred workloads for an hour.
     pub const LARGE: Self = Self {
         size: Size {
@@ -135,9 +177,23 @@ const HOLDS: [Feature; 8] = [
 
 /// Draws a plan from a seed.
 pub fn plan(seed: u64, scale: Scale) -> Plan {
-    if scale.features > 0 {
-        return of_features(seed, scale);
+    let mut plan = if scale.features > 0 {
+        of_features(seed, scale)
+    } else {
+        of_mix(seed, scale)
+    };
+    if scale.hosts {
+        let faults = hosts::lose(&mut Random::new(seed, "hosts"), &plan);
+        plan.faults.extend(faults);
     }
+    if scale.witnesses {
+        witnesses::ask(&mut Random::new(seed, "witnesses"), &mut plan);
+    }
+    plan
+}
+
+/// Returns a plan in which people do what the mix says.
+fn of_mix(seed: u64, scale: Scale) -> Plan {
     // The less people wish for, the less the oracles excuse.
     let mixes = [Mix::DRAINS, Mix::OPERATIONS, scale.mix];
     let mix = *Random::new(seed, "mix").one(&mixes);

@@ -80,6 +80,9 @@ pub enum Api {
     Fleet,
     /// The API of a member cluster, by the name of its Cluster.
     Member(String),
+    /// The fleet API of another host, which is not the one to obey: the standby before its
+    /// promotion, and the former host after it.
+    Standby,
 }
 
 /// Who makes requests.
@@ -95,7 +98,7 @@ pub enum Actor {
     Server,
     /// What runs a cluster's workloads: the kubelets and the workload controllers.
     Workloads,
-    /// What sets the world up before its first moment.
+    /// What sets the world up before its first moment, and restores stores.
     Setup,
 }
 
@@ -191,6 +194,8 @@ pub enum World {
         /// The step, as in the plan.
         step: Value,
     },
+    /// The standby was promoted: from now on its store is that of the fleet API.
+    Promoted,
     /// A part of the simulation begins.
     Phase(Phase),
     /// A remark for who reads the history.
@@ -336,6 +341,7 @@ impl Display for Api {
         match self {
             Self::Fleet => f.write_str("fleet"),
             Self::Member(name) => f.write_str(name),
+            Self::Standby => f.write_str("standby"),
         }
     }
 }

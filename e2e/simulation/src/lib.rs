@@ -22,6 +22,8 @@
 //! cargo build --release -p muster-simulation
 //! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
 //! simulate search --size features --count 64 --pairs pairs.csv # people set and unset features
+//! simulate search --size hosts --count 200 # the host is lost, a standby is promoted
+//! simulate search --size witnesses --count 200 # members watch each other, and one lies
 //! simulate sieve --jobs 2 # each write of a failover with a crash, each watch with a stale view
 //! simulate run --seed 7 # the digest of its history, by which two machines can be compared
 //! simulate draw --seed 7 | simulate plan --story # who did what
@@ -41,6 +43,8 @@
 //! * Requests have users and roles, and no TLS, certificates or tokens.
 //! * Calendars of servers jump and do not drift, and kubelets read the true one.
 //! * Admission webhooks are not asked; the policies that confine agents are.
+//! * A plan has one standby, which is promoted once, and a snapshot has all objects of one moment.
+//! * A peer answers handshakes as long as the network lets them pass.
 
 pub mod child;
 pub mod clock;

@@ -1,6 +1,6 @@
 //! Records the history while it happens, and shows each entry to the oracles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,6 +149,49 @@ impl Recorder {
         state.push(Event::Request(request));
     }
 
+    /// Records that the store of the standby is that of the fleet API from now on: as if somebody
+    /// had written what differs.
+    pub fn exchange(&self) {
+        let mut state = self.state.lock();
+        let (mut former, mut restored) = (BTreeMap::new(), BTreeMap::new());
+        for (key, object) in std::mem::take(&mut state.objects) {
+            let api = |api| Key { api, ..key.clone() };
+            match key.api {
+                Api::Fleet => former.insert(api(Api::Fleet), object),
+                Api::Standby => restored.insert(api(Api::Fleet), object),
+                Api::Member(_) => state.objects.insert(key, object),
+            };
+        }
+        let keys: BTreeSet<&Key> = former.keys().chain(restored.keys()).collect();
+        for key in keys {
+            let (before, after) = (former.get(key), restored.get(key));
+            let verb = match (before, after) {
+                (Some(before), Some(after)) if is_same(before, after) => continue,
+                (Some(_), Some(_)) => Verb::Update,
+                (None, _) => Verb::Create,
+                (_, None) => Verb::Delete,
+            };
+            state.push(Event::Request(Request {
+                api: Api::Fleet,
+                actor: Actor::Setup,
+                verb,
+                resource: Resource::new(&key.group, &key.plural),
+                namespace: some(&key.namespace),
+                name: key.name.clone(),
+                before: before.cloned(),
+                after: after.cloned(),
+                outcome: Outcome::Committed,
+                answered: true,
+            }));
+        }
+        let former = former.into_iter().map(|(key, object)| {
+            let api = Api::Standby;
+            (Key { api, ..key }, object)
+        });
+        state.objects.extend(former.chain(restored));
+        state.push(Event::World(World::Promoted));
+    }
+
     /// Returns all objects of all APIs.
     pub fn objects(&self) -> BTreeMap<Key, Arc<Value>> {
         self.state.lock().objects.clone()
@@ -193,6 +236,16 @@ impl State {
             self.violations.extend(oracles.observe(entry));
         }
     }
+}
+
+/// Returns whether two objects differ by their versions at most.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let without = |object: &Value| {
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"] = Value::Null;
+        object
+    };
+    without(one) == without(other)
 }
 
 fn some(text: &str) -> Option<String> {

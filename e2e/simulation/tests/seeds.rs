@@ -147,6 +147,34 @@ fn people_who_set_and_unset_features_break_no_promise() {
     assert!(findings.failures.is_empty(), "{:?}", findings.failures);
 }
 
+/// The first of the seeds in which the host of the fleet API is lost, and of those in which members
+/// watch each other, and the number of each that is run with each test.
+const HOSTS: (u64, u64) = (1, 3);
+
+#[test]
+fn a_fleet_whose_host_is_lost_and_one_that_asks_witnesses_keep_every_promise() {
+    for scale in [Scale::HOSTS, Scale::WITNESSES] {
+        let search = Search {
+            child: Child::new(env!("CARGO_BIN_EXE_simulate")),
+            scale,
+            seed: HOSTS.0,
+            count: Some(HOSTS.1),
+            seconds: None,
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            attempts: 0,
+            directory: None,
+        };
+        let findings = search.run();
+        assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+        let acted = |kind: &str| findings.faults.get(kind).copied().unwrap_or_default();
+        assert!(
+            acted("hostLoss") == HOSTS.1 || acted("lie") > 0,
+            "{:?}",
+            findings.faults
+        );
+    }
+}
+
 #[test]
 fn the_same_seed_of_features_gives_the_same_history() {
     let plan = Plan {

@@ -33,6 +33,13 @@ pub trait Network: Debug + Send + Sync {
 
     /// Returns the host name that the program has in this network.
     fn host(&self) -> String;
+
+    /// Reaches a host and a port, as a TLS handshake does; fails with a predicate that says why
+    /// not. The caller sets the deadline.
+    fn handshake(&self, host: &str, port: u16) -> BoxFuture<'static, Result<(), String>> {
+        let refused = format!("is not in this network: {host}:{port}");
+        Box::pin(std::future::ready(Err(refused)))
+    }
 }
 
 /// Prepares a client with the response deadline of a profile.

@@ -139,7 +139,7 @@ impl Gateway {
     }
 
     /// Returns the network that carries the requests in place of TCP and TLS, if there is one.
-    pub(super) const fn network(&self) -> Option<&Arc<dyn Network>> {
+    pub const fn network(&self) -> Option<&Arc<dyn Network>> {
         self.network.as_ref()
     }
 

@@ -108,6 +108,10 @@ enum Named {
     Features,
     /// People who hold several workloads where they are, ask for moves meanwhile, and let go.
     Holds,
+    /// The host of the fleet API dies and comes back, and a standby is promoted meanwhile.
+    Hosts,
+    /// Members that watch each other, over links that fail, and one that lies.
+    Witnesses,
     /// Ten members and a hundred workloads for an hour.
     Large,
 }
@@ -119,6 +123,8 @@ impl Named {
             Self::Small => Scale::SMALL,
             Self::Features => Scale::FEATURES,
             Self::Holds => Scale::HOLDS,
+            Self::Hosts => Scale::HOSTS,
+            Self::Witnesses => Scale::WITNESSES,
             Self::Large => Scale::LARGE,
         }
     }

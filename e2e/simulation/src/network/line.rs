@@ -116,20 +116,35 @@ impl muster_shared::client::Network for Line {
     ) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
         let host = config.cluster_url.host().unwrap_or_default();
         let name = host.strip_suffix(DOMAIN).unwrap_or(host);
-        let api = match name.trim_end_matches('.') {
+        let address = match name.trim_end_matches('.') {
+            // Who is no process asks the host that counts.
+            "fleet" if !matches!(self.0.actor, Actor::Process(_)) => {
+                self.0.network.role(&Api::Fleet)
+            }
             "fleet" => Api::Fleet,
+            "standby" => Api::Standby,
             member => Api::Member(member.to_owned()),
         };
         let users = &self.0.users;
-        let user = match &api {
-            Api::Fleet => users.fleet.clone(),
+        let user = match &address {
+            Api::Fleet | Api::Standby => users.fleet.clone(),
             Api::Member(_) => users.members.clone(),
         };
         let line = self.clone();
-        Box::pin(Arc::clone(&self.0.network).carry(line, api, user, request))
+        Box::pin(Arc::clone(&self.0.network).carry(line, address, user, request))
     }
 
     fn host(&self) -> String {
         self.0.users.host.clone()
+    }
+
+    fn handshake(&self, host: &str, _: u16) -> BoxFuture<'static, Result<(), String>> {
+        let name = host.strip_suffix(DOMAIN).unwrap_or(host);
+        let member = Api::Member(name.trim_end_matches('.').to_owned());
+        let line = self.clone();
+        Box::pin(async move {
+            let reached = line.0.network.reach(&line, &member).await;
+            reached.map_err(|reset| reset.to_string())
+        })
     }
 }

@@ -2,6 +2,7 @@
 //! to them what the faults say, and records what was asked.
 
 mod call;
+mod hosts;
 mod line;
 mod stream;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tower::BoxError;
 
 pub use self::call::{Call, Kind};
+use self::hosts::Hosts;
 pub use self::line::{Line, Users, config};
 use crate::faults::{Faults, Moment, Way};
 use crate::history::{Actor, Api, Outcome};
@@ -32,6 +34,7 @@ use crate::recorder::{Author, Recorder};
 #[derive(Debug)]
 pub struct Network {
     servers: Mutex<BTreeMap<Api, Arc<Running>>>,
+    hosts: Arc<Mutex<Hosts>>,
     recorder: Arc<Recorder>,
     faults: Arc<Faults>,
     latency: Mutex<Random>,
@@ -56,6 +59,7 @@ impl Network {
     pub fn new(seed: u64, recorder: Arc<Recorder>, faults: Arc<Faults>) -> Arc<Self> {
         Arc::new(Self {
             servers: Mutex::default(),
+            hosts: Arc::default(),
             recorder,
             faults,
             watches: Mutex::default(),
@@ -65,18 +69,46 @@ impl Network {
         })
     }
 
-    /// Adds the server of an API, and records what it commits.
-    pub fn serve(&self, api: &Api, server: Arc<Running>) {
-        let (recorder, of) = (Arc::clone(&self.recorder), api.clone());
-        server
-            .store()
-            .on_write(move |write| recorder.committed(&of, write));
-        lock(&self.servers).insert(api.clone(), server);
+    /// Adds the server at an address, and records what it commits.
+    pub fn serve(&self, address: &Api, server: Arc<Running>) {
+        let (recorder, of) = (Arc::clone(&self.recorder), address.clone());
+        let hosts = Arc::clone(&self.hosts);
+        server.store().on_write(move |write| {
+            let role = lock(&hosts).role(&of);
+            recorder.committed(&role, write);
+            if lock(&hosts).promotes(&of, write) {
+                recorder.exchange();
+            }
+        });
+        lock(&self.servers).insert(address.clone(), server);
     }
 
-    /// Returns the server of an API.
-    pub fn server(&self, api: &Api) -> Option<Arc<Running>> {
-        lock(&self.servers).get(api).cloned()
+    /// Returns the server at an address.
+    pub fn server(&self, address: &Api) -> Option<Arc<Running>> {
+        lock(&self.servers).get(address).cloned()
+    }
+
+    /// Returns what the server at an address is now.
+    fn role(&self, address: &Api) -> Api {
+        lock(&self.hosts).role(address)
+    }
+
+    /// Returns whether the host of a connection has come back since, and knows it no more.
+    fn is_reset(&self, (address, connection): &(Api, u64)) -> bool {
+        lock(&self.hosts).way(address, *connection) == Way::Reset
+    }
+
+    /// Lets the host at an address die. Requests to it wait, or fail at once.
+    pub fn lose(&self, address: Api, is_silent: bool) {
+        let way = if is_silent { Way::Silent } else { Way::Reset };
+        lock(&self.hosts).go(address, way);
+        self.changed();
+    }
+
+    /// Lets the host at an address come back as it was.
+    pub fn bring_back(&self, address: &Api) {
+        lock(&self.hosts).come(address);
+        self.changed();
     }
 
     /// Returns who has watched which kinds of which servers.
@@ -120,12 +152,17 @@ impl Network {
     }
 
     /// Waits until a line can carry something between its ends.
-    async fn passable(&self, line: &Line, api: &Api) -> Result<(), Reset> {
+    async fn passable(&self, line: &Line, (address, connection): (&Api, u64)) -> Result<(), Reset> {
         let mut changes = self.changes.subscribe();
         loop {
             changes.borrow_and_update();
             if line.is_alive() {
-                match self.faults.way(line.actor(), api) {
+                let own = lock(&self.hosts).way(address, connection);
+                let way = match own {
+                    Way::Open => self.faults.way(line.actor(), &self.role(address)),
+                    closed => closed,
+                };
+                match way {
                     Way::Open => return Ok(()),
                     Way::Reset => return Err(Reset),
                     Way::Silent => {}
@@ -136,14 +173,29 @@ impl Network {
         }
     }
 
+    /// Reaches a member, or says what an agent says that lies.
+    async fn reach(&self, line: &Line, member: &Api) -> Result<(), Reset> {
+        match self.faults.lie(line.actor()) {
+            Some(true) => return Ok(()),
+            Some(false) => return Err(Reset),
+            None => {}
+        }
+        self.passable(line, (member, 0)).await?;
+        tokio::time::sleep(self.latency()).await;
+        Ok(())
+    }
+
     /// Carries a request to the server of an API and its response back.
     async fn carry(
         self: Arc<Self>,
         line: Line,
-        api: Api,
+        address: Api,
         user: User,
         mut request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
+        let api = self.role(&address);
+        let connection = lock(&self.hosts).connection(&address);
+        let end = (&address, connection);
         let call = Call::read(&api, request.method(), request.uri());
         let verdict = self.faults.judge(line.actor(), &call);
         let author = Author {
@@ -157,9 +209,9 @@ impl Network {
             self.recorder.failed(&author, &call, Outcome::Lost);
             line.crash();
         }
-        self.passable(&line, &api).await?;
+        self.passable(&line, end).await?;
         tokio::time::sleep(self.latency() + verdict.delay).await;
-        self.passable(&line, &api).await?;
+        self.passable(&line, end).await?;
         if verdict.loses_request {
             self.recorder.failed(&author, &call, Outcome::Lost);
             return Err(Reset.into());
@@ -169,7 +221,7 @@ impl Network {
                 .failed(&author, &call, Outcome::Refused(refusal.code));
             return Ok(refusal.response());
         }
-        let Some(server) = self.server(&api) else {
+        let Some(server) = self.server(&address) else {
             return Err(Reset.into());
         };
         if verdict.is_stale {
@@ -202,13 +254,14 @@ impl Network {
             line.crash();
         }
         tokio::time::sleep(self.latency()).await;
-        self.passable(&line, &api).await?;
+        self.passable(&line, end).await?;
         if verdict.loses_answer {
             return Err(Reset.into());
         }
         let is_stream = kind == Kind::Watch && answer.status() == StatusCode::OK;
         Ok(if is_stream {
-            answer.map(|body| stream::carried(self, line, (api, watched), is_listing, body))
+            let from = (address, connection);
+            answer.map(|body| stream::carried(self, line, from, (watched, is_listing), body))
         } else {
             let listed = if kind == Kind::List {
                 watched.as_str()

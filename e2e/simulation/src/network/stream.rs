@@ -27,7 +27,8 @@ const QUIET: Duration = Duration::from_secs(5);
 struct Carried {
     network: Arc<Network>,
     line: Line,
-    api: Api,
+    /// Address of the server, and the number of the connection.
+    from: (Api, u64),
     /// Plural of the kind.
     kind: String,
     body: Served,
@@ -46,11 +47,7 @@ impl Drop for Carried {
     fn drop(&mut self) {
         // The next watch goes on from what this one has shown.
         if self.is_distorted {
-            let watch = (
-                self.line.actor().clone(),
-                self.api.clone(),
-                self.kind.clone(),
-            );
+            let watch = (self.line.actor().clone(), self.api(), self.kind.clone());
             self.network.distort(watch);
         }
     }
@@ -60,17 +57,18 @@ impl Drop for Carried {
 pub(super) fn carried(
     network: Arc<Network>,
     line: Line,
-    (api, kind): (Api, String),
-    is_listing: bool,
+    from: (Api, u64),
+    (kind, is_listing): (String, bool),
     body: Served,
 ) -> ResponseBody {
-    let is_distorted = network.was_distorted(&(line.actor().clone(), api.clone(), kind.clone()));
+    let api = network.role(&from.0);
+    let is_distorted = network.was_distorted(&(line.actor().clone(), api, kind.clone()));
     let carried = Carried {
         is_distorted,
         is_listing,
         network,
         line,
-        api,
+        from,
         kind,
         body,
         seen: Vec::new(),
@@ -88,6 +86,11 @@ pub(super) fn carried(
 }
 
 impl Carried {
+    /// Returns what the server is now.
+    fn api(&self) -> Api {
+        self.network.role(&self.from.0)
+    }
+
     async fn next(&mut self) -> Option<Result<Bytes, Reset>> {
         if self.is_over {
             return None;
@@ -98,10 +101,11 @@ impl Carried {
         let mut changes = self.network.subscribe();
         let piece = loop {
             changes.borrow_and_update();
-            let distorts = self
-                .network
-                .faults()
-                .distorts(self.line.actor(), &self.api, &self.kind);
+            let (actor, api) = (self.line.actor(), self.api());
+            if self.network.is_reset(&self.from) {
+                return Some(Err(Reset));
+            }
+            let distorts = self.network.faults().distorts(actor, &api, &self.kind);
             if self.is_distorted && !distorts {
                 // What can be read again is no event, so that everything has to be read anew.
                 (self.is_over, self.is_distorted) = (true, false);
@@ -109,7 +113,7 @@ impl Carried {
             }
             self.is_distorted |= distorts;
             let faults = self.network.faults();
-            let ends = faults.ends(self.line.actor(), &self.api, &self.kind, &self.seen);
+            let ends = faults.ends(actor, &api, &self.kind, &self.seen);
             let frame = tokio::select! {
                 biased;
                 frame = self.body.frame() => frame?,
@@ -122,8 +126,8 @@ impl Carried {
                 break piece;
             }
         };
-        let faults = self.network.faults();
-        let effects = faults.piece(self.line.actor(), &self.api, &self.kind, &mut self.seen);
+        let (faults, api) = (self.network.faults(), self.api());
+        let effects = faults.piece(self.line.actor(), &api, &self.kind, &mut self.seen);
         if effects.breaks {
             return Some(Err(Reset));
         }
@@ -133,7 +137,9 @@ impl Carried {
             return Some(Ok(Bytes::from_static(EXPIRED)));
         }
         tokio::time::sleep(effects.lag).await;
-        if let Err(reset) = self.network.passable(&self.line, &self.api).await {
+        let (address, connection) = &self.from;
+        let end = (address, *connection);
+        if let Err(reset) = self.network.passable(&self.line, end).await {
             return Some(Err(reset));
         }
         let piece = distorted(piece, effects);
@@ -149,11 +155,11 @@ impl Carried {
         if !self.is_listing {
             return piece;
         }
-        let faults = self.network.faults();
+        let (faults, api) = (self.network.faults(), self.api());
         let mut kept = BytesMut::with_capacity(piece.len());
         for event in piece.split_inclusive(|byte| *byte == b'\n') {
             self.is_listing &= !contains(event, END_OF_LIST);
-            if !self.is_listing || !faults.leaves_out(self.line.actor(), &self.api, &self.kind) {
+            if !self.is_listing || !faults.leaves_out(self.line.actor(), &api, &self.kind) {
                 kept.extend_from_slice(event);
             }
         }

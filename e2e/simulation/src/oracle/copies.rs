@@ -14,7 +14,7 @@ use super::moves::{self, What};
 use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Api, Entry, Key, Request};
+use crate::history::{Actor, Api, Entry, Key, Phase, Request};
 
 const NAME: &str = "copies";
 
@@ -24,6 +24,9 @@ pub struct Copies {
     /// Bindings and clusters whose copies go by the word of the policy: `Directly`, or after a
     /// grace period.
     given_up: BTreeSet<(Key, String)>,
+    /// The same for those that a promoted store, which says what was so at its snapshot, gives less
+    /// than they have.
+    restored: BTreeSet<(Key, String)>,
 }
 
 impl Oracle for Copies {
@@ -53,13 +56,22 @@ impl Copies {
         for target in after.clusters().into_keys() {
             self.given_up.remove(&(key.clone(), target.to_owned()));
         }
+        if request.actor == Actor::Setup && scene.phase != Phase::Setup {
+            let has = after.clusters();
+            let had = before.clusters().into_iter();
+            let less = had.filter(|(name, had)| has.get(name).is_none_or(|has| has < had));
+            let less = less.map(|(name, _)| (key.clone(), name.to_owned()));
+            self.restored.extend(less);
+        }
         for it in moves::between(before, after) {
             let by_policy = match it.what {
                 What::Evicted(task) => task.purge_mode() == "Directly",
                 What::Purged => true,
                 What::Dropped => scene.is_wished(&key, before),
                 What::Ended(task) => {
-                    !task.0["gracePeriodSeconds"].is_null()
+                    // What is removed once its member is back was replaced at this moment.
+                    !scene.is_reachable(it.cluster)
+                        || !task.0["gracePeriodSeconds"].is_null()
                         || task.0["suppressDeletion"] == false
                         || task.purge_mode() == "Directly"
                 }
@@ -107,7 +119,8 @@ impl Copies {
         let left = scene.cluster_recently(cluster, |state| {
             state.is_none_or(|cluster| objects::is_deleting(cluster.0))
         });
-        if left || self.given_up.contains(&(key.clone(), cluster.to_owned())) {
+        let place = (key.clone(), cluster.to_owned());
+        if left || self.given_up.contains(&place) || self.restored.contains(&place) {
             return true;
         }
         let template = template(&request.key());

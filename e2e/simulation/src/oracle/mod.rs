@@ -10,6 +10,7 @@
 pub mod asked;
 mod clocks;
 pub mod copies;
+pub mod hosts;
 pub mod last_good;
 pub mod living;
 mod moves;
@@ -31,6 +32,7 @@ mod testing;
 pub mod told;
 mod troubles;
 mod wishes;
+pub mod witnesses;
 pub mod works;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,6 +109,8 @@ pub struct Rules {
     pub answered: SignedDuration,
     /// Time within which an undisturbed fleet does what it has to, beyond what its rates need.
     pub prompt: SignedDuration,
+    /// Replicas of the control plane at each host: those of the first one have the first numbers.
+    pub replicas: u8,
 }
 
 impl Default for Rules {
@@ -125,6 +129,7 @@ impl Default for Rules {
             clock_error: SignedDuration::ZERO,
             answered: SignedDuration::from_mins(15),
             prompt: SignedDuration::from_mins(2),
+            replicas: 2,
         }
     }
 }
@@ -132,6 +137,8 @@ impl Default for Rules {
 /// All oracles.
 pub struct Suite {
     scene: Scene,
+    /// Judges entries of all stores; the others judge those of the store that counts.
+    hosts: hosts::Hosts,
     oracles: Vec<Box<dyn Oracle>>,
 }
 
@@ -140,6 +147,7 @@ impl Suite {
     pub fn new(rules: Rules) -> Self {
         Self {
             scene: Scene::new(rules),
+            hosts: hosts::Hosts::default(),
             oracles: vec![
                 Box::new(nowhere::Nowhere),
                 Box::new(works::Works),
@@ -156,6 +164,7 @@ impl Suite {
                 Box::new(rights::Rights),
                 Box::new(told::Told::default()),
                 Box::new(orphans::Orphans::default()),
+                Box::new(witnesses::Witnesses::default()),
                 Box::new(settled::Settled),
                 Box::new(progress::Progress),
             ],
@@ -164,12 +173,17 @@ impl Suite {
 
     /// Shows the next entry to all oracles. What happens while the world is set up is not judged.
     pub fn observe(&mut self, entry: &Entry) -> Vec<Violation> {
-        let Self { scene, oracles } = self;
+        let Self {
+            scene,
+            hosts,
+            oracles,
+        } = self;
         scene.apply(entry);
-        let told = oracles
-            .iter_mut()
-            .flat_map(|oracle| oracle.observe(entry, scene));
-        let told = told.collect();
+        let mut told = hosts.observe(entry, scene);
+        if !hosts.is_of_former(entry, scene) {
+            let oracles = oracles.iter_mut();
+            told.extend(oracles.flat_map(|oracle| oracle.observe(entry, scene)));
+        }
         if scene.phase == Phase::Setup {
             return Vec::new();
         }
@@ -178,7 +192,7 @@ impl Suite {
 
     /// Asks all oracles about the end state.
     pub fn end(&mut self, end: &End) -> Vec<Violation> {
-        let Self { scene, oracles } = self;
+        let Self { scene, oracles, .. } = self;
         scene.now = end.at;
         let oracles = oracles.iter_mut();
         oracles.flat_map(|oracle| oracle.end(end, scene)).collect()

@@ -110,6 +110,17 @@ impl Orphans {
                 continue;
             }
             match scene.fleet(WORK, "works", namespace, name) {
+                // What was written since the snapshot of a promoted store is kept.
+                None if !scene.is_known(object) => {
+                    let told = scene.cluster(cluster);
+                    let told = told.and_then(|it| objects::condition(it.0, "ObjectsWithoutWork"));
+                    if told.is_none_or(|it| it["status"] != "True") {
+                        tell(
+                            key,
+                            "is unknown to the promoted store, and nothing tells so",
+                        );
+                    }
+                }
                 None => tell(key, "is in the member without a Work"),
                 Some(work) => {
                     let mut manifests = objects::items(work, "/spec/workload/manifests");

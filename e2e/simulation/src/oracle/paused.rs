@@ -1,5 +1,5 @@
 //! A pause holds: while a person pauses movement, nothing leaves a cluster, and no old copy is
-//! removed.
+//! removed. That of a promotion ends by itself.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,8 @@ const KNOWN: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Paused {
     troubles: Troubles,
-    /// Since when movement in the fleet is paused.
-    fleet: Option<Timestamp>,
+    /// Since when movement in the fleet is paused, and until when if the pause ends by itself.
+    fleet: Option<(Timestamp, Option<Timestamp>)>,
     /// Since when movement out of clusters is paused.
     clusters: BTreeMap<String, Timestamp>,
 }
@@ -81,8 +81,9 @@ impl Paused {
         );
         match request.resource.plural.as_str() {
             "configmaps" if place == PAUSE => {
-                let since = self.fleet.unwrap_or(now);
-                self.fleet = request.after.as_ref().map(|_| since);
+                let since = self.fleet.map_or(now, |(since, _)| since);
+                let after = request.after.as_deref();
+                self.fleet = after.map(|it| (since, objects::time(it, "/data/until")));
             }
             "clusters" => {
                 let after = request.after.as_deref();
@@ -104,7 +105,11 @@ impl Paused {
         } else {
             KNOWN
         };
-        let of_fleet = self.fleet.map(|since| ("in the fleet", since));
+        let lasts = |until: Option<Timestamp>| {
+            until.is_none_or(|until| scene.now + scene.clock_error() < until)
+        };
+        let of_fleet = self.fleet.filter(|(_, until)| lasts(*until));
+        let of_fleet = of_fleet.map(|(since, _)| ("in the fleet", since));
         let own = self
             .clusters
             .get(cluster)

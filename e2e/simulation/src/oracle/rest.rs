@@ -233,8 +233,8 @@ fn repeats_reason(policy: &Value, binding: &Value) -> bool {
     is_its && reasons.any(|it| Some(&it["reason"]) == why)
 }
 
-/// Returns whether an object is a binding that waits for an eviction, an event of such a wait or a
-/// policy whose status repeats its reason, or an event that warns of a policy.
+/// Returns whether an object is a binding that waits for an eviction, an event of such a wait, a
+/// policy or a Failover whose status repeats its reason, or an event that warns of a policy.
 fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     let Some(object) = object else {
         return false;
@@ -247,6 +247,12 @@ fn waits(object: Option<&Value>, scene: &Scene) -> bool {
     if is_policy(&object["kind"]) {
         let mut bindings = scene.bindings();
         return bindings.any(|(_, it)| pending(it.0) && repeats_reason(object, it.0));
+    }
+    if object["kind"] == "Failover" {
+        // The record of a failover repeats what its workloads wait for.
+        let cluster = objects::text(object, "/spec/cluster");
+        let mut bindings = scene.bindings();
+        return bindings.any(|(_, it)| pending(it.0) && it.keeps(cluster));
     }
     if object["kind"] != "Event" {
         return pending(object);

@@ -31,6 +31,7 @@ impl Oracle for Rights {
         };
         let problem = match &request.api {
             Api::Member(member) if member == own => None,
+            Api::Standby => None,
             Api::Member(member) => Some(format!("the agent of {own} writes in {member}")),
             Api::Fleet => beyond(own, request).map(|what| format!("the agent of {own} {what}")),
         };

@@ -47,6 +47,8 @@ pub struct Scene {
     clocks: Clocks,
     /// When a person last changed something that placements depend on.
     pub(super) wishes: Wishes,
+    /// Works that the promoted store has had; none where none was promoted.
+    pub(super) works_since_promotion: Option<BTreeSet<Key>>,
 }
 
 /// A former state of an object, none if it did not exist, and when it ended.
@@ -85,6 +87,7 @@ impl Scene {
             evicting: BTreeMap::new(),
             clocks: Clocks::default(),
             wishes: Wishes::default(),
+            works_since_promotion: None,
         }
     }
 
@@ -93,6 +96,7 @@ impl Scene {
         self.now = entry.at;
         self.clocks.pass(entry.at);
         match &entry.event {
+            Event::Request(request) if request.api == Api::Standby => {}
             Event::Request(request) => {
                 let is_refused = matches!(request.outcome, Outcome::Refused(403 | 422));
                 if is_refused && request.api != Api::Fleet {
@@ -122,7 +126,7 @@ impl Scene {
         }
         let is_remembered = match key.api {
             Api::Fleet => REMEMBERED.contains(&key.plural.as_str()),
-            Api::Member(_) => !FORGOTTEN.contains(&key.plural.as_str()),
+            Api::Member(_) | Api::Standby => !FORGOTTEN.contains(&key.plural.as_str()),
         };
         if is_remembered {
             let oldest = self.now - self.rules.lag;
@@ -139,6 +143,12 @@ impl Scene {
             } else {
                 self.evicting.remove(&key.name);
             }
+        }
+        if let Some(works) = &mut self.works_since_promotion
+            && key.api == Api::Fleet
+            && key.plural == "works"
+        {
+            works.insert(key.clone());
         }
         match &request.after {
             Some(after) => self.objects.insert(key, Arc::clone(after)),
@@ -185,6 +195,12 @@ impl Scene {
             }
             World::Up(cluster) => {
                 self.down.remove(cluster);
+                self.disturbed = now;
+            }
+            World::Promoted => {
+                let works = self.all(&Api::Fleet, objects::WORK, "works");
+                let works = works.map(|(key, _)| key.clone()).collect();
+                self.works_since_promotion = Some(works);
                 self.disturbed = now;
             }
             World::Phase(phase) => self.phase = *phase,

@@ -138,6 +138,7 @@ fn applied(
                 key,
                 format!("says that {there} is not applied, and nothing is in the way"),
             ),
+            None if has_completed(work) => {}
             None => tell(key, format!("{there} is not in the member")),
             Some(object) => {
                 let is_retained =
@@ -157,6 +158,13 @@ fn applied(
             }
         }
     }
+}
+
+/// Returns whether a Work reports a task that has run to its end: what is cleaned up then is not
+/// made again.
+fn has_completed(work: &Value) -> bool {
+    let mut reports = objects::items(work, "/status/manifestStatuses");
+    reports.any(|it| it["status"]["completedManifest"].is_string())
 }
 
 /// Tells where a copy runs although the template asks for no replicas.

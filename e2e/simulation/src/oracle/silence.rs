@@ -2,7 +2,8 @@
 //!
 //! A cluster that is not heard of any more (`Ready` becomes Unknown) has renewed its lease no later
 //! than the grace period ago, whatever time the lease says. A renewal that ends a longer silence
-//! may cross with the write that tells of it: watches lag.
+//! may cross with the write that tells of it: watches lag. After the promotion of a standby every
+//! cluster gets a full grace.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 use super::objects::{self, Cluster};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Api, Entry, Outcome, Process};
+use crate::history::{Actor, Api, Entry, Outcome, Process, World};
 
 const NAME: &str = "silence";
 
@@ -49,6 +50,11 @@ impl Oracle for Silence {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        if matches!(entry.world(), Some(World::Promoted)) {
+            for (cluster, _) in scene.clusters() {
+                self.note(cluster, entry.at);
+            }
+        }
         let Some(request) = entry.request().filter(|request| request.api == Api::Fleet) else {
             return Vec::new();
         };

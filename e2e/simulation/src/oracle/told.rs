@@ -13,7 +13,7 @@ use super::moves::{self, What};
 use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::{End, Oracle, Violation};
-use crate::history::{Actor, Entry, Key, Request};
+use crate::history::{Actor, Entry, Key, Request, World};
 
 const NAME: &str = "told";
 
@@ -30,6 +30,10 @@ impl Oracle for Told {
     }
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
+        // What was told since the snapshot is lost with the rest.
+        if matches!(entry.world(), Some(World::Promoted)) {
+            self.untold.clear();
+        }
         let Some(request) = entry.commit() else {
             return Vec::new();
         };

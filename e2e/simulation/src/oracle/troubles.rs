@@ -34,6 +34,13 @@ impl Troubles {
                     *ended = Some(entry.at);
                 }
             }
+            Some(World::Promoted) => {
+                for (kind, ended) in self.faults.values_mut() {
+                    if matches!(kind, FaultKind::HostLoss { .. }) {
+                        *ended = Some(entry.at);
+                    }
+                }
+            }
             Some(World::Started(process)) => {
                 self.started.insert(process.clone(), entry.at);
             }
@@ -100,7 +107,8 @@ fn concerns_control_plane(kind: &FaultKind) -> bool {
         FaultKind::Clock { .. } | FaultKind::Skew { .. } | FaultKind::ServerClock { .. }
     );
     is_of_clocks
-        || (0..2).any(|number| {
+        || matches!(kind, FaultKind::HostLoss { .. })
+        || (0..4).any(|number| {
             let actor = Actor::Process(Process::ControlPlane(number));
             kind.concerns(&actor, &Api::Fleet)
         })

@@ -20,6 +20,7 @@ impl World {
             clock::set_wrong(fault.id, skew);
         }
         self.set_server(&fault.kind, true);
+        self.set_host(&fault.kind, true);
         self.fail_nodes(&fault.kind, true);
         self.network.faults().begin(self.plan.seed, fault);
         self.evict_pods(&fault.kind);
@@ -57,6 +58,7 @@ impl World {
         self.fail_nodes(&fault.kind, false);
         clock::set_right(fault.id);
         self.set_server(&fault.kind, false);
+        self.set_host(&fault.kind, false);
         self.recorder.world(WorldEvent::FaultEnds { id: fault.id });
         if let Some(member) = separated(&fault.kind) {
             self.recorder.world(WorldEvent::Healed(member));
@@ -68,9 +70,13 @@ impl World {
 
     /// Makes the clock of a server wrong, or right again.
     fn set_server(&self, kind: &FaultKind, is_wrong: bool) {
-        if let FaultKind::ServerClock { api, jump } = kind
-            && let Some(server) = self.network.server(api)
-        {
+        let FaultKind::ServerClock { api, jump } = kind else {
+            return;
+        };
+        // The hosts of the fleet API have one source of time.
+        let standby = (*api == Api::Fleet).then_some(Api::Standby);
+        let servers = std::iter::once(api.clone()).chain(standby);
+        for server in servers.filter_map(|api| self.network.server(&api)) {
             let by = if is_wrong { jump.unsigned_abs() } else { 0 };
             server.clock().shift(Duration::from_secs(by), *jump < 0);
         }

@@ -67,7 +67,7 @@ pub(super) async fn start(
     }
     let at_fleet = access::admit_member(&fleet, &site.name).await?;
     let at_member = access::admit_agent(&setup.client(&api, Profile::Write)?).await?;
-    let agent = process::agent(network, site, (&at_fleet, &at_member), &plan.agent_flags)?;
+    let agent = process::agent(network, site, (&at_fleet, &at_member), plan)?;
     Ok(Started {
         agent: Some(agent),
         hands,

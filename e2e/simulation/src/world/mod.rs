@@ -2,6 +2,7 @@
 //! in virtual time.
 
 mod faults;
+mod hosts;
 mod member;
 mod process;
 mod rules;
@@ -23,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::process::Supervised;
 use self::rules::rules;
 use crate::clock;
-use crate::faults::{Fault, Faults};
+use crate::faults::{Fault, FaultKind, Faults};
 use crate::history::{Actor, Api, Phase, Process, World as WorldEvent};
 use crate::network::{Line, Network, Users};
 use crate::oracle::{End, Suite, objects};
@@ -75,9 +76,17 @@ impl World {
                 processes.insert(Process::Agent(site.name.clone()), agent);
             }
         }
-        for replica in 0..plan.replicas {
-            let process = Process::ControlPlane(replica);
-            let control_plane = process::control_plane(&network, replica, &account, &plan.flags)?;
+        let replicas = (0..plan.replicas).map(|number| (Api::Fleet, number));
+        let mut replicas: Vec<(Api, u8)> = replicas.collect();
+        if hosts::has_standby(&plan) {
+            let server = start_server("standby", true, everywhere).await?;
+            network.serve(&Api::Standby, server);
+            let standby = plan.replicas..2 * plan.replicas;
+            replicas.extend(standby.map(|number| (Api::Standby, number)));
+        }
+        for replica in replicas {
+            let process = Process::ControlPlane(replica.1);
+            let control_plane = process::control_plane(&network, replica, &account, &plan)?;
             processes.insert(process, control_plane);
         }
         for site in &plan.sites {
@@ -163,6 +172,21 @@ impl World {
         for fault in faults.filter(|fault| fault.from < fault.until.min(busy)) {
             agenda.push((fault.from, fault.id, Item::Begins(fault)));
             agenda.push((fault.until.min(busy), fault.id, Item::Ends(fault)));
+            if let FaultKind::HostLoss {
+                snapshot,
+                promotion,
+                grace,
+                ..
+            } = &fault.kind
+            {
+                let promoted = fault.from.saturating_add(*promotion).min(busy);
+                agenda.push((
+                    fault.from.saturating_sub(*snapshot),
+                    fault.id,
+                    Item::Snapshot,
+                ));
+                agenda.push((promoted, fault.id, Item::Promotion(grace)));
+            }
         }
         for step in &self.plan.steps {
             agenda.push((step.at.min(busy), step.id, Item::Step(step)));
@@ -174,6 +198,8 @@ impl World {
                 Item::Begins(fault) => self.begin(fault),
                 Item::Ends(fault) => self.cease(fault),
                 Item::Step(step) => steps::act(self, step),
+                Item::Snapshot => self.restore(),
+                Item::Promotion(grace) => self.promote(grace).await,
             }
         }
         self.wait(busy).await;
@@ -189,17 +215,22 @@ impl World {
 }
 
 enum Item<'a> {
+    /// The standby gets a store.
+    Snapshot,
     Ends(&'a Fault),
     Begins(&'a Fault),
     Step(&'a Step),
+    /// The standby is promoted, and movement paused for so long.
+    Promotion(&'a str),
 }
 
 impl Item<'_> {
     const fn order(&self) -> u8 {
         match self {
-            Self::Ends(_) => 0,
+            Self::Snapshot | Self::Ends(_) => 0,
             Self::Begins(_) => 1,
             Self::Step(_) => 2,
+            Self::Promotion(_) => 3,
         }
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn rules(plan: &Plan) -> anyhow::Result<Rules> {
         grace: SignedDuration::try_from(*settings.cluster_monitor_grace_period)?,
         lag: default.lag + SignedDuration::from_millis(lag),
         clock_error: SignedDuration::from_secs(clock_error),
+        replicas: plan.replicas,
         ..default
     })
 }
