@@ -6,7 +6,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 
 use super::history::Move;
-use crate::movement::eviction::plan::Nowhere;
+use crate::movement::eviction::explain::EvictionState;
 
 /// Type of the condition on a binding: True while the application is to leave a cluster, or will
 /// be, and has not left it.
@@ -121,19 +121,40 @@ pub enum Obstacle {
     /// Purge mode `Gracefully` requires a feature gate that is off.
     #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
     GateOff,
+    /// The old copy may go on to run, and nothing stops it.
+    #[error("its copy there is not stopped (failover.cluster.fencing): {0}")]
+    Unfenced(String),
     /// No other cluster can take the application.
-    #[error(transparent)]
-    Nowhere(Nowhere),
+    #[error("{0}")]
+    Nowhere(String),
+    /// The state of the old copy cannot be preserved.
+    #[error("its state cannot be preserved: {0}")]
+    Unpreserved(String),
     /// The write failed and is tried again.
     #[error("it could not be written: {0}")]
     Failed(String),
 }
 
-impl From<Nowhere> for Obstacle {
-    fn from(nowhere: Nowhere) -> Self {
-        match nowhere {
-            Nowhere::Paused(why) => Self::Paused(why),
-            nowhere => Self::Nowhere(nowhere),
+impl Obstacle {
+    /// Returns what a state of the eviction says; `None` where that does not keep the application.
+    pub fn of(state: EvictionState) -> Option<Self> {
+        match state {
+            EvictionState::Queued { .. } => Some(Self::Rate),
+            EvictionState::Stopped { .. } => Some(Self::Stopped),
+            EvictionState::Paused { why, .. } => Some(Self::Paused(why)),
+            EvictionState::Fencing { why, .. } | EvictionState::Unfenced { why, .. } => {
+                Some(Self::Unfenced(why))
+            }
+            EvictionState::Nowhere { why, .. } => Some(Self::Nowhere(why)),
+            EvictionState::Unpreserved { why, .. } => Some(Self::Unpreserved(why)),
+            EvictionState::Failed { why } => Some(Self::Failed(why)),
+            EvictionState::Tolerated { .. }
+            | EvictionState::Unread { .. }
+            | EvictionState::Evicted { .. }
+            | EvictionState::Recovered
+            | EvictionState::Moved
+            | EvictionState::ClusterGone
+            | EvictionState::Stays { .. } => None,
         }
     }
 }
@@ -187,7 +208,8 @@ impl FailoverState {
                 Obstacle::Rests { .. } => "MovedLately",
                 Obstacle::Rate => "WaitingForRate",
                 Obstacle::GateOff => "GracefulEvictionDisabled",
-                Obstacle::Nowhere(Nowhere::State(_)) => "StateNotPreserved",
+                Obstacle::Unfenced(_) => "NotFenced",
+                Obstacle::Unpreserved(_) => "StateNotPreserved",
                 Obstacle::Nowhere(_) => "NowhereToGo",
                 Obstacle::Failed(_) => "EvictWorkloadFromClusterFailed",
             },
@@ -291,7 +313,9 @@ mod tests {
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z: it stays until 1970-01-01T00:05:00Z",
             ),
             (
-                held(Obstacle::Nowhere(Nowhere::Empty)),
+                held(Obstacle::Nowhere(
+                    "no other cluster could take it: the placement would be empty".to_owned(),
+                )),
                 "NowhereToGo",
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: no other cluster could take it: the placement would be empty",
             ),
@@ -339,7 +363,7 @@ mod tests {
         let held = |cluster: &str, room: &str| FailoverState::Held {
             cluster: cluster.to_owned(),
             since: at(0),
-            why: Obstacle::Nowhere(Nowhere::NotAvailable(room.to_owned())),
+            why: Obstacle::Nowhere(room.to_owned()),
         };
         let told = held("m1", "3 free").condition(at(10));
         for (state, told, now, repeats) in [
@@ -375,7 +399,10 @@ mod tests {
         };
         for (state, severity) in [
             (held(Obstacle::Rate), EventType::Normal),
-            (held(Obstacle::Nowhere(Nowhere::Empty)), EventType::Warning),
+            (
+                held(Obstacle::Nowhere("full".to_owned())),
+                EventType::Warning,
+            ),
             (left(false), EventType::Normal),
             (left(true), EventType::Warning),
             (FailoverState::Withdrawn, EventType::Normal),
@@ -394,7 +421,7 @@ mod tests {
         let state = FailoverState::Held {
             cluster: "m1".to_owned(),
             since: at(0),
-            why: Obstacle::Nowhere(Nowhere::Empty),
+            why: Obstacle::Nowhere("full".to_owned()),
         };
         let mut told = state.condition(at(1));
         assert!(state.repeats(Some(&told), at(1), at(2)));

@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::queue::again;
 use tokio::time::Instant;
 
 pub use crate::movement::eviction::evictor::eviction::{
-    ClusterNote, Eviction, Now, Outcome, Reports, Step,
+    ClusterNote, Eviction, Now, Outcome, Reason, Reports, Step,
 };
 use muster_shared::api::any_binding::AnyBinding;
 
@@ -27,10 +28,11 @@ use super::jobs::Jobs;
 use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
 use super::record::bounded;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::budget::pace::{Pace, Paid, Payer};
+use crate::fleet::budget::pace::{Pace, Paid};
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::evictor::explaining::Tally;
+use crate::movement::eviction::evictor::failing::Failing;
 use crate::movement::eviction::evictor::important::Planned;
 use crate::movement::eviction::evictor::limits::Limits;
 use crate::movement::eviction::inputs;
@@ -38,9 +40,11 @@ use crate::scheduler::core::Options;
 
 pub mod eviction;
 pub mod explaining;
+mod failing;
 mod important;
 mod limits;
 mod outcome;
+mod planned;
 
 /// One key for each binding, however many places mention it.
 pub type Key = Arc<BindingKey>;
@@ -65,9 +69,13 @@ pub struct Evictor {
     pauses: Pauses,
     bindings: HashMap<Key, Arc<AnyBinding>>,
     on: HashMap<Arc<str>, HashSet<Key>>,
+    /// What is to leave because of taints.
     backlog: Backlog<Key>,
+    failing: Failing,
     /// What is being evicted, and from where.
     in_hand: HashMap<Key, Arc<str>>,
+    /// What workloads that are being evicted gain, from the moment of their plan on.
+    planned_gains: HashMap<Key, Vec<TargetCluster>>,
     /// What changed while it was being evicted, so that it is judged again afterwards.
     missed: HashSet<Key>,
     failures: HashMap<Key, Failures>,
@@ -122,7 +130,9 @@ impl Evictor {
             bindings: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
+            failing: Failing::default(),
             in_hand: HashMap::new(),
+            planned_gains: HashMap::new(),
             missed: HashSet::new(),
             failures: HashMap::new(),
             successes: 0,
@@ -139,6 +149,17 @@ impl Evictor {
             tallies: HashMap::new(),
             limits: Limits::default(),
         }
+    }
+
+    /// Judges taints, or knows of none.
+    #[must_use]
+    pub fn with_taints(self, are_judged: bool) -> Self {
+        let fleet = if are_judged {
+            FleetView::default()
+        } else {
+            FleetView::without_taints()
+        };
+        Self { fleet, ..self }
     }
 
     /// Asks a fence before a workload leaves a cluster.
@@ -205,7 +226,7 @@ impl Evictor {
         };
         let name = Arc::clone(name);
         if effect.taints {
-            self.taints_changed(&name, cluster, now);
+            self.taints_changed(&name, now);
         }
         if !was_known {
             for key in self.keys_on(&name) {
@@ -216,8 +237,8 @@ impl Evictor {
         }
     }
 
-    fn taints_changed(&mut self, name: &Arc<str>, cluster: &Cluster, now: Now) {
-        if !cluster.spec.taints.iter().any(evicts) {
+    fn taints_changed(&mut self, name: &Arc<str>, now: Now) {
+        if !self.fleet.taints(name).iter().any(evicts) {
             self.tallies.remove(name);
             let dropped = self.backlog.drop_cluster(name);
             if !dropped.is_empty() {
@@ -261,6 +282,8 @@ impl Evictor {
             self.pace.lost(name, now.tick);
         }
         let dropped = self.backlog.drop_cluster(name);
+        let failing = self.failing.drop_cluster(name);
+        self.news.applications.extend(failing);
         self.tallies.remove(name);
         self.limits.forget(name);
         if !self.open {
@@ -283,6 +306,10 @@ impl Evictor {
             .is_some_and(|old| inputs::is_same(old, binding))
         {
             return;
+        }
+        self.retry_failing(&key, now);
+        if let Some(old) = old.as_ref().filter(|_| self.open) {
+            self.take_room(&key, old, binding, now);
         }
         let mut may_be_untold = old.is_none();
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
@@ -321,7 +348,9 @@ impl Evictor {
         }
         match key {
             Some(key) => {
-                if let Some(binding) = self.bindings.get(key).cloned() {
+                if let Some((key, binding)) = self.bindings.get_key_value(key) {
+                    let (key, binding) = (Arc::clone(key), Arc::clone(binding));
+                    self.retry_failing(&key, now);
                     self.review_all(&binding, now);
                 }
             }
@@ -335,6 +364,7 @@ impl Evictor {
             for target in &binding.spec.clusters {
                 self.take_off(&target.name, &key);
             }
+            self.failing.remove(&key);
             self.news.gone.push(key);
         }
         self.failures.remove(key);
@@ -349,6 +379,7 @@ impl Evictor {
                 self.review(&cluster, &key, now);
             }
         }
+        self.failing.backlog.mature(now.tick);
         if self.fleet.settle(now.tick) {
             self.wake = Some(now.tick);
         }
@@ -357,20 +388,28 @@ impl Evictor {
             self.wake = None;
             self.wakes += 1;
             self.backlog.wake_stranded();
+            self.failing.backlog.wake_stranded();
             self.retry.get_or_insert(now.tick);
         }
         if self.retry.is_some_and(|retry| retry <= now.tick) {
-            self.backlog.retry(RETRIES.0);
-            let more = self.backlog.has_due();
+            self.retry_stranded(RETRIES.0);
+            let more = self.backlog.has_due() || self.failing.backlog.has_due();
             self.retry = more.then(|| now.tick + RETRIES.1);
         }
         let held = self.held(now);
         let timer = self.next_timer().into_iter().chain(held.until).min();
-        while self.backlog.has_ready_but(&held.clusters) {
-            let paid = match self.pace.pay(Payer::Taints, now.tick) {
+        while let Some(is_failing) = self.is_failing_next(&held.clusters) {
+            let paid = match self.pace.pay(now.tick) {
                 Ok(paid) => paid,
                 Err(when) => return Step::Wait(timer.into_iter().chain(when).min()),
             };
+            if is_failing {
+                if let Some(eviction) = self.next_failing(&held.clusters, paid, now) {
+                    return Step::Evict(Box::new(eviction));
+                }
+                continue;
+            }
+            self.failing.rests();
             let Some((cluster, key, rank)) = self.backlog.pop_but(&held.clusters) else {
                 break;
             };
@@ -379,18 +418,19 @@ impl Evictor {
                 return Step::Wait(Some(now.tick + again(0)));
             }
             if let Some(eviction) = self.last_look((&cluster, key, rank), paid, now) {
-                self.limits.pay(&cluster, now.tick);
                 return Step::Evict(Box::new(eviction));
             }
         }
-        self.pace.withdraw(Payer::Taints);
+        self.pace.withdraw();
         Step::Wait(self.next_timer().into_iter().chain(held.until).min())
     }
 
     fn next_timer(&self) -> Option<Instant> {
         let settles = self.fleet.next_settlement();
         let own = [self.wake, self.retry, self.look];
-        let timers = own.into_iter().chain([self.backlog.next_timer(), settles]);
+        let (taints, failing) = (&self.backlog, &self.failing.backlog);
+        let backoffs = [taints.next_timer(), failing.next_timer()];
+        let timers = own.into_iter().chain(backoffs).chain([settles]);
         timers.flatten().min()
     }
 
@@ -421,25 +461,46 @@ impl Evictor {
                     && self.gate(cluster, &binding, now) == Gate::Open
                     && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
-                self.in_hand.insert(key, Arc::clone(cluster));
-                let (snapshot, kept_for) = self.beside_more_important(rank.priority(), now);
-                Some(Eviction {
-                    cluster: Arc::clone(cluster),
-                    purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
-                    binding,
-                    cause,
-                    kept_for,
-                    snapshot,
-                    paid,
-                    wakes: self.wakes,
-                    rank,
-                })
+                let purge_mode = purge_mode(&binding.spec, &self.switches, &cause);
+                let reason = Reason::Taint { cause, purge_mode };
+                let item = (cluster, key, rank);
+                Some(self.take_in_hand(item, binding, reason, paid, now))
             }
             Judgement::Leave { .. } | Judgement::Stay(_) => {
                 self.review(cluster, &key, now);
                 None
             }
         }
+    }
+
+    /// Begins the eviction of an item, for which the budget of its cluster pays as well.
+    fn take_in_hand(
+        &mut self,
+        (cluster, key, rank): (&Arc<str>, Key, Rank),
+        binding: Arc<AnyBinding>,
+        reason: Reason,
+        paid: Paid,
+        now: Now,
+    ) -> Eviction {
+        self.in_hand.insert(key, Arc::clone(cluster));
+        self.limits.pay(cluster, now.tick);
+        let kept_for = self.keep(rank.priority(), now);
+        Eviction {
+            cluster: Arc::clone(cluster),
+            binding,
+            reason,
+            kept_for,
+            paid,
+            wakes: self.wakes,
+            rank,
+        }
+    }
+
+    /// Makes stranded items ready that were not tried since something changed, so many of each
+    /// kind.
+    fn retry_stranded(&mut self, most: usize) {
+        self.backlog.retry(most);
+        self.failing.backlog.retry(most);
     }
 
     /// Returns whether the budget knows already that a cluster is well which is still known as
@@ -607,6 +668,9 @@ impl Evictor {
     fn take_off(&mut self, cluster: &str, key: &Key) -> bool {
         let name = self.share(cluster);
         let waited = self.backlog.remove(&name, key);
+        if self.failing.leaves(cluster, key) {
+            self.failing.remove(key);
+        }
         if let Some(keys) = self.on.get_mut(&name) {
             keys.remove(key);
             if keys.is_empty() {

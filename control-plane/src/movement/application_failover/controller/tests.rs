@@ -166,23 +166,3 @@ fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
         );
     }
 }
-
-#[test]
-fn an_application_that_tried_in_vain_is_held_and_tries_soon_once_a_cluster_opens() {
-    for (attempts, expected) in [(0, false), (1, true), (9, true)] {
-        let known = Known {
-            attempts,
-            ..Known::default()
-        };
-        assert_eq!(known.found_no_place(), expected, "{attempts}");
-    }
-    let (long, short) = (SOON * 10, SOON / 2);
-    for (pause, before, now, expected) in [
-        (long, 3, 3, long),
-        (long, 3, 4, SOON),
-        (short, 3, 4, short),
-        (short, 3, 3, short),
-    ] {
-        assert_eq!(pause_after(pause, before, now), expected, "{before} {now}");
-    }
-}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Evictor, Judgement, Key, Now};
+use super::{Eviction, Evictor, Judgement, Key, Now};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::fleet_view::LATER;
 use crate::movement::eviction::room::{HORIZON, Kept, Later};
@@ -24,9 +24,9 @@ pub(super) struct Planned {
 }
 
 impl Evictor {
-    /// Returns the fleet without the room of what leaves later and has a higher priority, and how
-    /// many workloads these are.
-    pub(super) fn beside_more_important(&mut self, priority: i32, now: Now) -> (Snapshot, usize) {
+    /// Plans what room is kept for what leaves later and has a higher priority. Returns how many
+    /// workloads these are.
+    pub(super) fn keep(&mut self, priority: i32, now: Now) -> usize {
         let planned = self.planned.take();
         let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
         let planned = planned.unwrap_or_else(|| {
@@ -38,8 +38,18 @@ impl Evictor {
                 kept,
             }
         });
-        let kept = &self.planned.insert(planned).kept;
-        (kept.beside(self.fleet.snapshot()), kept.workloads())
+        self.planned.insert(planned).kept.workloads()
+    }
+
+    /// Returns the fleet in which a workload is placed: as it is now, without the room that is kept
+    /// for others.
+    pub fn fleet_for(&mut self, eviction: &Eviction, now: Now) -> Snapshot {
+        self.keep(eviction.rank.priority(), now);
+        let fleet = self.fleet.snapshot();
+        match &self.planned {
+            Some(planned) => planned.kept.beside(fleet),
+            None => fleet,
+        }
     }
 
     fn keep_from(&self, priority: i32, now: Now) -> Kept {
@@ -82,6 +92,7 @@ impl Evictor {
             }
             for (cluster, key) in self.held_back.remove(&priority).into_iter().flatten() {
                 self.backlog.wake(&cluster, &key);
+                self.retry_failing(&key, now);
                 self.retry.get_or_insert(now.tick);
             }
         }
