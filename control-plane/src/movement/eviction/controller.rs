@@ -7,8 +7,6 @@ use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
-use muster_shared::k8s::Taint;
-use muster_shared::taints;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
@@ -20,22 +18,21 @@ use super::applications::Applications;
 use super::backlog::Rank;
 use super::explain::EvictionState;
 use super::fence::Fence;
-use super::homes;
 use super::jobs::Jobs;
 use super::judge::{Switches, purge_mode};
 use super::measure::{INTERVAL, Meter};
-use super::plan::Nowhere;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
-use crate::movement::eviction::evictor::{Eviction, Evictor, Now, Outcome, Reason, Reports, Step};
-use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
-use crate::movement::eviction::reason::EvictionReason;
+use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reason, Reports, Step};
 use crate::scheduler::core::Options;
+
+mod evict;
+
+use self::evict::evict;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
@@ -285,108 +282,6 @@ async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
     eviction.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))
     })
-}
-
-/// Runs one eviction: plan, one patch, and what that means.
-async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
-    let (controller, fleet) = (&*controller, &*fleet);
-    let key = BindingKey::of(&eviction.binding);
-    // A setting that protects counts from the moment at which it stands in the policy.
-    let spec = &*protected(fleet, &eviction.binding);
-    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
-        // The binding is about to say so, too, and is judged anew then.
-        return Outcome::Conflict;
-    }
-    let now = fleet.clock.now();
-    let applications = controller.applications();
-    let judge =
-        |it: &Arc<dyn Applications>| it.judge(&eviction.binding, spec, &eviction.cluster, now);
-    let failure = match eviction.reason {
-        Reason::Taint { .. } => None,
-        Reason::Failure => applications.as_ref().and_then(judge),
-    };
-    let (reason, purge_mode) = match (&eviction.reason, &failure) {
-        (Reason::Taint { cause, purge_mode }, _) => {
-            // The cache shows a change of a cluster before the evictor hears of it, and the end of
-            // a pause may be heard of between the two.
-            let cluster = fleet.clusters.get(None, &eviction.cluster);
-            let Taint { key, effect, .. } = &cause.taint;
-            if cluster.is_some_and(|it| taints::find(&it.spec.taints, key, effect).is_none()) {
-                return Outcome::Conflict;
-            }
-            (EvictionReason::Taint(cause), purge_mode)
-        }
-        (Reason::Failure, Some(failure)) => (failure.reason, &failure.purge_mode),
-        (Reason::Failure, None) => return Outcome::Conflict,
-    };
-    let leaving = Leaving {
-        spec,
-        status: eviction.binding.status(),
-        cluster: &eviction.cluster,
-        reason,
-        purge_mode,
-    };
-    let planning = controller.planning.lock().await;
-    let snapshot = {
-        let mut evictor = controller.evictor.lock();
-        evictor.fleet_for(&eviction, Now::by(&controller.clock))
-    };
-    let plan = match plan_in(fleet, &leaving, &snapshot, &controller.options, now) {
-        Ok(mut plan) => {
-            let to = plan.destination();
-            let annotations = &mut plan.patch["metadata"]["annotations"];
-            if let Some(failure) = &failure {
-                let (name, value) = (failure.annotation)(to);
-                annotations[name] = value;
-            } else {
-                let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
-                let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
-                for (name, value) in homes {
-                    annotations[name] = value;
-                }
-            }
-            plan
-        }
-        Err(nowhere) => {
-            return match nowhere {
-                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
-                // The queue of the cluster stands still by now, and says so of all that wait in it.
-                Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
-                    Outcome::Conflict
-                }
-                Nowhere::Paused(why) => Outcome::Paused(why),
-                nowhere => Outcome::Nowhere(nowhere.to_string()),
-            };
-        }
-    };
-    if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
-        let mut evictor = controller.evictor.lock();
-        evictor.take_planned_room(&eviction, &plan.clusters, Now::by(&controller.clock));
-    }
-    drop((planning, snapshot));
-    let to = plan.destination();
-    match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
-        Ok(binding) => {
-            tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.reason, to, mode = %purge_mode, "evicted");
-            if let (Some(_), Some(applications)) = (&failure, &applications) {
-                applications.moved(&binding);
-            }
-            Outcome::Evicted {
-                // Until the cache shows it, and after an outage there are as many as it hit.
-                binding: fleet.bindings.kept(binding),
-                to,
-            }
-        }
-        Err(not_written) => {
-            tracing::info!(binding = %key, cluster = %eviction.cluster, ?not_written, "not evicted");
-            match not_written {
-                NotWritten::Overtaken => Outcome::Conflict,
-                NotWritten::Gone => Outcome::Gone,
-                NotWritten::Refused(why) => Outcome::Failed(why),
-                NotWritten::Unclear(why) => Outcome::Unclear(why),
-            }
-        }
-    }
 }
 
 /// Sets the gauges from time to time while this replica leads: another one decides nothing, and

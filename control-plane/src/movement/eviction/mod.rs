@@ -1,7 +1,7 @@
 //! Evicts workloads: which, in which order, at which rate, and where to.
 //!
 //! A workload leaves a cluster because of its taints, which are judged here, or because it fails
-//! there, which [`application_failover`](super::application_failover) tells.
+//! there, which the controller of failing applications tells.
 
 pub mod applications;
 pub mod backlog;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Eviction, Evictor, Judgement, Key, Now};
+use super::{Eviction, Evictor, Key, Now};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::fleet_view::LATER;
+use crate::movement::eviction::judge::Judgement;
 use crate::movement::eviction::room::{HORIZON, Kept, Later};
 use crate::scheduler::core::Snapshot;
 

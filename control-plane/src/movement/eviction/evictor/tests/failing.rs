@@ -2,6 +2,7 @@
 
 use super::pauses::paused;
 use super::*;
+use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::Note;
 use crate::movement::eviction::fence::Gate;
 
