@@ -71,7 +71,7 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
     }),
     ("applicationFailover", |it| {
         let mover = it.mover();
-        application_failover::start(it.fleet, mover, it.tasks);
+        application_failover::start(it.fleet, &mover, it.tasks);
     }),
     ("gracefulEviction", |it| {
         let budget = it.budget();

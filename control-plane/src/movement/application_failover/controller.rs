@@ -26,7 +26,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::movement::eviction::backlog::Rank;
-use crate::movement::eviction::explain::{STRANDED, names_cluster};
+use crate::movement::eviction::explain::{EvictionState, STRANDED, names_cluster};
 use crate::movement::eviction::reason::application;
 use crate::movement::eviction::{Mover, inputs};
 use crate::settings::PROPAGATE_DEPS;
@@ -97,7 +97,7 @@ fn is_stranded(binding: &AnyBinding, cluster: &str) -> bool {
 
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each
 /// policy asks for it by itself.
-pub fn start(fleet: &Arc<Fleet>, mover: Mover, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, mover: &Mover, tasks: &mut Tasks) {
     let following = Controller::new(fleet, "application failover");
     let applications = Arc::new(Applications {
         fleet: Arc::clone(fleet),
@@ -252,11 +252,15 @@ impl Applications {
     ) {
         let since = history.since.get(&cluster).copied();
         let rank = Rank::new(inputs::priority(case.binding), since.unwrap_or(case.now));
-        let state = self.mover.fails(case.key, &cluster, rank);
-        match state.and_then(Obstacle::of) {
+        match self.mover.fails(case.key, &cluster, rank) {
             // The condition already tells of the obstacle that the process before this one found.
-            Some(Obstacle::Rate) if is_stranded(case.binding, &cluster) => progress.is_said = true,
-            Some(why) => progress.held.push((cluster, why, None)),
+            Some(EvictionState::Queued { .. }) if is_stranded(case.binding, &cluster) => {
+                progress.is_said = true;
+            }
+            Some(state) => {
+                let why = Obstacle::Eviction(state);
+                progress.held.push((cluster, why, None));
+            }
             None => {
                 // The rate may permit it at once.
                 progress.is_said = true;

@@ -35,7 +35,7 @@ async fn stand(binding: Value) -> Stand {
     ]);
     let pace = Pace::of(&stand.fleet.settings);
     let mover = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
-    start(&stand.fleet, mover, &mut stand.tasks);
+    start(&stand.fleet, &mover, &mut stand.tasks);
     stand.follow().await;
     stand
 }

@@ -85,7 +85,7 @@ fn the_first_cluster_that_nothing_holds_an_application_in_is_left() {
         let leave = ["m1".to_owned(), "m2".to_owned()];
         let obstacle = |cluster: &str| {
             let is_held = held.contains(&cluster);
-            is_held.then_some((Obstacle::Rate, pause))
+            is_held.then_some((Obstacle::GateOff, pause))
         };
         let (found, before) = first_free(&leave, obstacle);
         assert_eq!(found.as_deref(), ready, "{held:?}");

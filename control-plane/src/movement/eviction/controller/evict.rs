@@ -61,10 +61,7 @@ pub(super) async fn evict(
         purge_mode,
     };
     let planning = controller.planning.lock().await;
-    let snapshot = {
-        let mut evictor = controller.evictor.lock();
-        evictor.fleet_for(&eviction, Now::by(&controller.clock))
-    };
+    let snapshot = controller.evictor.lock().fleet_for(&eviction);
     let plan = match plan_in(fleet, &leaving, &snapshot, &controller.options, now) {
         Ok(mut plan) => {
             let to = plan.destination();
@@ -93,11 +90,13 @@ pub(super) async fn evict(
             };
         }
     };
+    // What nobody else reads is not copied when it changes.
+    drop(snapshot);
     if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
         let mut evictor = controller.evictor.lock();
         evictor.take_planned_room(&eviction, &plan.clusters, Now::by(&controller.clock));
     }
-    drop((planning, snapshot));
+    drop(planning);
     let to = plan.destination();
     match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
         Ok(binding) => {

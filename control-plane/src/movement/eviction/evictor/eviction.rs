@@ -16,6 +16,7 @@ use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::Note;
 use crate::movement::eviction::judge::Cause;
+use crate::movement::eviction::room::Kept;
 
 /// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that
 /// waiting is done by.
@@ -74,8 +75,8 @@ pub struct Eviction {
     pub binding: Arc<AnyBinding>,
     /// Why it leaves.
     pub reason: Reason,
-    /// Workloads of a higher priority that room is kept for.
-    pub kept_for: usize,
+    /// Room that is kept for workloads of a higher priority.
+    pub kept: Arc<Kept>,
     /// Payment for its move.
     pub paid: Paid,
     pub(super) rank: Rank,

@@ -21,13 +21,12 @@ const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis
 pub(super) struct Planned {
     priority: i32,
     until: Instant,
-    kept: Kept,
+    kept: Arc<Kept>,
 }
 
 impl Evictor {
-    /// Plans what room is kept for what leaves later and has a higher priority. Returns how many
-    /// workloads these are.
-    pub(super) fn keep(&mut self, priority: i32, now: Now) -> usize {
+    /// Returns the room that is kept for what leaves later and has a higher priority.
+    pub(super) fn keep(&mut self, priority: i32, now: Now) -> Arc<Kept> {
         let planned = self.planned.take();
         let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
         let planned = planned.unwrap_or_else(|| {
@@ -36,21 +35,16 @@ impl Evictor {
             Planned {
                 priority,
                 until: now.tick + AGE.0 + AGE.1.saturating_mul(workloads),
-                kept,
+                kept: Arc::new(kept),
             }
         });
-        self.planned.insert(planned).kept.workloads()
+        Arc::clone(&self.planned.insert(planned).kept)
     }
 
     /// Returns the fleet in which a workload is placed: as it is now, without the room that is kept
     /// for others.
-    pub fn fleet_for(&mut self, eviction: &Eviction, now: Now) -> Snapshot {
-        self.keep(eviction.rank.priority(), now);
-        let fleet = self.fleet.snapshot();
-        match &self.planned {
-            Some(planned) => planned.kept.beside(fleet),
-            None => fleet,
-        }
+    pub fn fleet_for(&self, eviction: &Eviction) -> Snapshot {
+        eviction.kept.beside(self.fleet.snapshot())
     }
 
     fn keep_from(&self, priority: i32, now: Now) -> Kept {

@@ -128,12 +128,12 @@ impl Evictor {
     ) -> Eviction {
         self.in_hand.insert(key, Arc::clone(cluster));
         self.limits.pay(cluster, now.tick);
-        let kept_for = self.keep(rank.priority(), now);
+        let kept = self.keep(rank.priority(), now);
         Eviction {
             cluster: Arc::clone(cluster),
             binding,
             reason,
-            kept_for,
+            kept,
             paid,
             wakes: self.wakes,
             rank,

@@ -104,7 +104,7 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
-                let why = if eviction.kept_for > 0 {
+                let why = if eviction.kept.workloads() > 0 {
                     self.hold_back(cluster, &key, rank.priority(), now);
                     format!("{why}{KEPT}")
                 } else {

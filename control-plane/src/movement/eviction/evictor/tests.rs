@@ -158,8 +158,7 @@ impl World {
         loop {
             match self.evictor.next(self.now()) {
                 Step::Evict(eviction) => {
-                    let now = self.now();
-                    self.fleets.push(self.evictor.fleet_for(&eviction, now));
+                    self.fleets.push(self.evictor.fleet_for(&eviction));
                     let outcome = end(&eviction);
                     if let Outcome::Evicted { binding, .. } = &outcome {
                         let name = binding.name_any();

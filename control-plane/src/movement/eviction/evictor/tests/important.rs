@@ -64,7 +64,7 @@ fn what_is_less_important_and_leaves_earlier_takes_no_room_of_what_leaves_later(
         let what = format!("{cores} cores, priority {later}");
         assert_eq!(tried.len(), 1, "{what}");
         assert_eq!(tried[0].binding.name_any(), "idle", "{what}");
-        assert_eq!(tried[0].kept_for, kept_for, "{what}");
+        assert_eq!(tried[0].kept.workloads(), kept_for, "{what}");
         assert_eq!(cores_left(&world, 0, "c1"), left, "{what}");
     }
 }
@@ -89,7 +89,10 @@ fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_tells_of_th
     world.put(&Arc::new(stays));
     let tried = world.pass(30.0, leave);
     assert_eq!(tried.len(), 1, "it is tried again");
-    assert_eq!((tried[0].kept_for, cores_left(&world, 0, "c1")), (0, 1));
+    assert_eq!(
+        (tried[0].kept.workloads(), cores_left(&world, 0, "c1")),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn what_cannot_leave_itself_keeps_no_room_from_others() {
             .iter()
             .enumerate()
             .filter(|(_, it)| it.binding.name_any() == "idle")
-            .map(|(place, it)| (it.kept_for, cores_left(&world, place, "c1")))
+            .map(|(place, it)| (it.kept.workloads(), cores_left(&world, place, "c1")))
             .collect();
         if idle.last() != Some(&(0, 1)) {
             wrong.push(format!(
@@ -211,7 +214,7 @@ fn what_waits_for_the_rate_of_its_drain_keeps_its_room() {
         cores_left(&world, idle, "c1"),
         0,
         "the one core is for vital: kept for {}",
-        tried[idle].kept_for
+        tried[idle].kept.workloads()
     );
 }
 
@@ -265,7 +268,7 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
     world.put(&to(&web("other", 0, 9_000), "c1"));
     let now = world.now();
     let left = |world: &mut World, eviction: &Eviction| {
-        let fleet = world.evictor.fleet_for(eviction, now);
+        let fleet = world.evictor.fleet_for(eviction);
         world.fleets = vec![fleet];
         cores_left(world, 0, "c1")
     };
