@@ -33,11 +33,16 @@ async fn stand(binding: Value) -> Stand {
         ("clusters", cluster("m2")),
         ("resourcebindings", binding),
     ]);
+    begin(&mut stand).await;
+    stand
+}
+
+/// Starts the controller, and the evictor without its taints.
+async fn begin(stand: &mut Stand) {
     let pace = Pace::of(&stand.fleet.settings);
     let mover = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
     start(&stand.fleet, &mover, &mut stand.tasks);
     stand.follow().await;
-    stand
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,5 +142,32 @@ async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_t
             .iter()
             .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
         assert_eq!(is_told, !is_overtaken, "{code}: {told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_cluster_is_not_ready_when_its_turn_comes_stays() {
+    let paused = |mut cluster: Value| {
+        cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
+        cluster
+    };
+    let mut stand = Stand::new([
+        ("clusters", paused(cluster("m1"))),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", unhealthy()),
+    ]);
+    begin(&mut stand).await;
+    pass(40).await;
+    let mut silent = cluster("m1");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    stand.api.put("clusters", paused(silent.clone()));
+    // Nothing of the binding changes.
+    pass(10).await;
+    stand.api.put("clusters", silent);
+    pass(60).await;
+    assert_eq!(placements(&stand), [Value::Null; 0]);
+    let told = stand.api.told().await;
+    for reason in ["Paused", "ClusterNotReady"] {
+        assert!(told.iter().any(|it| it.1 == reason), "{reason}: {told:?}");
     }
 }
