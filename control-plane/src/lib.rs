@@ -28,8 +28,9 @@
 //!   (`judge`, `plan`) and [`budget`](fleet::budget) (`rate`); writes `spec.clusters` and
 //!   `spec.gracefulEvictionTasks` of bindings, and the condition `EvictionPending`.
 //! * `applicationFailover` watches bindings; decides in
-//!   [`application_failover`](movement::application_failover) (`decide`); writes as `taintmanager`
-//!   does, and the annotation with its history.
+//!   [`application_failover`](movement::application_failover) (`decide`); moves by the queue of
+//!   `taintmanager`, which it starts without its taints where that does not run; writes the
+//!   annotation with its history, and the condition `ApplicationFailoverPending`.
 //! * `gracefulEviction` watches bindings, Clusters and templates; decides in
 //!   [`graceful_eviction`](movement::graceful_eviction) (`assess`); removes completed
 //!   `spec.gracefulEvictionTasks`.

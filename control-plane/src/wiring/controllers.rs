@@ -25,6 +25,8 @@ struct Start<'a> {
     tasks: &'a mut Tasks,
     /// The one budget of all that moves, once somebody needs it.
     budget: Option<Pace>,
+    /// The one that moves workloads out of clusters, once somebody needs it.
+    mover: Option<eviction::Mover>,
     /// Whether a controller of push clusters runs. They are started together: the tasks of one
     /// member share caches and connections.
     is_pushed: bool,
@@ -36,6 +38,16 @@ impl Start<'_> {
         let (fleet, tasks) = (self.fleet, &mut *self.tasks);
         self.budget
             .get_or_insert_with(|| budget::budget(fleet, tasks))
+            .clone()
+    }
+
+    /// Returns the mover, which judges taints if the controller of them runs.
+    fn mover(&mut self) -> eviction::Mover {
+        let budget = self.budget();
+        let judges_taints = self.fleet.settings.runs("taintmanager");
+        let (fleet, tasks) = (self.fleet, &mut *self.tasks);
+        self.mover
+            .get_or_insert_with(|| eviction::start(fleet, &budget, judges_taints, tasks))
             .clone()
     }
 }
@@ -55,12 +67,11 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
         policy_status::start(it.fleet, it.tasks);
     }),
     ("taintmanager", |it| {
-        let budget = it.budget();
-        eviction::start(it.fleet, &budget, it.tasks);
+        it.mover();
     }),
     ("applicationFailover", |it| {
-        let budget = it.budget();
-        application_failover::start(it.fleet, budget, it.tasks);
+        let mover = it.mover();
+        application_failover::start(it.fleet, &mover, it.tasks);
     }),
     ("gracefulEviction", |it| {
         let budget = it.budget();
@@ -97,6 +108,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         fleet,
         tasks,
         budget: None,
+        mover: None,
         is_pushed: false,
     };
     for (name, starter) in STARTERS {

@@ -1,9 +1,8 @@
-//! Eviction rate, shared by evictions because of taints, by failing applications, and by new
-//! placements that take from one cluster for another.
+//! Eviction rate, shared by evictions, whatever their reason, and by new placements that take from
+//! one cluster for another.
 //!
-//! The rate depends on the health of the fleet. If both kinds of evictions wait, they take turns,
-//! so that neither a long eviction queue nor a thousand failing applications delay the other. New
-//! placements get what the two leave: a workload that has to move comes before one that may.
+//! The rate depends on the health of the fleet. New placements get what evictions leave: a workload
+//! that has to move comes before one that may.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,15 +19,6 @@ use super::failed::{has_failed, is_counted};
 use super::rate::{Band, Budget, FleetHealth, Rates};
 use crate::fleet::api_error::may_be_written;
 use crate::settings::Settings;
-
-/// Kinds of evictions that share the rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payer {
-    /// Evictions because of taints, including drains.
-    Taints,
-    /// Evictions of failing applications.
-    Applications,
-}
 
 /// A payment for one move. Whoever writes a move has to show one. It is taken back when it is
 /// dropped, unless something was moved for it, or may have been.
@@ -72,7 +62,8 @@ impl Drop for Paid {
     }
 }
 
-/// How long a turn is kept for a payer who wanted it: many times what a task needs to wake up.
+/// Pause before a new placement asks again that waits for an eviction: many times what a task needs
+/// to wake up.
 const KEPT: Duration = Duration::from_millis(500);
 
 /// The budget, shared by all who pay from it.
@@ -89,12 +80,8 @@ struct Inner {
     clusters: HashMap<String, bool>,
     failed: usize,
     band: Band,
-    /// Who paid last.
-    last: Option<Payer>,
-    /// Who could not pay and has not paid since.
-    waiting: [bool; 2],
-    /// Until when the turn is kept for the other.
-    kept_until: Option<Instant>,
+    /// Whether an eviction could not be paid for, and none has been since.
+    is_awaited: bool,
     /// Whom a change may help.
     listeners: Vec<Arc<Notify>>,
 }
@@ -114,9 +101,7 @@ impl Pace {
                 clusters: HashMap::new(),
                 failed: 0,
                 band: Band::Primary,
-                last: None,
-                waiting: [false; 2],
-                kept_until: None,
+                is_awaited: false,
                 listeners: Vec::new(),
             })),
         }
@@ -209,30 +194,14 @@ impl Pace {
         inner.rates.per_second(inner.band)
     }
 
-    /// Pays for one move, or says when to ask again: `None` means not in this band.
+    /// Pays for one eviction, or says when to ask again: `None` means not in this band.
     ///
     /// # Errors
-    /// The budget does not suffice yet, or it is the other's turn.
-    pub fn pay(&self, payer: Payer, now: Instant) -> Result<Paid, Option<Instant>> {
-        let (mut inner, other) = (self.inner.lock(), payer.other());
-        if inner.last == Some(payer) && inner.waiting[other as usize] && inner.budget.suffices(now)
-        {
-            let until = *inner.kept_until.get_or_insert(now + KEPT);
-            if now < until {
-                inner.waiting[payer as usize] = true;
-                return Err(Some(until));
-            }
-            // It did not come.
-            inner.waiting[other as usize] = false;
-        }
+    /// The budget does not suffice yet.
+    pub fn pay(&self, now: Instant) -> Result<Paid, Option<Instant>> {
+        let mut inner = self.inner.lock();
         let paid = inner.budget.pay(now);
-        inner.waiting[payer as usize] = paid.is_err();
-        if paid.is_ok() {
-            inner.last = Some(payer);
-            if inner.kept_until.take().is_some() {
-                inner.wake();
-            }
-        }
+        inner.is_awaited = paid.is_err();
         paid.map(|()| self.paid())
     }
 
@@ -267,12 +236,9 @@ impl Pace {
         Ok(())
     }
 
-    /// Withdraws a payer that wants nothing any more.
-    pub fn withdraw(&self, payer: Payer) {
-        let mut inner = self.inner.lock();
-        if std::mem::take(&mut inner.waiting[payer as usize]) && inner.kept_until.take().is_some() {
-            inner.wake();
-        }
+    /// Notes that nothing is to be evicted any more.
+    pub fn withdraw(&self) {
+        self.inner.lock().is_awaited = false;
     }
 }
 
@@ -281,7 +247,7 @@ impl Inner {
         if self.rates.per_second(self.band) <= 0.0 {
             return Err(None);
         }
-        if self.waiting.contains(&true) {
+        if self.is_awaited {
             return Err(Some(now + KEPT));
         }
         self.budget.pay(now)
@@ -310,54 +276,13 @@ impl Inner {
     }
 }
 
-impl Payer {
-    /// Returns the payer with whom this one takes turns.
-    fn other(self) -> Self {
-        match self {
-            Self::Taints => Self::Applications,
-            Self::Applications => Self::Taints,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Pays for a move that is made.
-    fn pay(pace: &Pace, payer: Payer, now: Instant) -> Result<(), Option<Instant>> {
-        pace.pay(payer, now).map(|paid| paid.keep())
-    }
-
-    /// Returns how often each of the two payers pays until `end`, when both pay as soon as they
-    /// may; the second pays only from `joins` on.
-    fn spend(pace: &Pace, start: Instant, joins: Duration, end: Duration) -> [usize; 2] {
-        let mut paid = [0; 2];
-        let mut due = [start, start + joins];
-        loop {
-            let (turn, now) = if due[0] <= due[1] {
-                (Payer::Taints, due[0])
-            } else {
-                (Payer::Applications, due[1])
-            };
-            if now > start + end {
-                return paid;
-            }
-            due[turn as usize] = match pay(pace, turn, now) {
-                Ok(()) => {
-                    paid[turn as usize] += 1;
-                    // A change wakes everybody.
-                    let other = turn.other() as usize;
-                    due[other] = due[other].min(now).max(start + joins);
-                    now
-                }
-                Err(Some(at)) => {
-                    assert!(at > now);
-                    at
-                }
-                Err(None) => return paid,
-            };
-        }
+    fn pay(pace: &Pace, now: Instant) -> Result<(), Option<Instant>> {
+        pace.pay(now).map(|paid| paid.keep())
     }
 
     fn fleet(total: usize, failed: usize, start: Instant) -> Pace {
@@ -370,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_and_failing_applications_together_keep_the_rate_of_the_band() {
+    fn evictions_keep_the_rate_of_the_band() {
         let start = Instant::now();
         for (total, failed, expected) in [
             (10, 1, 50_usize),
@@ -381,71 +306,15 @@ mod tests {
             (1, 1, 0),
         ] {
             let pace = fleet(total, failed, start);
-            let paid = spend(&pace, start, Duration::ZERO, Duration::from_secs(100));
-            let sum = paid[0] + paid[1];
-            assert!(sum.abs_diff(expected) <= 1, "{failed} of {total}: {paid:?}");
-            assert!(
-                paid[0].abs_diff(paid[1]) <= 1,
-                "each has its half: {paid:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn one_who_comes_late_gets_every_second_turn_and_one_alone_gets_all() {
-        let start = Instant::now();
-        let seconds = Duration::from_secs;
-        let paid = spend(&fleet(9, 0, start), start, seconds(50), seconds(100));
-        assert!(
-            paid[0].abs_diff(37) <= 1 && paid[1].abs_diff(12) <= 1,
-            "{paid:?}"
-        );
-        let paid = spend(&fleet(9, 0, start), start, seconds(999), seconds(100));
-        assert!(paid[0].abs_diff(50) <= 1 && paid[1] == 0, "{paid:?}");
-    }
-
-    #[test]
-    fn a_turn_is_not_kept_for_one_who_does_not_come() {
-        let start = Instant::now();
-        let second = |s: f64| start + Duration::from_secs_f64(s);
-        let pace = fleet(9, 0, start);
-        assert!(pay(&pace, Payer::Taints, second(2.1)).is_ok());
-        assert!(pay(&pace, Payer::Applications, second(2.1)).is_err());
-        // It is the applications' turn.
-        let until = pay(&pace, Payer::Taints, second(4.2)).unwrap_err().unwrap();
-        assert_eq!(until, second(4.2) + KEPT);
-        assert!(pay(&pace, Payer::Taints, until).is_ok());
-        // Nor is the next one.
-        assert!(pay(&pace, Payer::Taints, second(6.8)).is_ok());
-    }
-
-    #[test]
-    fn a_payer_who_withdraws_keeps_nobody_waiting() {
-        let start = Instant::now();
-        let pace = fleet(9, 0, start);
-        let later = start + Duration::from_secs(3);
-        assert!(pay(&pace, Payer::Taints, later).is_ok());
-        assert!(pay(&pace, Payer::Applications, later).is_err());
-        pace.withdraw(Payer::Applications);
-        assert!(pay(&pace, Payer::Taints, later + Duration::from_secs(2)).is_ok());
-    }
-
-    #[test]
-    fn who_withdraws_wakes_others_only_if_a_turn_was_kept_for_it() {
-        let start = Instant::now();
-        let second = |s: u64| start + Duration::from_secs(s);
-        for (kept, woken) in [(false, false), (true, true)] {
-            let pace = fleet(9, 0, start);
-            assert!(pay(&pace, Payer::Taints, second(3)).is_ok());
-            assert!(pay(&pace, Payer::Applications, second(3)).is_err());
-            if kept {
-                assert!(pay(&pace, Payer::Taints, second(6)).is_err());
+            let (mut now, mut paid) = (start, 0_usize);
+            while now <= start + Duration::from_secs(100) {
+                match pay(&pace, now) {
+                    Ok(()) => paid += 1,
+                    Err(Some(at)) => now = at,
+                    Err(None) => break,
+                }
             }
-            let listener = Arc::new(Notify::new());
-            pace.wakes(Arc::clone(&listener));
-            pace.withdraw(Payer::Applications);
-            let heard = futures::FutureExt::now_or_never(listener.notified());
-            assert_eq!(heard.is_some(), woken);
+            assert!(paid.abs_diff(expected) <= 1, "{failed} of {total}: {paid}");
         }
     }
 
@@ -454,11 +323,11 @@ mod tests {
         let start = Instant::now();
         let second = |s: u64| start + Duration::from_secs(s);
         let pace = fleet(9, 0, start);
-        assert!(pay(&pace, Payer::Taints, second(1)).is_err());
+        assert!(pay(&pace, second(1)).is_err());
         let rebalance = |at| pace.pay_after_evictions(at).map(|paid| paid.keep());
         assert_eq!(rebalance(second(3)), Err(Some(second(3) + KEPT)));
-        assert!(pay(&pace, Payer::Taints, second(3)).is_ok());
-        pace.withdraw(Payer::Taints);
+        assert!(pay(&pace, second(3)).is_ok());
+        pace.withdraw();
         let next = rebalance(second(3)).unwrap_err().unwrap();
         assert_eq!(rebalance(next), Ok(()), "nothing is to be evicted");
         let then = rebalance(next).unwrap_err().unwrap();
@@ -477,7 +346,7 @@ mod tests {
         let pace = Pace::new(Rates::default(), start);
         pace.put("c", false, start);
         pace.begin(later);
-        let first = pay(&pace, Payer::Taints, later).unwrap_err();
+        let first = pay(&pace, later).unwrap_err();
         assert!(first.is_some_and(|first| first > later));
     }
 
@@ -503,16 +372,13 @@ mod tests {
         let pace = fleet(10, 6, start);
         let listener = Arc::new(Notify::new());
         pace.wakes(Arc::clone(&listener));
-        assert_eq!(pay(&pace, Payer::Applications, start), Err(None));
+        assert_eq!(pay(&pace, start), Err(None));
         pace.gone("c0", start);
         assert_eq!(pace.band(), Band::Stopped, "5 of 9");
         pace.put("c1", false, start);
         assert_eq!(pace.band(), Band::Primary);
         let woken = futures::FutureExt::now_or_never(listener.notified());
         assert!(woken.is_some());
-        assert!(matches!(
-            pay(&pace, Payer::Applications, start),
-            Err(Some(_))
-        ));
+        assert!(matches!(pay(&pace, start), Err(Some(_))));
     }
 }

@@ -6,7 +6,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 
 use super::history::Move;
-use crate::movement::eviction::plan::Nowhere;
+use crate::movement::eviction::explain::EvictionState;
 
 /// Type of the condition on a binding: True while the application is to leave a cluster, or will
 /// be, and has not left it.
@@ -107,34 +107,29 @@ pub enum Obstacle {
         /// Time from which it may be moved again.
         until: Timestamp,
     },
-    /// The eviction rate is used up.
-    #[error("it leaves when --resource-eviction-rate allows")]
-    Rate,
-    /// Too many clusters have failed: nothing is evicted.
-    #[error(
-        "more clusters have failed than --unhealthy-cluster-threshold allows: nothing is moved"
-    )]
-    Stopped,
-    /// Somebody paused movement.
-    #[error("{0}")]
-    Paused(String),
     /// Purge mode `Gracefully` requires a feature gate that is off.
     #[error("purgeMode Gracefully needs the feature gate GracefulEviction")]
     GateOff,
-    /// No other cluster can take the application.
-    #[error(transparent)]
-    Nowhere(Nowhere),
-    /// The write failed and is tried again.
-    #[error("it could not be written: {0}")]
-    Failed(String),
+    /// State in which the evictor holds it.
+    #[error("{}", why(.0))]
+    Eviction(EvictionState),
 }
 
-impl From<Nowhere> for Obstacle {
-    fn from(nowhere: Nowhere) -> Self {
-        match nowhere {
-            Nowhere::Paused(why) => Self::Paused(why),
-            nowhere => Self::Nowhere(nowhere),
+/// Returns why an application stays in a state of its eviction.
+fn why(state: &EvictionState) -> String {
+    match state {
+        EvictionState::Queued { .. } => "it leaves when --resource-eviction-rate allows".to_owned(),
+        EvictionState::Stopped { .. } => {
+            "more clusters have failed than --unhealthy-cluster-threshold allows: nothing is moved"
+                .to_owned()
         }
+        EvictionState::Fencing { why, .. } | EvictionState::Unfenced { why, .. } => {
+            format!("its copy there is not stopped (failover.cluster.fencing): {why}")
+        }
+        EvictionState::Unpreserved { why, .. } => format!("its state cannot be preserved: {why}"),
+        EvictionState::Failed { why } => format!("it could not be written: {why}"),
+        EvictionState::Paused { why, .. } | EvictionState::Nowhere { why, .. } => why.clone(),
+        state => state.reason().to_owned(),
     }
 }
 
@@ -162,7 +157,7 @@ impl FailoverState {
         let Self::Held {
             cluster,
             since,
-            why: Obstacle::Nowhere(_),
+            why: Obstacle::Eviction(EvictionState::Nowhere { .. }),
         } = self
         else {
             return false;
@@ -182,14 +177,9 @@ impl FailoverState {
             Self::Held { why, .. } => match why {
                 Obstacle::Unheard(_) => "ClusterNotReady",
                 Obstacle::Returned { .. } => "ClusterReturned",
-                Obstacle::Paused(_) => "Paused",
-                Obstacle::Stopped => "StoppedByThreshold",
                 Obstacle::Rests { .. } => "MovedLately",
-                Obstacle::Rate => "WaitingForRate",
                 Obstacle::GateOff => "GracefulEvictionDisabled",
-                Obstacle::Nowhere(Nowhere::State(_)) => "StateNotPreserved",
-                Obstacle::Nowhere(_) => "NowhereToGo",
-                Obstacle::Failed(_) => "EvictWorkloadFromClusterFailed",
+                Obstacle::Eviction(state) => state.reason(),
             },
             Self::Left { .. } => "ApplicationMoved",
             Self::Recovered => "ApplicationRecovered",
@@ -243,7 +233,11 @@ impl FailoverState {
     /// Returns the type of the event: a warning where somebody may have to do something.
     pub fn severity(&self) -> EventType {
         match self {
-            Self::Held { why, .. } if !matches!(why, Obstacle::Rate) => EventType::Warning,
+            Self::Held { why, .. }
+                if !matches!(why, Obstacle::Eviction(EvictionState::Queued { .. })) =>
+            {
+                EventType::Warning
+            }
             Self::NotFollowed(_)
             | Self::Left {
                 without_state: true,
@@ -271,6 +265,16 @@ fn stays(cluster: &str, since: Timestamp) -> String {
 mod tests {
     use super::*;
 
+    fn rate() -> Obstacle {
+        let cause = "failing".to_owned();
+        Obstacle::Eviction(EvictionState::Queued { cause })
+    }
+
+    fn nowhere(why: &str) -> Obstacle {
+        let (cause, why) = ("failing".to_owned(), why.to_owned());
+        Obstacle::Eviction(EvictionState::Nowhere { cause, why })
+    }
+
     #[test]
     fn every_turn_names_the_cluster_and_the_reason() {
         let at = |second| Timestamp::from_second(second).unwrap();
@@ -291,7 +295,9 @@ mod tests {
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z: it stays until 1970-01-01T00:05:00Z",
             ),
             (
-                held(Obstacle::Nowhere(Nowhere::Empty)),
+                held(nowhere(
+                    "no other cluster could take it: the placement would be empty",
+                )),
                 "NowhereToGo",
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: no other cluster could take it: the placement would be empty",
             ),
@@ -339,7 +345,7 @@ mod tests {
         let held = |cluster: &str, room: &str| FailoverState::Held {
             cluster: cluster.to_owned(),
             since: at(0),
-            why: Obstacle::Nowhere(Nowhere::NotAvailable(room.to_owned())),
+            why: nowhere(room),
         };
         let told = held("m1", "3 free").condition(at(10));
         for (state, told, now, repeats) in [
@@ -374,8 +380,8 @@ mod tests {
             without_state,
         };
         for (state, severity) in [
-            (held(Obstacle::Rate), EventType::Normal),
-            (held(Obstacle::Nowhere(Nowhere::Empty)), EventType::Warning),
+            (held(rate()), EventType::Normal),
+            (held(nowhere("full")), EventType::Warning),
             (left(false), EventType::Normal),
             (left(true), EventType::Warning),
             (FailoverState::Withdrawn, EventType::Normal),
@@ -394,7 +400,7 @@ mod tests {
         let state = FailoverState::Held {
             cluster: "m1".to_owned(),
             since: at(0),
-            why: Obstacle::Nowhere(Nowhere::Empty),
+            why: nowhere("full"),
         };
         let mut told = state.condition(at(1));
         assert!(state.repeats(Some(&told), at(1), at(2)));

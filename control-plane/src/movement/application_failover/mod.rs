@@ -3,8 +3,8 @@
 //!
 //! `failover.application` of a policy requests it and says how long an application may be
 //! unhealthy. `decide` finds the clusters in which it has been for too long, `history` stores what
-//! must survive a restart and delays repeated moves, `queue` orders the applications that share the
-//! eviction rate, `exit` finds reasons not to move and plans the eviction, and `controller` gathers
+//! must survive a restart and delays repeated moves, `evict` finds reasons not to move yet, and
+//! `controller` gathers, reports, and tells the evictor, which has the queue, pays, finds the place
 //! and writes.
 
 mod controller;
@@ -13,8 +13,6 @@ mod duty;
 pub(crate) mod evict;
 pub mod explain;
 pub mod history;
-mod openings;
-mod queue;
 pub(crate) mod readiness;
 
 pub use controller::start;

@@ -32,6 +32,15 @@ pub enum Slot {
     Stranded(Rank),
 }
 
+impl Slot {
+    /// Returns the rank of the item.
+    pub fn rank(&self) -> Rank {
+        match self {
+            Self::Waiting { rank, .. } | Self::Ready(rank) | Self::Stranded(rank) => *rank,
+        }
+    }
+}
+
 /// How many items a cluster has, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
@@ -217,10 +226,11 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
         self.lanes.values().any(|lane| !lane.due.is_empty())
     }
 
-    /// Returns whether an item is ready in a cluster that is not held.
-    pub fn has_ready_but(&self, held: &BTreeSet<Arc<str>>) -> bool {
-        let mut lanes = self.lanes.iter();
-        lanes.any(|(name, lane)| !lane.ready.is_empty() && !held.contains(name))
+    /// Returns the priority of the next item that is ready in a cluster that is not held.
+    pub fn next_priority_but(&self, held: &BTreeSet<Arc<str>>) -> Option<i32> {
+        let lanes = self.lanes.iter().filter(|(name, _)| !held.contains(*name));
+        let ranks = lanes.filter_map(|(_, lane)| lane.ready.first_rank());
+        ranks.map(|rank| rank.priority()).max()
     }
 
     /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same,
@@ -381,7 +391,7 @@ mod tests {
         );
         assert_eq!(backlog.next_timer(), None);
         assert!(!backlog.put(&a, "x", Slot::Stranded(rank(0, 1))));
-        assert!(!backlog.has_ready_but(&BTreeSet::new()));
+        assert_eq!(backlog.next_priority_but(&BTreeSet::new()), None);
         assert_eq!(
             backlog.depths().next().unwrap().1,
             Depth {

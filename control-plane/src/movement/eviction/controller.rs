@@ -1,14 +1,12 @@
 //! Passes every change of clusters and bindings to the evictor, and carries out its
 //! decisions.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
-use muster_shared::k8s::Taint;
-use muster_shared::taints;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
@@ -16,29 +14,58 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::sleep_until;
 
+use super::applications::Applications;
+use super::backlog::Rank;
+use super::explain::EvictionState;
 use super::fence::Fence;
-use super::homes;
 use super::jobs::Jobs;
 use super::judge::{Switches, purge_mode};
 use super::measure::{INTERVAL, Meter};
-use super::plan::Nowhere;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::fencing;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
-use crate::movement::eviction::evictor::{Eviction, Evictor, Now, Outcome, Reports, Step};
-use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
-use crate::movement::eviction::reason::EvictionReason;
+use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reason, Reports, Step};
 use crate::scheduler::core::Options;
+
+mod evict;
+
+use self::evict::evict;
 
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
 
+/// The one that moves workloads out of clusters. Cheap to clone.
+#[derive(Clone)]
+pub struct Mover(Arc<Controller>);
+
+impl Mover {
+    /// Asks a controller of failing applications from now on. Only the first one counts.
+    pub fn follow_applications(&self, applications: Weak<dyn Applications>) {
+        let _ = self.0.applications.set(applications);
+    }
+
+    /// Takes in that an application is to leave a cluster, where it has failed for too long.
+    /// Returns what keeps it there, if that is known.
+    pub fn fails(&self, key: &BindingKey, cluster: &str, rank: Rank) -> Option<EvictionState> {
+        let mut state = None;
+        self.0
+            .with(|evictor, now| state = evictor.fails(key, cluster, rank, now));
+        state
+    }
+
+    /// Takes in that an application does not have to leave any cluster because it fails.
+    pub fn fails_no_more(&self, key: &BindingKey) {
+        self.0.with(|evictor, _| evictor.fails_no_more(key));
+    }
+}
+
 struct Controller {
     evictor: Mutex<Evictor>,
+    /// Held while a move is planned: each plan takes its room before the next one looks for some.
+    planning: tokio::sync::Mutex<()>,
     meter: Mutex<Meter>,
     changed: Arc<Notify>,
     writer: ConditionWriter,
@@ -47,22 +74,30 @@ struct Controller {
     clock: Arc<Clock>,
     options: Options,
     switches: Switches,
+    applications: OnceLock<Weak<dyn Applications>>,
+    /// Whether taints are judged (controller `taintmanager`).
+    judges_taints: bool,
 }
 
-/// Starts the controller. With the gate `Failover` off it evicts nothing: it counts failed
-/// clusters, and says of workloads in tainted ones why they stay.
-pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
-    // Whether a Job has completed is known by its template where no cluster tells.
-    fleet.follow_templates();
+/// Starts the controller. With the gate `Failover` off it evicts nothing because of taints: it
+/// counts failed clusters, and says of workloads in tainted ones why they stay. Without
+/// `judges_taints` it knows of no taint.
+pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut Tasks) -> Mover {
+    if judges_taints {
+        // Whether a Job has completed is known by its template where no cluster tells.
+        fleet.follow_templates();
+    }
     let settings = &fleet.settings;
     let controller = Arc::new(Controller {
         evictor: Mutex::new(
             Evictor::sharing(Switches::of(settings), pace.clone())
+                .with_taints(judges_taints)
                 .with_fence(Fence::of(fleet))
                 .with_jobs(Jobs::of(fleet))
                 .with_pauses(fleet.pauses.clone())
                 .with_options(Options::of(settings).for_departure()),
         ),
+        planning: tokio::sync::Mutex::default(),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),
         writer: ConditionWriter::start(fleet, tasks),
@@ -71,6 +106,8 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         clock: Arc::clone(&fleet.clock),
         options: Options::of(settings).for_departure(),
         switches: Switches::of(settings),
+        applications: OnceLock::new(),
+        judges_taints,
     });
     pace.wakes(Arc::clone(&controller.changed));
     fleet.pauses.on_change({
@@ -118,7 +155,11 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         .cluster_override_policies
         .on_change(move |_| overrides_changed());
     tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
-    tasks.spawn("eviction figures", show(controller, Arc::clone(fleet)));
+    if judges_taints {
+        let figures = show(Arc::clone(&controller), Arc::clone(fleet));
+        tasks.spawn("eviction figures", figures);
+    }
+    Mover(controller)
 }
 
 fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
@@ -143,6 +184,10 @@ impl Controller {
         self.changed.notify_one();
     }
 
+    fn applications(&self) -> Option<Arc<dyn Applications>> {
+        self.applications.get()?.upgrade()
+    }
+
     fn next(&self) -> Step {
         let mut evictor = self.evictor.lock();
         let step = evictor.next(Now::by(&self.clock));
@@ -153,6 +198,14 @@ impl Controller {
     /// Tells the news to the writer of conditions, and publishes events about clusters. It is
     /// called with the evictor locked: of two notes about one binding the later must be told last.
     fn report(&self, news: Reports) {
+        if let Some(applications) = self.applications() {
+            for key in &news.applications {
+                applications.changed(key);
+            }
+        }
+        if !self.judges_taints {
+            return;
+        }
         self.writer.forget(&news.gone);
         self.writer.report(news.bindings);
         for note in news.clusters {
@@ -183,7 +236,13 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
                 muster_shared::clock::spawn(async move {
                     let mut eviction = *eviction;
                     let spec = protected(&fleet, &eviction.binding);
-                    eviction.purge_mode = purge_mode(&spec, &controller.switches, &eviction.cause);
+                    if let Reason::Taint {
+                        cause,
+                        purge_mode: mode,
+                    } = &mut eviction.reason
+                    {
+                        *mode = purge_mode(&spec, &controller.switches, cause);
+                    }
                     let eviction = Arc::new(eviction);
                     let work = evict(
                         Arc::clone(&controller),
@@ -223,78 +282,6 @@ async fn settle(eviction: JoinHandle<Outcome>) -> Outcome {
     eviction.await.unwrap_or_else(|error| {
         Outcome::Failed(format!("the eviction could not be planned: {error}"))
     })
-}
-
-/// Runs one eviction: plan, one patch, and what that means.
-async fn evict(controller: Arc<Controller>, fleet: Arc<Fleet>, eviction: Arc<Eviction>) -> Outcome {
-    let (controller, fleet) = (&*controller, &*fleet);
-    let key = BindingKey::of(&eviction.binding);
-    // A setting that protects counts from the moment at which it stands in the policy.
-    let spec = &*protected(fleet, &eviction.binding);
-    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
-        // The binding is about to say so, too, and is judged anew then.
-        return Outcome::Conflict;
-    }
-    // The cache shows a change of a cluster before the evictor hears of it, and the end of a pause
-    // may be heard of between the two.
-    let cluster = fleet.clusters.get(None, &eviction.cluster);
-    let Taint {
-        key: taint, effect, ..
-    } = &eviction.cause.taint;
-    if cluster.is_some_and(|it| taints::find(&it.spec.taints, taint, effect).is_none()) {
-        return Outcome::Conflict;
-    }
-    let leaving = Leaving {
-        spec,
-        status: eviction.binding.status(),
-        cluster: &eviction.cluster,
-        reason: EvictionReason::Taint(&eviction.cause),
-        purge_mode: &eviction.purge_mode,
-    };
-    let now = fleet.clock.now();
-    let (snapshot, options) = (&eviction.snapshot, &controller.options);
-    let plan = match plan_in(fleet, &leaving, snapshot, options, now) {
-        Ok(mut plan) => {
-            let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
-            let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
-            let annotations = &mut plan.patch["metadata"]["annotations"];
-            for (name, value) in homes {
-                annotations[name] = value;
-            }
-            plan
-        }
-        Err(nowhere) => {
-            return match nowhere {
-                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
-                // The queue of the cluster stands still by now, and says so of all that wait in it.
-                Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
-                    Outcome::Conflict
-                }
-                Nowhere::Paused(why) => Outcome::Paused(why),
-                nowhere => Outcome::Nowhere(nowhere.to_string()),
-            };
-        }
-    };
-    let to = plan.destination();
-    match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
-        Ok(binding) => {
-            tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.cause, to, mode = %eviction.purge_mode, "evicted");
-            Outcome::Evicted {
-                // Until the cache shows it, and after an outage there are as many as it hit.
-                binding: fleet.bindings.kept(binding),
-                to,
-            }
-        }
-        Err(not_written) => {
-            tracing::info!(binding = %key, cluster = %eviction.cluster, ?not_written, "not evicted");
-            match not_written {
-                NotWritten::Overtaken => Outcome::Conflict,
-                NotWritten::Gone => Outcome::Gone,
-                NotWritten::Refused(why) => Outcome::Failed(why),
-                NotWritten::Unclear(why) => Outcome::Unclear(why),
-            }
-        }
-    }
 }
 
 /// Sets the gauges from time to time while this replica leads: another one decides nothing, and

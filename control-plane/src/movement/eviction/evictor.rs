@@ -10,27 +10,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::queue::again;
 use tokio::time::Instant;
 
 pub use crate::movement::eviction::evictor::eviction::{
-    ClusterNote, Eviction, Now, Outcome, Reports, Step,
+    ClusterNote, Eviction, Now, Outcome, Reason, Reports, Step,
 };
 use muster_shared::api::any_binding::AnyBinding;
 
-use super::backlog::{Backlog, Rank, Slot};
+use super::backlog::Backlog;
 use super::explain::EvictionState;
-use super::fence::{Fence, Gate};
-use super::fleet_view::{FleetView, evicts, has_failed, is_counted};
+use super::fence::Fence;
+use super::fleet_view::{FleetView, evicts};
 use super::jobs::Jobs;
-use super::judge::{Cause, Judgement, Stay, Switches, judge, purge_mode};
-use super::record::bounded;
+use super::judge::Switches;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::budget::pace::{Pace, Paid, Payer};
+use crate::fleet::budget::pace::Pace;
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::evictor::explaining::Tally;
+use crate::movement::eviction::evictor::failing::Failing;
 use crate::movement::eviction::evictor::important::Planned;
 use crate::movement::eviction::evictor::limits::Limits;
 use crate::movement::eviction::inputs;
@@ -38,9 +38,13 @@ use crate::scheduler::core::Options;
 
 pub mod eviction;
 pub mod explaining;
+mod failing;
 mod important;
 mod limits;
+mod next;
 mod outcome;
+mod planned;
+mod review;
 
 /// One key for each binding, however many places mention it.
 pub type Key = Arc<BindingKey>;
@@ -65,9 +69,13 @@ pub struct Evictor {
     pauses: Pauses,
     bindings: HashMap<Key, Arc<AnyBinding>>,
     on: HashMap<Arc<str>, HashSet<Key>>,
+    /// What is to leave because of taints.
     backlog: Backlog<Key>,
+    failing: Failing,
     /// What is being evicted, and from where.
     in_hand: HashMap<Key, Arc<str>>,
+    /// What workloads that are being evicted gain, from the moment of their plan on.
+    planned_gains: HashMap<Key, Vec<TargetCluster>>,
     /// What changed while it was being evicted, so that it is judged again afterwards.
     missed: HashSet<Key>,
     failures: HashMap<Key, Failures>,
@@ -122,7 +130,9 @@ impl Evictor {
             bindings: HashMap::new(),
             on: HashMap::new(),
             backlog: Backlog::default(),
+            failing: Failing::default(),
             in_hand: HashMap::new(),
+            planned_gains: HashMap::new(),
             missed: HashSet::new(),
             failures: HashMap::new(),
             successes: 0,
@@ -139,6 +149,17 @@ impl Evictor {
             tallies: HashMap::new(),
             limits: Limits::default(),
         }
+    }
+
+    /// Judges taints, or knows of none.
+    #[must_use]
+    pub fn with_taints(self, are_judged: bool) -> Self {
+        let fleet = if are_judged {
+            FleetView::default()
+        } else {
+            FleetView::without_taints()
+        };
+        Self { fleet, ..self }
     }
 
     /// Asks a fence before a workload leaves a cluster.
@@ -205,7 +226,7 @@ impl Evictor {
         };
         let name = Arc::clone(name);
         if effect.taints {
-            self.taints_changed(&name, cluster, now);
+            self.taints_changed(&name, now);
         }
         if !was_known {
             for key in self.keys_on(&name) {
@@ -216,8 +237,8 @@ impl Evictor {
         }
     }
 
-    fn taints_changed(&mut self, name: &Arc<str>, cluster: &Cluster, now: Now) {
-        if !cluster.spec.taints.iter().any(evicts) {
+    fn taints_changed(&mut self, name: &Arc<str>, now: Now) {
+        if !self.fleet.taints(name).iter().any(evicts) {
             self.tallies.remove(name);
             let dropped = self.backlog.drop_cluster(name);
             if !dropped.is_empty() {
@@ -261,6 +282,8 @@ impl Evictor {
             self.pace.lost(name, now.tick);
         }
         let dropped = self.backlog.drop_cluster(name);
+        let failing = self.failing.drop_cluster(name);
+        self.news.applications.extend(failing);
         self.tallies.remove(name);
         self.limits.forget(name);
         if !self.open {
@@ -283,6 +306,10 @@ impl Evictor {
             .is_some_and(|old| inputs::is_same(old, binding))
         {
             return;
+        }
+        self.retry_failing(&key, now);
+        if let Some(old) = old.as_ref().filter(|_| self.open) {
+            self.take_room(&key, old, binding, now);
         }
         let mut may_be_untold = old.is_none();
         for target in old.iter().flat_map(|old| &old.spec.clusters) {
@@ -321,7 +348,9 @@ impl Evictor {
         }
         match key {
             Some(key) => {
-                if let Some(binding) = self.bindings.get(key).cloned() {
+                if let Some((key, binding)) = self.bindings.get_key_value(key) {
+                    let (key, binding) = (Arc::clone(key), Arc::clone(binding));
+                    self.retry_failing(&key, now);
                     self.review_all(&binding, now);
                 }
             }
@@ -335,119 +364,10 @@ impl Evictor {
             for target in &binding.spec.clusters {
                 self.take_off(&target.name, &key);
             }
+            self.failing.remove(&key);
             self.news.gone.push(key);
         }
         self.failures.remove(key);
-    }
-
-    /// Returns what to do next.
-    pub fn next(&mut self, now: Now) -> Step {
-        // Others tell the budget of clusters as well.
-        self.settle_band(now);
-        for (cluster, key) in self.backlog.mature(now.tick) {
-            if !self.in_hand.contains_key(&key) {
-                self.review(&cluster, &key, now);
-            }
-        }
-        if self.fleet.settle(now.tick) {
-            self.wake = Some(now.tick);
-        }
-        self.look_at_held_back(now);
-        if self.wake.is_some_and(|wake| wake <= now.tick) {
-            self.wake = None;
-            self.wakes += 1;
-            self.backlog.wake_stranded();
-            self.retry.get_or_insert(now.tick);
-        }
-        if self.retry.is_some_and(|retry| retry <= now.tick) {
-            self.backlog.retry(RETRIES.0);
-            let more = self.backlog.has_due();
-            self.retry = more.then(|| now.tick + RETRIES.1);
-        }
-        let held = self.held(now);
-        let timer = self.next_timer().into_iter().chain(held.until).min();
-        while self.backlog.has_ready_but(&held.clusters) {
-            let paid = match self.pace.pay(Payer::Taints, now.tick) {
-                Ok(paid) => paid,
-                Err(when) => return Step::Wait(timer.into_iter().chain(when).min()),
-            };
-            let Some((cluster, key, rank)) = self.backlog.pop_but(&held.clusters) else {
-                break;
-            };
-            if self.is_behind(&cluster) {
-                self.backlog.put(&cluster, key, Slot::Ready(rank));
-                return Step::Wait(Some(now.tick + again(0)));
-            }
-            if let Some(eviction) = self.last_look((&cluster, key, rank), paid, now) {
-                self.limits.pay(&cluster, now.tick);
-                return Step::Evict(Box::new(eviction));
-            }
-        }
-        self.pace.withdraw(Payer::Taints);
-        Step::Wait(self.next_timer().into_iter().chain(held.until).min())
-    }
-
-    fn next_timer(&self) -> Option<Instant> {
-        let settles = self.fleet.next_settlement();
-        let own = [self.wake, self.retry, self.look];
-        let timers = own.into_iter().chain([self.backlog.next_timer(), settles]);
-        timers.flatten().min()
-    }
-
-    /// Judges an item once more at the moment of its eviction, so that what changed meanwhile
-    /// counts. Without an eviction the payment is taken back.
-    fn last_look(
-        &mut self,
-        (cluster, key, rank): (&Arc<str>, Key, Rank),
-        paid: Paid,
-        now: Now,
-    ) -> Option<Eviction> {
-        if self.in_hand.contains_key(&key) {
-            self.backlog.put(
-                cluster,
-                key,
-                Slot::Waiting {
-                    until: now.tick + again(0),
-                    rank,
-                },
-            );
-            return None;
-        }
-        let binding = self.bindings.get(&key)?.clone();
-        binding.spec.target(cluster)?;
-        match self.judge(cluster, &binding, now) {
-            Judgement::Leave { due, cause }
-                if due <= now.wall
-                    && self.gate(cluster, &binding, now) == Gate::Open
-                    && self.jobs.has_completed(&binding, cluster).is_some() =>
-            {
-                self.in_hand.insert(key, Arc::clone(cluster));
-                let (snapshot, kept_for) = self.beside_more_important(rank.priority(), now);
-                Some(Eviction {
-                    cluster: Arc::clone(cluster),
-                    purge_mode: purge_mode(&binding.spec, &self.switches, &cause),
-                    binding,
-                    cause,
-                    kept_for,
-                    snapshot,
-                    paid,
-                    wakes: self.wakes,
-                    rank,
-                })
-            }
-            Judgement::Leave { .. } | Judgement::Stay(_) => {
-                self.review(cluster, &key, now);
-                None
-            }
-        }
-    }
-
-    /// Returns whether the budget knows already that a cluster is well which is still known as
-    /// failed here. A rate that rises because the cluster is back must not evict from it.
-    pub(super) fn is_behind(&self, cluster: &str) -> bool {
-        let known = self.fleet.get(cluster);
-        known.is_some_and(|(_, known)| is_counted(known) && has_failed(known))
-            && self.pace.is_well(cluster)
     }
 
     /// Returns what people are to be told since this was last called.
@@ -478,142 +398,6 @@ impl Evictor {
     /// Returns the kind of a binding's resource, for metrics.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
         self.bindings.get(key).map(|it| inputs::resource_kind(it))
-    }
-
-    fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
-        let placement = inputs::placement(binding);
-        let judgement = judge(
-            self.fleet.taints(cluster),
-            &binding.spec,
-            placement.as_deref(),
-            &self.switches,
-            now.wall,
-        );
-        match judgement {
-            Judgement::Leave { .. } if self.jobs.has_completed(binding, cluster) == Some(true) => {
-                Judgement::Stay(Stay::Completed)
-            }
-            judgement => judgement,
-        }
-    }
-
-    fn review_all(&mut self, binding: &AnyBinding, now: Now) {
-        let key = self.key_of(binding);
-        for target in &binding.spec.clusters {
-            let name = self.share(&target.name);
-            self.review(&name, &key, now);
-        }
-    }
-
-    /// Puts a workload of a cluster where it belongs.
-    fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) {
-        let Some(binding) = self.bindings.get(key) else {
-            self.backlog.remove(cluster, key);
-            return;
-        };
-        if self.in_hand.contains_key(key) {
-            self.missed.insert(key.clone());
-            return;
-        }
-        if !self.fleet.taints(cluster).iter().any(evicts) {
-            return;
-        }
-        let (state, place) = match self.judge(cluster, binding, now) {
-            Judgement::Stay(_) => {
-                self.backlog.remove(cluster, key);
-                self.note_stays(key, now);
-                return;
-            }
-            Judgement::Leave { due, cause } => {
-                let rank = Rank::new(inputs::priority(binding), due);
-                if due <= now.wall {
-                    self.turn_of_due(cluster, binding, &cause, rank, now)
-                } else {
-                    let state = EvictionState::Tolerated {
-                        cause: bounded(cause.to_string()),
-                        until: due,
-                    };
-                    (
-                        state,
-                        Slot::Waiting {
-                            until: now.instant_of(due),
-                            rank,
-                        },
-                    )
-                }
-            }
-        };
-        self.note(key.clone(), cluster, state);
-        self.backlog.put(cluster, key.clone(), place);
-    }
-
-    /// Returns what becomes of a workload whose time has come: it waits while two copies of it
-    /// might run.
-    fn turn_of_due(
-        &self,
-        cluster: &str,
-        binding: &AnyBinding,
-        cause: &Cause,
-        rank: Rank,
-        now: Now,
-    ) -> (EvictionState, Slot) {
-        let waits = |state: fn(String, String) -> EvictionState, why: String, until: Instant| {
-            let state = state(bounded(cause.to_string()), bounded(why));
-            (state, Slot::Waiting { until, rank })
-        };
-        match self.gate(cluster, binding, now) {
-            Gate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
-                let why = "its template cannot be read, so that it is not known whether the Job \
-                    has completed and would run again";
-                let until = now.tick + UNREAD;
-                waits(
-                    |cause, why| EvictionState::Unread { cause, why },
-                    why.to_owned(),
-                    until,
-                )
-            }
-            Gate::Open => (self.state_of_ready(cluster, cause, now), Slot::Ready(rank)),
-            Gate::Until(until, why) => waits(
-                |cause, why| EvictionState::Fencing { cause, why },
-                why,
-                until,
-            ),
-            Gate::Shut(why) => {
-                let until = now.tick + UNFENCED;
-                waits(
-                    |cause, why| EvictionState::Unfenced { cause, why },
-                    why,
-                    until,
-                )
-            }
-        }
-    }
-
-    fn gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Gate {
-        let known = self.fleet.get(cluster);
-        known.map_or(Gate::Open, |(_, cluster)| {
-            self.fence.ask(cluster, binding, now.tick)
-        })
-    }
-
-    fn is_on(&self, cluster: &str, key: &Key) -> bool {
-        self.bindings
-            .get(key)
-            .is_some_and(|binding| binding.spec.target(cluster).is_some())
-            && self.fleet.taints(cluster).iter().any(evicts)
-    }
-
-    /// Says whether the workload was to leave the cluster.
-    fn take_off(&mut self, cluster: &str, key: &Key) -> bool {
-        let name = self.share(cluster);
-        let waited = self.backlog.remove(&name, key);
-        if let Some(keys) = self.on.get_mut(&name) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.on.remove(&name);
-            }
-        }
-        waited
     }
 
     fn key_of(&self, binding: &AnyBinding) -> Key {

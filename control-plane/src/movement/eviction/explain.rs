@@ -148,30 +148,7 @@ impl Note {
 
     /// Returns the reason of the condition and the event, in one word.
     pub fn reason(&self) -> &'static str {
-        match self.state {
-            EvictionState::Tolerated { .. } => "WaitingForToleration",
-            EvictionState::Queued { .. } => "WaitingForRate",
-            EvictionState::Stopped { .. } => "StoppedByThreshold",
-            EvictionState::Paused { .. } => "Paused",
-            EvictionState::Unread { .. } => "WaitingForTemplate",
-            EvictionState::Fencing { .. } => "WaitingForFence",
-            EvictionState::Unfenced { .. } => "NotFenced",
-            EvictionState::Nowhere { .. } => "NowhereToGo",
-            EvictionState::Unpreserved { .. } => "StateNotPreserved",
-            EvictionState::Failed { .. } => "EvictWorkloadFromClusterFailed",
-            EvictionState::Evicted { .. } => "Evicted",
-            EvictionState::Recovered => "AbandonedOnRecovery",
-            EvictionState::Moved => "AbandonedOnMove",
-            EvictionState::ClusterGone => "AbandonedClusterGone",
-            EvictionState::Stays { rule, .. } => match rule {
-                Stay::SwitchedOff => "FailoverOff",
-                Stay::NoExecuteOff => "NoExecuteEvictionOff",
-                Stay::NotAsked => "FailoverNotRequested",
-                Stay::NoPlacement => "PlacementUnknown",
-                Stay::Completed => COMPLETED,
-                Stay::NoTaint | Stay::Tolerated => "Tolerated",
-            },
-        }
+        self.state.reason()
     }
 
     /// Returns the message of the condition and the event, in a sentence.
@@ -292,6 +269,34 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
 }
 
 impl EvictionState {
+    /// Returns the reason of the condition and the event, in one word.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Tolerated { .. } => "WaitingForToleration",
+            Self::Queued { .. } => "WaitingForRate",
+            Self::Stopped { .. } => "StoppedByThreshold",
+            Self::Paused { .. } => "Paused",
+            Self::Unread { .. } => "WaitingForTemplate",
+            Self::Fencing { .. } => "WaitingForFence",
+            Self::Unfenced { .. } => "NotFenced",
+            Self::Nowhere { .. } => "NowhereToGo",
+            Self::Unpreserved { .. } => "StateNotPreserved",
+            Self::Failed { .. } => "EvictWorkloadFromClusterFailed",
+            Self::Evicted { .. } => "Evicted",
+            Self::Recovered => "AbandonedOnRecovery",
+            Self::Moved => "AbandonedOnMove",
+            Self::ClusterGone => "AbandonedClusterGone",
+            Self::Stays { rule, .. } => match rule {
+                Stay::SwitchedOff => "FailoverOff",
+                Stay::NoExecuteOff => "NoExecuteEvictionOff",
+                Stay::NotAsked => "FailoverNotRequested",
+                Stay::NoPlacement => "PlacementUnknown",
+                Stay::Completed => COMPLETED,
+                Stay::NoTaint | Stay::Tolerated => "Tolerated",
+            },
+        }
+    }
+
     /// Returns how important the news is for people: of several clusters, the one with the greatest
     /// weight gives the condition its reason.
     fn weight(&self) -> u8 {

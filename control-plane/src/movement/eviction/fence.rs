@@ -77,8 +77,8 @@ impl Fence {
 
 /// Returns how much longer a cluster that has just become ready again keeps its workloads: the
 /// taint of its failure goes only when it has been ready for a while, and what was released a
-/// moment ago would be stopped again. `None` means that the time is over, or that a taint came
-/// later.
+/// moment ago would be stopped again. `None` means that the time is over, that a taint came later,
+/// or that there is none.
 fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
     let ready = cluster.condition(READY)?.last_transition_time.0;
     let is_older = |taint: &Taint| {
@@ -87,7 +87,9 @@ fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
             .as_ref()
             .is_some_and(|added| added.0 <= ready)
     };
-    let mut evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
+    let evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
+    let mut evicting = evicting.peekable();
+    evicting.peek()?;
     let rest = SETTLING.checked_sub(Duration::try_from(now.duration_since(ready)).ok()?)?;
     (!rest.is_zero() && evicting.all(is_older)).then_some(rest)
 }
@@ -173,6 +175,13 @@ mod tests {
             ("somebody drains it", Some(1_001), "NoExecute", 1_002, None),
             ("a taint without time", None, "NoExecute", 1_002, None),
             ("its clock is ahead", Some(900), "NoExecute", 990, None),
+            (
+                "nothing drives it out",
+                Some(900),
+                "NoSchedule",
+                1_200,
+                None,
+            ),
         ] {
             let cluster: Cluster = serde_json::from_value(json!({
                 "metadata": { "name": "m1" },
@@ -244,7 +253,9 @@ mod tests {
         ] {
             let cluster: Cluster = serde_json::from_value(json!({
                 "metadata": { "name": "m1" },
-                "spec": { "syncMode": "Pull" },
+                "spec": { "syncMode": "Pull", "taints": [
+                    { "key": "a", "effect": "NoExecute", "timeAdded": date(0) },
+                ] },
                 "status": { "conditions": [
                     { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": date(0) },
                 ] },

@@ -24,6 +24,8 @@ pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     snapshot: Snapshot,
     unreported: Unreported,
+    /// Whether taints drive nothing out.
+    ignores_taints: bool,
 }
 
 /// What the change of a cluster means.
@@ -42,6 +44,14 @@ pub const SOON: Duration = Duration::from_secs(1);
 pub const LATER: Duration = Duration::from_secs(10);
 
 impl FleetView {
+    /// Returns a view in which taints drive nothing out.
+    pub fn without_taints() -> Self {
+        Self {
+            ignores_taints: true,
+            ..Self::default()
+        }
+    }
+
     /// Takes a cluster in, new or changed.
     pub fn put(&mut self, cluster: &Arc<Cluster>, now: Instant) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
@@ -57,6 +67,15 @@ impl FleetView {
     /// it.
     pub fn occupy(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster], now: Instant) {
         self.unreported.take(&mut self.snapshot, spec, gains, now);
+    }
+
+    /// Gives back the room of a workload that did not move.
+    pub fn vacate(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster], now: Instant) {
+        for name in self.unreported.give_back(spec, gains) {
+            if let Some(cluster) = self.clusters.get(name).cloned() {
+                self.show(&cluster, now);
+            }
+        }
     }
 
     /// Gives back the room of moves that should have been reported long ago. Returns whether there
@@ -98,6 +117,7 @@ impl FleetView {
     pub fn taints(&self, name: &str) -> &[Taint] {
         self.clusters
             .get(name)
+            .filter(|_| !self.ignores_taints)
             .map_or(&[], |cluster| &cluster.spec.taints)
     }
 
@@ -114,7 +134,8 @@ impl FleetView {
 
     /// Returns the names of the clusters that drive workloads out.
     pub fn evicting(&self) -> impl Iterator<Item = &Arc<str>> {
-        let evicting = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
+        let evicting =
+            |cluster: &Cluster| !self.ignores_taints && cluster.spec.taints.iter().any(evicts);
         self.clusters
             .iter()
             .filter(move |(_, cluster)| evicting(cluster))

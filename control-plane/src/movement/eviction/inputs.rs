@@ -63,9 +63,12 @@ fn has_completed_where(binding: &AnyBinding, other: &AnyBinding) -> bool {
 
 fn preserves_state(binding: &AnyBinding) -> bool {
     let failover = binding.spec.failover.as_ref();
-    failover
-        .and_then(|failover| failover.cluster.as_ref())
-        .is_some_and(|cluster| cluster.state_preservation.is_some())
+    failover.is_some_and(|it| {
+        let cluster = it.cluster.as_ref().map(|it| &it.state_preservation);
+        let application = it.application.as_ref().map(|it| &it.state_preservation);
+        let mut rules = cluster.into_iter().chain(application);
+        rules.any(Option::is_some)
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
-//! Evicts workloads from tainted clusters: which, in which order, at which rate, and where to.
+//! Evicts workloads: which, in which order, at which rate, and where to.
+//!
+//! A workload leaves a cluster because of its taints, which are judged here, or because it fails
+//! there, which the controller of failing applications tells.
 
+pub mod applications;
 pub mod backlog;
 pub mod condition_writer;
 mod controller;
@@ -22,7 +26,7 @@ pub mod record;
 pub mod room;
 pub mod turns;
 
-pub use controller::start;
+pub use controller::{Mover, start};
 
 #[cfg(test)]
 mod conformance;

@@ -66,6 +66,26 @@ impl Unreported {
         }
     }
 
+    /// Forgets what a workload was to take that does not move after all; the clusters are to be
+    /// shown anew. Returns these.
+    pub fn give_back<'a>(
+        &mut self,
+        spec: &ResourceBindingSpec,
+        gains: &'a [TargetCluster],
+    ) -> Vec<&'a str> {
+        let mut shown = Vec::new();
+        for (name, load) in loads(spec, gains) {
+            let all = self.by_cluster.get_mut(name);
+            if let Some(all) = all
+                && let Some(last) = all.iter().rposition(|it| it.load == load)
+            {
+                all.remove(last);
+                shown.push(name);
+            }
+        }
+        shown
+    }
+
     /// Takes from a cluster that has just been reported what its report cannot contain yet.
     pub fn reported(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
         let Some(all) = self.by_cluster.get_mut(cluster) else {
@@ -286,6 +306,20 @@ mod tests {
             assert_eq!(room(&reported), expected, "{later} s later");
         }
         assert!(unreported.by_cluster.is_empty(), "nothing is left of it");
+    }
+
+    #[test]
+    fn what_does_not_move_after_all_gives_its_room_back() {
+        let (mut unreported, mut now) = (Unreported::default(), cluster("8"));
+        let start = Instant::now();
+        unreported.take(&mut now, &spec("1"), &[to(3)], start);
+        unreported.take(&mut now, &spec("2"), &[to(1)], start);
+        assert_eq!(room(&now), 3);
+        assert_eq!(unreported.give_back(&spec("1"), &[to(3)]), ["m1"]);
+        let mut anew = cluster("8");
+        unreported.reported(&mut anew, "m1", start);
+        assert_eq!(room(&anew), 6);
+        assert!(unreported.give_back(&spec("1"), &[to(3)]).is_empty());
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! An application that stays unhealthy, from its report to its move.
 
+use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, binding, cluster, pass};
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::testing::{REFUSALS, Stand, binding, cluster, pass, refusal};
+use crate::movement::eviction;
 
 /// Returns a binding whose application asks for failover, and is unhealthy in `m1`.
 fn unhealthy() -> Value {
@@ -30,10 +33,16 @@ async fn stand(binding: Value) -> Stand {
         ("clusters", cluster("m2")),
         ("resourcebindings", binding),
     ]);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, pace, &mut stand.tasks);
-    stand.follow().await;
+    begin(&mut stand).await;
     stand
+}
+
+/// Starts the controller, and the evictor without its taints.
+async fn begin(stand: &mut Stand) {
+    let pace = Pace::of(&stand.fleet.settings);
+    let mover = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
+    start(&stand.fleet, &mover, &mut stand.tasks);
+    stand.follow().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,4 +92,82 @@ async fn an_application_that_recovers_in_time_stays() {
     stand.api.put("resourcebindings", healthy);
     pass(120).await;
     assert_eq!(placements(&stand), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_what_is_theirs() {
+    for (scheduler, clusters) in [
+        ("", json!([{"name": "m2", "replicas": 2}])),
+        ("other", Value::Null),
+    ] {
+        let mut binding = unhealthy();
+        binding["spec"]["schedulerName"] = json!(scheduler);
+        let stand = stand(binding).await;
+        pass(40).await;
+        let writes = stand.api.writes().into_iter();
+        let left = |spec: &Value| !spec["gracefulEvictionTasks"].is_null();
+        let bodies: Vec<Value> = writes
+            .map(|it| it.2)
+            .filter(|it| left(&it["spec"]))
+            .collect();
+        let [body] = &bodies[..] else {
+            panic!("{scheduler}: {bodies:?}");
+        };
+        assert_eq!(
+            body["spec"]["gracefulEvictionTasks"][0]["fromCluster"],
+            "m1"
+        );
+        let placed = &body["spec"]["clusters"];
+        assert_eq!(*placed, clusters, "{scheduler}");
+        // The next process tells of the move where this one ends before it could.
+        let written = body["metadata"]["annotations"][history::ANNOTATION].as_str();
+        let moved = History::read(written).untold(None).cloned().unwrap();
+        let mode = moved.mode.as_str();
+        assert_eq!((&*moved.from, &*moved.to, mode), ("m1", "m2", "Directly"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_that_comes_too_late_is_planned_anew_and_one_that_is_refused_is_told() {
+    for (code, reason, is_overtaken) in REFUSALS {
+        let stand = stand(unhealthy()).await;
+        let refused = refusal(code, reason, "web-deployment");
+        // The health of the application is noted before.
+        pass(28).await;
+        let (method, path) = (Method::PATCH, "/web-deployment");
+        stand.api.answer(method, path, code, refused);
+        pass(10).await;
+        let told = stand.api.told().await;
+        let is_told = told
+            .iter()
+            .any(|it| it.1 == "EvictWorkloadFromClusterFailed");
+        assert_eq!(is_told, !is_overtaken, "{code}: {told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_cluster_is_not_ready_when_its_turn_comes_stays() {
+    let paused = |mut cluster: Value| {
+        cluster["metadata"]["annotations"] = json!({ "failover.muster.io/paused": "freeze" });
+        cluster
+    };
+    let mut stand = Stand::new([
+        ("clusters", paused(cluster("m1"))),
+        ("clusters", cluster("m2")),
+        ("resourcebindings", unhealthy()),
+    ]);
+    begin(&mut stand).await;
+    pass(40).await;
+    let mut silent = cluster("m1");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    stand.api.put("clusters", paused(silent.clone()));
+    // Nothing of the binding changes.
+    pass(10).await;
+    stand.api.put("clusters", silent);
+    pass(60).await;
+    assert_eq!(placements(&stand), [Value::Null; 0]);
+    let told = stand.api.told().await;
+    for reason in ["Paused", "ClusterNotReady"] {
+        assert!(told.iter().any(|it| it.1 == reason), "{reason}: {told:?}");
+    }
 }

@@ -16,7 +16,7 @@ use crate::movement::application_failover::decide::Since;
 use crate::movement::application_failover::explain::{
     CONDITION, FailoverState, Unfollowed, is_not_followed,
 };
-use crate::movement::application_failover::history::{self, History};
+use crate::movement::application_failover::history::{self, History, Move};
 
 impl Applications {
     /// Writes down and tells what came of a look.
@@ -44,7 +44,8 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let state = state.or_else(|| match was_told {
+        let moved = self.take_moved(case.key).map(FailoverState::from);
+        let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
             told if history.untold(told).is_some() => {
                 history.untold(told).cloned().map(FailoverState::from)
@@ -57,6 +58,11 @@ impl Applications {
             self.tell_news(case, &state, was_told).await?;
         }
         Ok(sooner(wait, settled))
+    }
+
+    /// Returns the move that people are still to be told of.
+    fn take_moved(&self, key: &BindingKey) -> Option<Move> {
+        self.known.lock().get_mut(key)?.moved.take()
     }
 
     /// Reports a state, unless it is known that there is no place and only the numbers are others.

@@ -85,7 +85,7 @@ fn the_first_cluster_that_nothing_holds_an_application_in_is_left() {
         let leave = ["m1".to_owned(), "m2".to_owned()];
         let obstacle = |cluster: &str| {
             let is_held = held.contains(&cluster);
-            is_held.then_some((Obstacle::Rate, pause))
+            is_held.then_some((Obstacle::GateOff, pause))
         };
         let (found, before) = first_free(&leave, obstacle);
         assert_eq!(found.as_deref(), ready, "{held:?}");
@@ -164,25 +164,5 @@ fn that_an_application_has_nowhere_to_go_is_not_forgotten_at_a_start() {
             expected,
             "{status} {reason} {message}"
         );
-    }
-}
-
-#[test]
-fn an_application_that_tried_in_vain_is_held_and_tries_soon_once_a_cluster_opens() {
-    for (attempts, expected) in [(0, false), (1, true), (9, true)] {
-        let known = Known {
-            attempts,
-            ..Known::default()
-        };
-        assert_eq!(known.found_no_place(), expected, "{attempts}");
-    }
-    let (long, short) = (SOON * 10, SOON / 2);
-    for (pause, before, now, expected) in [
-        (long, 3, 3, long),
-        (long, 3, 4, SOON),
-        (short, 3, 4, short),
-        (short, 3, 3, short),
-    ] {
-        assert_eq!(pause_after(pause, before, now), expected, "{before} {now}");
     }
 }

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn at(second: i64) -> Timestamp {
@@ -172,10 +174,4 @@ fn both_spellings_of_a_purge_mode_mean_the_same() {
         .unwrap();
         assert_eq!(purge_mode(&behavior), mode, "{spelled:?}");
     }
-}
-
-#[test]
-fn one_that_finds_no_place_is_tried_ever_less_often() {
-    let pauses = [0, 1, 2, 4, 5, 99].map(|attempts| pause(attempts).as_secs());
-    assert_eq!(pauses, [10, 20, 40, 160, 300, 300]);
 }

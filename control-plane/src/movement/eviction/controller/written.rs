@@ -49,7 +49,7 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
         ("resourcebindings", binding("gone")),
     ]);
     let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
     stand.follow().await;
     stand
         .api
@@ -88,7 +88,7 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_co
         ],
     );
     let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let writes = stand.api.writes();
@@ -148,7 +148,7 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
         let objects = clusters.into_iter().chain(edited(&says));
         let mut stand = Stand::with(evicting(), objects);
         let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, &mut stand.tasks);
+        start(&stand.fleet, &pace, true, &mut stand.tasks);
         stand.follow().await;
         pass(60).await;
         let writes = stand.api.writes();
@@ -184,7 +184,7 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
     ];
     let mut stand = Stand::with(settings, objects);
     let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
     stand.follow().await;
     pass(60).await;
     let is_in_m2 = |stand: &Stand| {
@@ -230,7 +230,7 @@ async fn moved_of_a_thousand(tolerations: [u64; 3]) -> [usize; 3] {
     let objects = [("clusters", testing::cluster("m1")), ("clusters", refuge)];
     let mut stand = Stand::with(settings, objects.into_iter().chain(workloads));
     let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, &mut stand.tasks);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
     stand.follow().await;
     pass(5).await;
     let mut lost = failed();

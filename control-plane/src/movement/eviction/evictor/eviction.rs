@@ -1,5 +1,6 @@
 //! Inputs and outputs of the eviction queue.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::Note;
 use crate::movement::eviction::judge::Cause;
-use crate::scheduler::core::Snapshot;
+use crate::movement::eviction::room::Kept;
 
 /// One moment on both clocks: the calendar that objects are dated by, and the monotonic one that
 /// waiting is done by.
@@ -41,6 +42,30 @@ impl Now {
     }
 }
 
+/// Reason why a workload leaves, by which it stands in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// The cluster has a taint.
+    Taint {
+        /// Taint and rule.
+        cause: Cause,
+        /// What becomes of the old copy.
+        purge_mode: PurgeMode,
+    },
+    /// The application has been unhealthy in the cluster for too long. How it leaves, the
+    /// controller that follows applications says.
+    Failure,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taint { cause, .. } => cause.fmt(f),
+            Self::Failure => f.write_str("an application that stays unhealthy"),
+        }
+    }
+}
+
 /// A workload that the rate lets leave, with all that is needed to move it.
 #[derive(Debug)]
 pub struct Eviction {
@@ -49,17 +74,13 @@ pub struct Eviction {
     /// Its binding.
     pub binding: Arc<AnyBinding>,
     /// Why it leaves.
-    pub cause: Cause,
-    /// What becomes of the old copy.
-    pub purge_mode: PurgeMode,
-    /// The fleet it is placed in, without the room that is kept for others.
-    pub snapshot: Snapshot,
-    /// Workloads of a higher priority that room is kept for.
-    pub kept_for: usize,
+    pub reason: Reason,
+    /// Room that is kept for workloads of a higher priority.
+    pub kept: Arc<Kept>,
     /// Payment for its move.
     pub paid: Paid,
     pub(super) rank: Rank,
-    /// How often the stranded workloads had been woken when the snapshot was taken.
+    /// How often the stranded workloads had been woken before it was planned.
     pub(super) wakes: u64,
 }
 
@@ -95,7 +116,8 @@ pub enum Outcome {
     Unpreserved(String),
     /// Movement is paused out of another cluster that it would leave as well, in words.
     Paused(String),
-    /// Another client wrote the binding first, or movement out of the cluster was paused meanwhile.
+    /// Another client wrote the binding first, movement out of the cluster was paused meanwhile, or
+    /// the application does not have to leave it any more.
     Conflict,
     /// The binding is gone.
     Gone,
@@ -138,6 +160,8 @@ pub struct Reports {
     pub gone: Vec<Key>,
     /// About bindings.
     pub bindings: Vec<(Key, Note)>,
+    /// Failing applications that left, or of which there is something else to tell.
+    pub applications: Vec<Key>,
     /// About clusters.
     pub clusters: Vec<ClusterNote>,
 }

@@ -1,6 +1,7 @@
 //! Reports of the eviction queue: its rate band, and the state of each waiting item.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -14,7 +15,7 @@ use crate::fleet::budget::rate::Band;
 use crate::movement::eviction::backlog::{Depth, Slot};
 use crate::movement::eviction::explain::{CONDITION, EvictionState, Note, names_cluster};
 use crate::movement::eviction::fleet_view::evicts;
-use crate::movement::eviction::judge::{Cause, Judgement};
+use crate::movement::eviction::judge::Judgement;
 use crate::movement::eviction::record::{Record, bounded};
 
 /// What was told of a cluster's queue.
@@ -80,7 +81,12 @@ impl Evictor {
         self.tell_of(cluster, reason, message);
     }
 
-    pub(super) fn state_of_ready(&self, cluster: &str, cause: &Cause, now: Now) -> EvictionState {
+    pub(super) fn state_of_ready(
+        &self,
+        cluster: &str,
+        cause: &impl fmt::Display,
+        now: Now,
+    ) -> EvictionState {
         let cause = bounded(cause.to_string());
         if let Some(pause) = self.pauses.of(cluster, now.wall) {
             let why = pause.to_string();
@@ -157,6 +163,7 @@ impl Evictor {
     }
 
     pub(super) fn explain_ready_items(&mut self, now: Now) {
+        self.tell_failing();
         let lanes: Vec<Arc<str>> = self
             .backlog
             .depths()

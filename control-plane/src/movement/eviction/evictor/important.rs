@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Evictor, Judgement, Key, Now};
+use super::{Eviction, Evictor, Key, Now};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::fleet_view::LATER;
+use crate::movement::eviction::judge::Judgement;
 use crate::movement::eviction::room::{HORIZON, Kept, Later};
 use crate::scheduler::core::Snapshot;
 
@@ -20,13 +21,12 @@ const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis
 pub(super) struct Planned {
     priority: i32,
     until: Instant,
-    kept: Kept,
+    kept: Arc<Kept>,
 }
 
 impl Evictor {
-    /// Returns the fleet without the room of what leaves later and has a higher priority, and how
-    /// many workloads these are.
-    pub(super) fn beside_more_important(&mut self, priority: i32, now: Now) -> (Snapshot, usize) {
+    /// Returns the room that is kept for what leaves later and has a higher priority.
+    pub(super) fn keep(&mut self, priority: i32, now: Now) -> Arc<Kept> {
         let planned = self.planned.take();
         let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
         let planned = planned.unwrap_or_else(|| {
@@ -35,11 +35,16 @@ impl Evictor {
             Planned {
                 priority,
                 until: now.tick + AGE.0 + AGE.1.saturating_mul(workloads),
-                kept,
+                kept: Arc::new(kept),
             }
         });
-        let kept = &self.planned.insert(planned).kept;
-        (kept.beside(self.fleet.snapshot()), kept.workloads())
+        Arc::clone(&self.planned.insert(planned).kept)
+    }
+
+    /// Returns the fleet in which a workload is placed: as it is now, without the room that is kept
+    /// for others.
+    pub fn fleet_for(&self, eviction: &Eviction) -> Snapshot {
+        eviction.kept.beside(self.fleet.snapshot())
     }
 
     fn keep_from(&self, priority: i32, now: Now) -> Kept {
@@ -82,6 +87,7 @@ impl Evictor {
             }
             for (cluster, key) in self.held_back.remove(&priority).into_iter().flatten() {
                 self.backlog.wake(&cluster, &key);
+                self.retry_failing(&key, now);
                 self.retry.get_or_insert(now.tick);
             }
         }

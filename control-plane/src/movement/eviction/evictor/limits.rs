@@ -82,8 +82,11 @@ impl Evictor {
     /// Returns the clusters whose workloads are ready to leave and may not leave now.
     pub(super) fn held(&mut self, now: Now) -> Held {
         let mut held = Held::default();
+        let lanes = self.backlog.depths().chain(self.failing.backlog.depths());
+        let ready = lanes.filter(|(_, depth)| depth.ready > 0);
+        let ready: BTreeSet<Arc<str>> = ready.map(|(name, _)| Arc::clone(name)).collect();
         for (cluster, limit) in &mut self.limits.budgets {
-            if limit.budget.suffices(now.tick) || self.backlog.depth(cluster).ready == 0 {
+            if limit.budget.suffices(now.tick) || !ready.contains(cluster) {
                 continue;
             }
             // Nothing is paid: it does not suffice.
@@ -91,22 +94,16 @@ impl Evictor {
             held.until = held.until.into_iter().chain(when).min();
             held.clusters.insert(Arc::clone(cluster));
         }
-        for (cluster, depth) in self.backlog.depths() {
-            if depth.ready > 0 && self.is_behind(cluster) {
-                // The change that the budget knows of is on its way.
-                held.clusters.insert(Arc::clone(cluster));
-                continue;
+        for cluster in ready {
+            let pause = self.pauses.of(&cluster, now.wall);
+            // Where the budget knows that a cluster is well, the change is on its way.
+            if self.is_behind(&cluster) {
+                held.clusters.insert(cluster);
+            } else if let Some(pause) = pause {
+                let when = pause.until.map(|until| now.instant_of(until));
+                held.until = held.until.into_iter().chain(when).min();
+                held.clusters.insert(cluster);
             }
-            let Some(pause) = self
-                .pauses
-                .of(cluster, now.wall)
-                .filter(|_| depth.ready > 0)
-            else {
-                continue;
-            };
-            let when = pause.until.map(|until| now.instant_of(until));
-            held.until = held.until.into_iter().chain(when).min();
-            held.clusters.insert(Arc::clone(cluster));
         }
         held
     }

@@ -7,10 +7,10 @@ use muster_shared::queue::again;
 
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
-use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome};
+use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::record::{bounded, whole};
-use crate::movement::eviction::room::{KEPT, gains};
+use crate::movement::eviction::room::KEPT;
 
 impl Evictor {
     /// Takes in the outcome of an eviction that came to an end.
@@ -20,6 +20,7 @@ impl Evictor {
             Outcome::Conflict | Outcome::Failed(_) | Outcome::Unclear(_)
         );
         self.take_outcome(eviction, outcome, now);
+        self.settle_planned_room(eviction, now);
         self.review_missed(eviction, pauses, now);
         self.tell_of_progress(&eviction.cluster);
     }
@@ -71,20 +72,26 @@ impl Evictor {
         };
         let has_failed = matches!(outcome, Outcome::Failed(_) | Outcome::Unclear(_));
         let rank = if has_failed { rank.failed() } else { rank };
-        let cause = || bounded(eviction.cause.to_string());
+        let cause = || bounded(eviction.reason.to_string());
         let pause = match outcome {
             Outcome::Evicted { binding, to } => {
-                let state = EvictionState::Evicted {
-                    cause: cause(),
-                    to,
-                    mode: eviction.purge_mode.to_string(),
-                    at: whole(now.wall),
-                };
-                self.note(key.clone(), cluster, state);
-                self.count_left(cluster);
-                let (before, after) = (&eviction.binding.spec, &binding.spec.clusters);
-                self.fleet.occupy(before, &gains(before, after), now.tick);
-                self.backlog.retry(2);
+                match &eviction.reason {
+                    Reason::Taint { purge_mode, .. } => {
+                        let state = EvictionState::Evicted {
+                            cause: cause(),
+                            to,
+                            mode: purge_mode.to_string(),
+                            at: whole(now.wall),
+                        };
+                        self.note(key.clone(), cluster, state);
+                        self.count_left(cluster);
+                    }
+                    Reason::Failure => {
+                        self.failing.remove(&key);
+                        self.news.applications.push(key.clone());
+                    }
+                }
+                self.retry_stranded(2);
                 // Where the watch was faster, it may know a later version than the answer to our
                 // write.
                 let is_latest = |known: &Arc<AnyBinding>| {
@@ -97,7 +104,7 @@ impl Evictor {
             }
             Outcome::Gone => return self.binding_gone(&key),
             Outcome::Nowhere(why) => {
-                let why = if eviction.kept_for > 0 {
+                let why = if eviction.kept.workloads() > 0 {
                     self.hold_back(cluster, &key, rank.priority(), now);
                     format!("{why}{KEPT}")
                 } else {
@@ -120,46 +127,74 @@ impl Evictor {
                 );
             }
             Outcome::Conflict => {
+                if eviction.reason == Reason::Failure {
+                    self.news.applications.push(key.clone());
+                }
                 self.failures.insert(key.clone(), failures);
                 again(before)
             }
             Outcome::Failed(why) | Outcome::Unclear(why) => {
                 let why = bounded(why);
-                self.note(key.clone(), cluster, EvictionState::Failed { why });
+                self.note_held(eviction, &key, EvictionState::Failed { why });
                 self.failures.insert(key.clone(), failures);
                 BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
             }
         };
-        if self.is_on(cluster, &key) {
-            self.backlog.put(
-                cluster,
-                key,
-                Slot::Waiting {
-                    until: now.tick + pause,
-                    rank,
-                },
-            );
-        } else {
+        let until = now.tick + pause;
+        if !self.put_back(eviction, &key, Slot::Waiting { until, rank }) {
             if !self.bindings.contains_key(&key) {
                 self.failures.remove(&key);
             }
-            self.note_end(&key, cluster);
+            self.end_of(eviction, &key);
+        }
+    }
+
+    /// Returns whether the workload of an eviction is still to leave, and puts it back into its
+    /// queue then.
+    fn put_back(&mut self, eviction: &Eviction, key: &Key, place: Slot) -> bool {
+        let cluster = &eviction.cluster;
+        let (leaves, backlog) = match eviction.reason {
+            Reason::Taint { .. } => (self.is_on(cluster, key), &mut self.backlog),
+            Reason::Failure => (self.failing.leaves(cluster, key), &mut self.failing.backlog),
+        };
+        if leaves {
+            backlog.put(cluster, key.clone(), place);
+        }
+        leaves
+    }
+
+    /// Notes that a workload that was not evicted does not have to leave any more.
+    fn end_of(&mut self, eviction: &Eviction, key: &Key) {
+        match eviction.reason {
+            Reason::Taint { .. } => self.note_end(key, &eviction.cluster),
+            Reason::Failure => self.news.applications.push(key.clone()),
+        }
+    }
+
+    /// Notes why a workload was not evicted.
+    fn note_held(&mut self, eviction: &Eviction, key: &Key, state: EvictionState) {
+        match eviction.reason {
+            Reason::Taint { .. } => self.note(key.clone(), &eviction.cluster, state),
+            Reason::Failure => {
+                self.failing.hold(key, state);
+                self.news.applications.push(key.clone());
+            }
         }
     }
 
     fn strand(&mut self, eviction: &Eviction, key: &Key, state: EvictionState, now: Now) {
         let (cluster, rank) = (&eviction.cluster, eviction.rank);
-        if self.is_on(cluster, key) {
-            self.note(key.clone(), cluster, state);
-            self.backlog.put(cluster, key.clone(), Slot::Stranded(rank));
+        if self.put_back(eviction, key, Slot::Stranded(rank)) {
+            self.note_held(eviction, key, state);
             // What woke the others meanwhile may help this one, which was judged by the clusters as
             // they were before.
             if eviction.wakes != self.wakes {
                 self.backlog.wake(cluster, key);
+                self.retry_failing(key, now);
                 self.retry.get_or_insert(now.tick);
             }
         } else {
-            self.note_end(key, cluster);
+            self.end_of(eviction, key);
         }
     }
 }

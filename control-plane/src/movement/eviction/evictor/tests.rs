@@ -1,5 +1,6 @@
 mod conditions;
 mod drains;
+mod failing;
 mod fences;
 mod important;
 mod pace;
@@ -18,6 +19,7 @@ use crate::clusters::taint::default_tolerations::DefaultTolerations;
 use crate::fleet::binding::BindingKey;
 use crate::movement::eviction::backlog::Depth;
 use crate::movement::eviction::record::Record;
+use crate::scheduler::core::Snapshot;
 
 /// A fleet and its workloads, an opened evictor, and a clock that tests move.
 struct World {
@@ -26,6 +28,8 @@ struct World {
     second: f64,
     clusters: Vec<Arc<Cluster>>,
     bindings: Vec<Arc<AnyBinding>>,
+    /// The fleets in which the evictions of the last [`pass`](Self::pass) were placed.
+    fleets: Vec<Snapshot>,
 }
 
 fn switches(failover: bool) -> Switches {
@@ -96,6 +100,7 @@ impl World {
             second: 0.0,
             clusters,
             bindings,
+            fleets: Vec::new(),
         };
         world.restart(failover);
         world
@@ -149,9 +154,11 @@ impl World {
     /// Lets time pass; every eviction comes to the end that `end` gives it. Returns the evictions.
     fn pass(&mut self, seconds: f64, end: impl Fn(&Eviction) -> Outcome) -> Vec<Eviction> {
         let (until, mut evictions) = (self.second + seconds, Vec::new());
+        self.fleets.clear();
         loop {
             match self.evictor.next(self.now()) {
                 Step::Evict(eviction) => {
+                    self.fleets.push(self.evictor.fleet_for(&eviction));
                     let outcome = end(&eviction);
                     if let Outcome::Evicted { binding, .. } = &outcome {
                         let name = binding.name_any();

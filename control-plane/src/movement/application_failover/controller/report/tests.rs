@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use http::Method;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::queue::Queue;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::super::{
-    Exit, FailoverQueue, Known, Move, Obstacle, Openings, Pace, ReadinessTracker, WORTH_TELLING,
-};
+use super::super::{EvictionState, Obstacle, ReadinessTracker, WORTH_TELLING};
 use super::*;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::testing::{REFUSALS, Stand, refusal};
+use crate::movement::eviction;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
+}
+
+fn rate() -> Obstacle {
+    let cause = "failing".to_owned();
+    Obstacle::Eviction(EvictionState::Queued { cause })
 }
 
 fn key() -> BindingKey {
@@ -38,9 +44,12 @@ fn binding(told: Option<Condition>) -> Value {
             "namespace": "shop", "name": "web-deployment",
             "annotations": {history::ANNOTATION: history.write()},
         },
-        "spec": {"resource": {
-            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
-        }},
+        "spec": {
+            "resource": {
+                "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web",
+            },
+            "clusters": [{"name": "m1"}],
+        },
         "status": {"conditions": Vec::from_iter(told)},
     })
 }
@@ -49,16 +58,14 @@ fn binding(told: Option<Condition>) -> Value {
 /// controller, and the binding.
 async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>) {
     let mut stand = Stand::new([("resourcebindings", binding(told))]);
-    let fleet = &stand.fleet;
+    let fleet = Arc::clone(&stand.fleet);
     let pace = Pace::of(&fleet.settings);
-    let (pauses, clock) = (fleet.pauses.clone(), Arc::clone(&fleet.clock));
     let controller = Applications {
-        fleet: Arc::clone(fleet),
-        exit: Exit::new(fleet),
+        mover: eviction::start(&fleet, &pace, false, &mut stand.tasks),
+        queue: Queue::new("applications"),
         readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
-        openings: Openings::follow(&fleet.clusters, &fleet.pauses),
-        rate_queue: Arc::new(FailoverQueue::new(pace, pauses, clock)),
         known: Mutex::default(),
+        fleet,
     };
     stand.follow().await;
     let held = stand.binding("web-deployment");
@@ -121,33 +128,9 @@ async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_found_no_place_is_tried_again_when_a_cluster_opens() {
-    let (stand, controller, _) = stand(None).await;
-    assert_eq!(controller.held(), []);
-    let known = |attempts| Known {
-        attempts,
-        ..Known::default()
-    };
-    let other = BindingKey {
-        namespace: None,
-        name: "other".to_owned(),
-    };
-    controller
-        .known
-        .lock()
-        .extend([(key(), known(1)), (other, known(0))]);
-    assert_eq!(controller.held(), [key()]);
-    let before = controller.openings.count();
-    let new = json!({"metadata": {"name": "m2"}, "spec": {"syncMode": "Pull"}});
-    stand.api.put("clusters", new);
-    pass(5).await;
-    assert_ne!(controller.openings.count(), before);
-}
-
-#[tokio::test(start_paused = true)]
 async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_told_already() {
     let since = at(10);
-    let (cluster, why) = ("m1".to_owned(), Obstacle::Rate);
+    let (cluster, why) = ("m1".to_owned(), rate());
     let rate = FailoverState::Held {
         cluster,
         since,
@@ -156,28 +139,36 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
     .condition(at(30));
     let mut stranded = rate.clone();
     stranded.reason = "NowhereToGo".to_owned();
-    for (what, told, attempts, expected) in [
-        ("nothing is told", None, 0, Some(WORTH_TELLING)),
-        ("it found no place", None, 1, None),
-        ("the process before said so", Some(stranded), 0, None),
-        ("of something else", Some(rate), 0, Some(WORTH_TELLING)),
+    for (what, told, is_said) in [
+        ("nothing is told", None, false),
+        ("the process before said so", Some(stranded), true),
+        ("of something else", Some(rate), false),
     ] {
         let (_stand, controller, binding) = stand(told).await;
-        let known = Known {
-            attempts,
-            ..Known::default()
-        };
-        let mut progress = Progress {
-            state: None,
-            wait: None,
-            held: Vec::new(),
-            is_said: false,
-        };
         let key = key();
         let case = case(&key, &binding);
-        controller.line_up(&case, &known, "m1".to_owned(), &mut progress);
-        assert!(progress.is_said, "{what}");
-        assert_eq!(progress.wait, expected, "{what}");
+        let look = || {
+            let mut progress = Progress {
+                state: None,
+                wait: None,
+                held: Vec::new(),
+                is_said: false,
+            };
+            controller.line_up(&case, &case.written, "m1".to_owned(), &mut progress);
+            progress
+        };
+        let first = look();
+        assert!(first.is_said && first.held.is_empty(), "{what}");
+        assert_eq!(first.wait, Some(WORTH_TELLING), "{what}");
+        let second = look();
+        assert_eq!(second.is_said, is_said, "{what}");
+        assert_eq!(second.held.is_empty(), is_said, "{what}");
+        for (_, why, _) in second.held {
+            assert!(matches!(
+                why,
+                Obstacle::Eviction(EvictionState::Queued { .. })
+            ));
+        }
     }
 }
 
@@ -186,7 +177,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
     let held = || FailoverState::Held {
         cluster: "m1".to_owned(),
         since: at(10),
-        why: Obstacle::Rate,
+        why: rate(),
     };
     let moved = Move {
         from: "m1".to_owned(),

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::fleet::pause::Pause;
+use crate::movement::eviction::fence::Gate;
 
 /// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
 fn failed(more: &Value) -> World {

@@ -39,9 +39,10 @@ fn web(name: &str, priority: i32, tolerates: i64) -> Arc<AnyBinding> {
     binding(name, &["c0"], &spec)
 }
 
-fn cores_left(eviction: &Eviction, cluster: &str) -> i64 {
+/// Returns the cores that were free for the eviction of this number in the last pass.
+fn cores_left(world: &World, eviction: usize, cluster: &str) -> i64 {
     let core = Demand::new(&serde_json::from_value(json!({"cpu": "1"})).unwrap());
-    let known = eviction.snapshot.get(cluster).unwrap();
+    let known = world.fleets[eviction].get(cluster).unwrap();
     let capacity = known.capacity().unwrap();
     capacity.replicas(Some(&core), GradeRule::Minimums)
 }
@@ -63,8 +64,8 @@ fn what_is_less_important_and_leaves_earlier_takes_no_room_of_what_leaves_later(
         let what = format!("{cores} cores, priority {later}");
         assert_eq!(tried.len(), 1, "{what}");
         assert_eq!(tried[0].binding.name_any(), "idle", "{what}");
-        assert_eq!(tried[0].kept_for, kept_for, "{what}");
-        assert_eq!(cores_left(&tried[0], "c1"), left, "{what}");
+        assert_eq!(tried[0].kept.workloads(), kept_for, "{what}");
+        assert_eq!(cores_left(&world, 0, "c1"), left, "{what}");
     }
 }
 
@@ -88,7 +89,10 @@ fn what_stays_for_the_sake_of_others_is_tried_again_although_nothing_tells_of_th
     world.put(&Arc::new(stays));
     let tried = world.pass(30.0, leave);
     assert_eq!(tried.len(), 1, "it is tried again");
-    assert_eq!((tried[0].kept_for, cores_left(&tried[0], "c1")), (0, 1));
+    assert_eq!(
+        (tried[0].kept.workloads(), cores_left(&world, 0, "c1")),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -105,14 +109,15 @@ fn what_has_moved_takes_room_until_its_cluster_reports_it() {
         }
     };
     let moved = world.pass(9.0, place);
-    let left: Vec<_> = moved.iter().map(|it| cores_left(it, "c1")).collect();
+    assert_eq!(moved.len(), 4);
+    let left = [0, 1, 2, 3].map(|eviction| cores_left(&world, eviction, "c1"));
     assert_eq!(left, [3, 2, 1, 0], "c1 has not said anything yet");
     // A minute later nobody takes them for pods that have not been seen.
     world.put(&web("late", 0, 0));
-    let late = world.pass(3.0, |_| Outcome::Nowhere("full".into()));
-    assert_eq!(cores_left(&late[0], "c1"), 0);
+    world.pass(3.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(cores_left(&world, 0, "c1"), 0);
     let late = world.pass(90.0, |_| Outcome::Nowhere("full".into()));
-    assert_eq!(cores_left(late.last().unwrap(), "c1"), 3);
+    assert_eq!(cores_left(&world, late.len() - 1, "c1"), 3);
 }
 
 #[test]
@@ -160,8 +165,9 @@ fn what_cannot_leave_itself_keeps_no_room_from_others() {
         });
         let idle: Vec<_> = tried
             .iter()
-            .filter(|it| it.binding.name_any() == "idle")
-            .map(|it| (it.kept_for, cores_left(it, "c1")))
+            .enumerate()
+            .filter(|(_, it)| it.binding.name_any() == "idle")
+            .map(|(place, it)| (it.kept.workloads(), cores_left(&world, place, "c1")))
             .collect();
         if idle.last() != Some(&(0, 1)) {
             wrong.push(format!(
@@ -202,13 +208,13 @@ fn what_waits_for_the_rate_of_its_drain_keeps_its_room() {
     let tried = world.pass(60.0, |_| Outcome::Nowhere("full".into()));
     let idle = tried
         .iter()
-        .find(|it| it.binding.name_any() == "idle")
+        .position(|it| it.binding.name_any() == "idle")
         .unwrap();
     assert_eq!(
-        cores_left(idle, "c1"),
+        cores_left(&world, idle, "c1"),
         0,
         "the one core is for vital: kept for {}",
-        idle.kept_for
+        tried[idle].kept.workloads()
     );
 }
 
@@ -246,4 +252,53 @@ fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
         notes <= 250,
         "{notes} attempts to move 50 workloads in five minutes"
     );
+}
+
+#[test]
+fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved() {
+    let mut world = lost(3, [web("w0", 0, 0), web("w1", 0, 0)]);
+    let to = |binding: &AnyBinding, cluster: &str| {
+        let mut placed = AnyBinding::clone(binding);
+        placed.metadata.resource_version = Some("2".to_owned());
+        placed.spec.clusters[0].name = cluster.to_owned();
+        Arc::new(placed)
+    };
+    // The scheduler, a rebalance, or another process.
+    world.put(&web("other", 0, 9_000));
+    world.put(&to(&web("other", 0, 9_000), "c1"));
+    let now = world.now();
+    let left = |world: &mut World, eviction: &Eviction| {
+        let fleet = world.evictor.fleet_for(eviction);
+        world.fleets = vec![fleet];
+        cores_left(world, 0, "c1")
+    };
+    world.second = 10.0;
+    let mut next = || {
+        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
+            panic!("the rate permits it");
+        };
+        world.second += 10.0;
+        let before = left(&mut world, &eviction);
+        let planned = to(&eviction.binding, "c1").spec.clusters.clone();
+        world.evictor.take_planned_room(&eviction, &planned, now);
+        (eviction, before)
+    };
+    let (first, before) = next();
+    assert_eq!(before, 2, "the other one is there");
+    let (second, before) = next();
+    assert_eq!(before, 1, "the first is being moved");
+    assert_eq!(left(&mut world, &second), 0);
+    // One is moved, and the watch shows it before the answer; the other one stays.
+    let moved = to(&first.binding, "c1");
+    world.put(&moved);
+    let binding = moved;
+    let to = "c1".to_owned();
+    world
+        .evictor
+        .done(&first, Outcome::Evicted { binding, to }, now);
+    assert_eq!(left(&mut world, &second), 0, "it takes its room once");
+    world
+        .evictor
+        .done(&second, Outcome::Failed("no".into()), now);
+    assert_eq!(left(&mut world, &second), 1);
 }

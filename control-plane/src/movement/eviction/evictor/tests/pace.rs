@@ -109,7 +109,7 @@ fn what_others_pay_from_the_same_budget_the_evictor_does_not_spend() {
     pace.begin(start);
     let second = |s| start + Duration::from_secs(s);
     for time in [2, 4, 6] {
-        pace.pay(Payer::Applications, second(time)).unwrap().keep();
+        pace.pay(second(time)).unwrap().keep();
     }
     assert!(world.pass(7.0, leave).is_empty());
     assert_eq!(world.pass(1.5, leave).len(), 1);

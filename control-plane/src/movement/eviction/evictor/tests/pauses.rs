@@ -4,7 +4,7 @@ use super::*;
 use crate::fleet::pause::Pause;
 
 #[expect(clippy::unnecessary_wraps)] // there may be none
-fn paused(until: Option<i64>) -> Option<Pause> {
+pub(super) fn paused(until: Option<i64>) -> Option<Pause> {
     Some(Pause {
         by: "alice".to_owned(),
         until: until.map(|second| Timestamp::from_second(1_000 + second).unwrap()),
@@ -13,7 +13,7 @@ fn paused(until: Option<i64>) -> Option<Pause> {
 }
 
 impl World {
-    fn pause(&mut self, cluster: Option<&str>, pause: Option<Pause>) {
+    pub(super) fn pause(&mut self, cluster: Option<&str>, pause: Option<Pause>) {
         match cluster {
             Some(cluster) => self.evictor.pauses.set_cluster(cluster, pause),
             None => self.evictor.pauses.set_fleet(pause),

@@ -1,0 +1,123 @@
+//! Carries out one eviction.
+
+use std::sync::Arc;
+
+use muster_shared::k8s::Taint;
+use muster_shared::taints;
+
+use super::Controller;
+use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::fencing;
+use crate::fleet::protection::protected;
+use crate::movement::eviction::applications::Applications;
+use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
+use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
+use crate::movement::eviction::homes;
+use crate::movement::eviction::plan::Nowhere;
+use crate::movement::eviction::reason::EvictionReason;
+
+/// Runs one eviction: plan, one patch, and what that means.
+pub(super) async fn evict(
+    controller: Arc<Controller>,
+    fleet: Arc<Fleet>,
+    eviction: Arc<Eviction>,
+) -> Outcome {
+    let (controller, fleet) = (&*controller, &*fleet);
+    let key = BindingKey::of(&eviction.binding);
+    // A setting that protects counts from the moment at which it stands in the policy.
+    let spec = &*protected(fleet, &eviction.binding);
+    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
+        // The binding is about to say so, too, and is judged anew then.
+        return Outcome::Conflict;
+    }
+    let now = fleet.clock.now();
+    let applications = controller.applications();
+    let judge =
+        |it: &Arc<dyn Applications>| it.judge(&eviction.binding, spec, &eviction.cluster, now);
+    let failure = match eviction.reason {
+        Reason::Taint { .. } => None,
+        Reason::Failure => applications.as_ref().and_then(judge),
+    };
+    let (reason, purge_mode) = match (&eviction.reason, &failure) {
+        (Reason::Taint { cause, purge_mode }, _) => {
+            // The cache shows a change of a cluster before the evictor hears of it, and the end of
+            // a pause may be heard of between the two.
+            let cluster = fleet.clusters.get(None, &eviction.cluster);
+            let Taint { key, effect, .. } = &cause.taint;
+            if cluster.is_some_and(|it| taints::find(&it.spec.taints, key, effect).is_none()) {
+                return Outcome::Conflict;
+            }
+            (EvictionReason::Taint(cause), purge_mode)
+        }
+        (Reason::Failure, Some(failure)) => (failure.reason, &failure.purge_mode),
+        (Reason::Failure, None) => return Outcome::Conflict,
+    };
+    let leaving = Leaving {
+        spec,
+        status: eviction.binding.status(),
+        cluster: &eviction.cluster,
+        reason,
+        purge_mode,
+    };
+    let planning = controller.planning.lock().await;
+    let snapshot = controller.evictor.lock().fleet_for(&eviction);
+    let plan = match plan_in(fleet, &leaving, &snapshot, &controller.options, now) {
+        Ok(mut plan) => {
+            let to = plan.destination();
+            let annotations = &mut plan.patch["metadata"]["annotations"];
+            if let Some(failure) = &failure {
+                let (name, value) = (failure.annotation)(to);
+                annotations[name] = value;
+            } else {
+                let (meta, settings) = (&eviction.binding.metadata, &fleet.settings);
+                let homes = homes::departed(meta, spec, &eviction.cluster, now, settings);
+                for (name, value) in homes {
+                    annotations[name] = value;
+                }
+            }
+            plan
+        }
+        Err(nowhere) => {
+            return match nowhere {
+                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+                // The queue of the cluster stands still by now, and says so of all that wait in it.
+                Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
+                    Outcome::Conflict
+                }
+                Nowhere::Paused(why) => Outcome::Paused(why),
+                nowhere => Outcome::Nowhere(nowhere.to_string()),
+            };
+        }
+    };
+    // What nobody else reads is not copied when it changes.
+    drop(snapshot);
+    if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
+        let mut evictor = controller.evictor.lock();
+        evictor.take_planned_room(&eviction, &plan.clusters, Now::by(&controller.clock));
+    }
+    drop(planning);
+    let to = plan.destination();
+    match carry_out(fleet, &eviction.binding, plan, &eviction.paid).await {
+        Ok(binding) => {
+            tracing::info!(binding = %key, cluster = %eviction.cluster, cause = %eviction.reason, to, mode = %purge_mode, "evicted");
+            if let (Some(_), Some(applications)) = (&failure, &applications) {
+                applications.moved(&binding);
+            }
+            Outcome::Evicted {
+                // Until the cache shows it, and after an outage there are as many as it hit.
+                binding: fleet.bindings.kept(binding),
+                to,
+            }
+        }
+        Err(not_written) => {
+            tracing::info!(binding = %key, cluster = %eviction.cluster, ?not_written, "not evicted");
+            match not_written {
+                NotWritten::Overtaken => Outcome::Conflict,
+                NotWritten::Gone => Outcome::Gone,
+                NotWritten::Refused(why) => Outcome::Failed(why),
+                NotWritten::Unclear(why) => Outcome::Unclear(why),
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Room of workloads that have been placed and that the clusters do not report yet, whoever placed
+//! them.
+
+use std::sync::Arc;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::TargetCluster;
+
+use super::{Eviction, Evictor, Key, Now};
+use crate::movement::eviction::room::gains;
+
+impl Evictor {
+    /// Takes the room of a workload whose move has been planned and is about to be written.
+    pub fn take_planned_room(&mut self, eviction: &Eviction, clusters: &[TargetCluster], now: Now) {
+        let spec = &eviction.binding.spec;
+        let gains = gains(spec, clusters);
+        self.fleet.occupy(spec, &gains, now.tick);
+        let key = self.key_of(&eviction.binding);
+        self.planned_gains.insert(key, gains);
+    }
+
+    /// Gives back the room of a planned move that did not take place, as far as is known.
+    pub(super) fn settle_planned_room(&mut self, eviction: &Eviction, now: Now) {
+        let key = self.key_of(&eviction.binding);
+        let Some(gains) = self.planned_gains.remove(&key) else {
+            return;
+        };
+        let known = self.bindings.get(&key);
+        let has_left = |it: &Arc<AnyBinding>| it.spec.target(&eviction.cluster).is_none();
+        if !known.is_some_and(has_left) {
+            self.fleet.vacate(&eviction.binding.spec, &gains, now.tick);
+        }
+    }
+
+    /// Takes the room of a workload that somebody placed anew. The evictor has taken that of its
+    /// own moves with their plans.
+    pub(super) fn take_room(&mut self, key: &Key, old: &AnyBinding, new: &AnyBinding, now: Now) {
+        if old.spec.clusters == new.spec.clusters || self.planned_gains.contains_key(key) {
+            return;
+        }
+        let gains = gains(&old.spec, &new.spec.clusters);
+        self.fleet.occupy(&new.spec, &gains, now.tick);
+    }
+}

@@ -1,0 +1,156 @@
+//! The place of a workload in the queue of a cluster that has taints.
+
+use std::sync::Arc;
+
+use muster_shared::api::any_binding::AnyBinding;
+use tokio::time::Instant;
+
+use super::{Evictor, Key, Now, UNFENCED, UNREAD};
+use crate::movement::eviction::backlog::{Rank, Slot};
+use crate::movement::eviction::explain::EvictionState;
+use crate::movement::eviction::fence::Gate;
+use crate::movement::eviction::fleet_view::evicts;
+use crate::movement::eviction::inputs;
+use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge};
+use crate::movement::eviction::record::bounded;
+
+impl Evictor {
+    pub(super) fn judge(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Judgement {
+        let placement = inputs::placement(binding);
+        let judgement = judge(
+            self.fleet.taints(cluster),
+            &binding.spec,
+            placement.as_deref(),
+            &self.switches,
+            now.wall,
+        );
+        match judgement {
+            Judgement::Leave { .. } if self.jobs.has_completed(binding, cluster) == Some(true) => {
+                Judgement::Stay(Stay::Completed)
+            }
+            judgement => judgement,
+        }
+    }
+
+    pub(super) fn review_all(&mut self, binding: &AnyBinding, now: Now) {
+        let key = self.key_of(binding);
+        for target in &binding.spec.clusters {
+            let name = self.share(&target.name);
+            self.review(&name, &key, now);
+        }
+    }
+
+    /// Puts a workload of a cluster where it belongs.
+    pub(super) fn review(&mut self, cluster: &Arc<str>, key: &Key, now: Now) {
+        let Some(binding) = self.bindings.get(key) else {
+            self.backlog.remove(cluster, key);
+            return;
+        };
+        if self.in_hand.contains_key(key) {
+            self.missed.insert(key.clone());
+            return;
+        }
+        if !self.fleet.taints(cluster).iter().any(evicts) {
+            return;
+        }
+        let (state, place) = match self.judge(cluster, binding, now) {
+            Judgement::Stay(_) => {
+                self.backlog.remove(cluster, key);
+                self.note_stays(key, now);
+                return;
+            }
+            Judgement::Leave { due, cause } => {
+                let rank = Rank::new(inputs::priority(binding), due);
+                if due <= now.wall {
+                    self.turn_of_due(cluster, binding, &cause, rank, now)
+                } else {
+                    let state = EvictionState::Tolerated {
+                        cause: bounded(cause.to_string()),
+                        until: due,
+                    };
+                    (
+                        state,
+                        Slot::Waiting {
+                            until: now.instant_of(due),
+                            rank,
+                        },
+                    )
+                }
+            }
+        };
+        self.note(key.clone(), cluster, state);
+        self.backlog.put(cluster, key.clone(), place);
+    }
+
+    /// Returns what becomes of a workload whose time has come: it waits while two copies of it
+    /// might run.
+    pub(super) fn turn_of_due(
+        &self,
+        cluster: &str,
+        binding: &AnyBinding,
+        cause: &Cause,
+        rank: Rank,
+        now: Now,
+    ) -> (EvictionState, Slot) {
+        let waits = |state: fn(String, String) -> EvictionState, why: String, until: Instant| {
+            let state = state(bounded(cause.to_string()), bounded(why));
+            (state, Slot::Waiting { until, rank })
+        };
+        match self.gate(cluster, binding, now) {
+            Gate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
+                let why = "its template cannot be read, so that it is not known whether the Job \
+                    has completed and would run again";
+                let until = now.tick + UNREAD;
+                waits(
+                    |cause, why| EvictionState::Unread { cause, why },
+                    why.to_owned(),
+                    until,
+                )
+            }
+            Gate::Open => (self.state_of_ready(cluster, cause, now), Slot::Ready(rank)),
+            Gate::Until(until, why) => waits(
+                |cause, why| EvictionState::Fencing { cause, why },
+                why,
+                until,
+            ),
+            Gate::Shut(why) => {
+                let until = now.tick + UNFENCED;
+                waits(
+                    |cause, why| EvictionState::Unfenced { cause, why },
+                    why,
+                    until,
+                )
+            }
+        }
+    }
+
+    pub(super) fn gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Gate {
+        let known = self.fleet.get(cluster);
+        known.map_or(Gate::Open, |(_, cluster)| {
+            self.fence.ask(cluster, binding, now.tick)
+        })
+    }
+
+    pub(super) fn is_on(&self, cluster: &str, key: &Key) -> bool {
+        self.bindings
+            .get(key)
+            .is_some_and(|binding| binding.spec.target(cluster).is_some())
+            && self.fleet.taints(cluster).iter().any(evicts)
+    }
+
+    /// Says whether the workload was to leave the cluster.
+    pub(super) fn take_off(&mut self, cluster: &str, key: &Key) -> bool {
+        let name = self.share(cluster);
+        let waited = self.backlog.remove(&name, key);
+        if self.failing.leaves(cluster, key) {
+            self.failing.remove(key);
+        }
+        if let Some(keys) = self.on.get_mut(&name) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.on.remove(&name);
+            }
+        }
+        waited
+    }
+}
