@@ -345,7 +345,12 @@ impl Course<'_> {
             let later = items.iter().filter_map(|(_, cluster, key)| {
                 let leaver = waiting.get(&(Arc::clone(cluster), (*key).clone()))?;
                 let cause = leaver.cause.clone();
-                Some(Later::of(leaver.binding, cluster, cause, &switches))
+                Some(Later::of(
+                    Arc::new(leaver.binding.clone()),
+                    cluster,
+                    cause,
+                    &switches,
+                ))
             });
             let kept = Kept::of(later, self.snapshot.clone(), self.options, self.now);
             (priority, items.len(), kept)

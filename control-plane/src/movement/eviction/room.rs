@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use tokio::time::Instant;
 
@@ -122,10 +122,8 @@ impl Unreported {
 /// A workload that is to leave later, and more important than another one.
 #[derive(Clone, Debug)]
 pub struct Later<'a> {
-    /// The spec of its binding.
-    spec: &'a ResourceBindingSpec,
-    /// The status of its binding.
-    status: &'a ResourceBindingStatus,
+    /// Its binding.
+    binding: Arc<AnyBinding>,
     /// The cluster that it leaves.
     cluster: &'a str,
     /// Why.
@@ -137,17 +135,16 @@ pub struct Later<'a> {
 impl<'a> Later<'a> {
     /// Returns the workload of a binding.
     pub fn of(
-        binding: &'a AnyBinding,
+        binding: Arc<AnyBinding>,
         cluster: &'a str,
         cause: Cause,
         switches: &Switches,
     ) -> Self {
         Self {
-            spec: &binding.spec,
-            status: binding.status(),
             cluster,
             purge_mode: purge_mode(&binding.spec, switches, &cause),
             cause,
+            binding,
         }
     }
 }
@@ -172,19 +169,20 @@ impl Kept {
             if kept.workloads == MOST_KEPT {
                 break;
             }
+            let spec = &it.binding.spec;
             let departure = Departure {
-                spec: it.spec,
-                status: it.status,
+                spec,
+                status: it.binding.status(),
                 cluster: it.cluster,
                 reason: EvictionReason::Taint(&it.cause),
                 purge_mode: &it.purge_mode,
                 preserves_state: false,
                 ours: true,
-                obstacle: &|cluster| suspended(it.spec, cluster),
+                obstacle: &|cluster| suspended(spec, cluster),
                 pause: &|_| None,
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
-                for (name, load) in loads(it.spec, &gains(it.spec, &plan.clusters)) {
+                for (name, load) in loads(spec, &gains(spec, &plan.clusters)) {
                     snapshot.occupy(name, &load);
                     kept.by_cluster
                         .entry(name.to_owned())
