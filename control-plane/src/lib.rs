@@ -44,8 +44,8 @@
 //!   [`detector`](propagation::detector) (`select`, `build`, `report::decide`) and [`fleet`]
 //!   (`claim`); writes bindings, claims on templates, dependencies, and the status of policies.
 //! * `binding` watches bindings, templates, Works and leases; decides in
-//!   [`binding`](propagation::binding) (`render`, `hold`, `owner`) and [`fencing`](fleet::fencing)
-//!   (`decide`); writes Works.
+//!   [`binding`](propagation::binding) (`render`, `hold`, `owner`), [`data`](propagation::data)
+//!   (`roles`, `gates`) and [`fencing`](fleet::fencing) (`decide`); writes Works.
 //! * `bindingStatus` watches Works; decides in [`status`](propagation::status) (`aggregate`);
 //!   writes the status of bindings and templates.
 //! * `traffic` watches bindings, templates, Clusters and DNSEndpoints; decides in [`traffic`]

@@ -134,6 +134,7 @@ const FOLDERS: &[(&str, Floors)] = &[
         "propagation",
         &[
             &["overrides"],
+            &["data"],
             &["binding"],
             &["detector"],
             &["status"],

@@ -10,6 +10,7 @@ mod agent;
 mod check;
 mod clients;
 mod comparison;
+mod data;
 mod detection;
 mod edges;
 mod envtest;

@@ -130,6 +130,10 @@ pub mod annotation {
     pub const FENCING: &str = "failover.muster.io/fencing";
     /// On an object in a member (Muster's own): the merge patch that undoes the stop by its agent.
     pub const STOPPED: &str = "failover.muster.io/stopped";
+    /// On a Work whose object has a role by the place of a workload (Muster's own): the role, its
+    /// field and its step, as JSON. On the manifest and its object in a member: the number of the
+    /// step, which the agent reports with the status.
+    pub const DATA_ROLE: &str = "failover.muster.io/data-role";
     /// On the lease of a member (Muster's own): the time of the renewal if an agent wrote it that
     /// stops workloads. Another time than that of the lease is a remainder of another agent.
     pub const FENCES: &str = "failover.muster.io/fences";
@@ -220,6 +224,8 @@ pub mod condition {
     pub const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
     /// Reason of [`READY`] that the control plane writes while nothing is heard of a cluster.
     pub const SILENT: &str = "ClusterStatusUnknown";
+    /// Of a binding: a role of replicated data waits, or a copy waits for its data.
+    pub const DATA_PENDING: &str = "DataPending";
     /// Of a policy: every part of it has an effect on the fleet as it is.
     pub const EFFECTIVE: &str = "Effective";
     /// Of a Cluster: `status.apiEnablements` is complete.

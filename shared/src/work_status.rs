@@ -9,6 +9,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::names::annotation;
+
 /// Maximum size of a status in bytes of JSON. Statuses of workloads have some hundred bytes; etcd
 /// stores at most 1.5 MB per object.
 pub const LONGEST_STATUS: usize = 64 * 1024;
@@ -19,6 +21,33 @@ pub const DEEPEST_STATUS: usize = 64;
 /// Field that the agent adds to the status of an object whose number of replicas it leaves to an
 /// autoscaler of the member: the name of the field manager that set the number.
 pub const REPLICAS_LEFT: &str = "replicasLeftToAutoscaler";
+
+/// Field that the agent adds to the status of an object that has the annotation
+/// [`DATA_ROLE`](crate::names::annotation::DATA_ROLE).
+pub const DATA_ROLE: &str = "dataRole";
+
+/// What the agent adds to such a status: the state of the object that the status belongs to. A
+/// status without it may be older than the role that the object was given last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SeenRole {
+    /// Number of the step in which the object was given its role.
+    pub step: u32,
+    /// Generation of the object.
+    pub generation: i64,
+}
+
+impl SeenRole {
+    /// Reads an object in a member; `None` if it has no role.
+    pub fn of(object: &Value) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let step = metadata["annotations"][annotation::DATA_ROLE].as_str()?;
+        Some(Self {
+            step: step.parse().ok()?,
+            generation: metadata["generation"].as_i64().unwrap_or_default(),
+        })
+    }
+}
 
 /// Reason why a status is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]

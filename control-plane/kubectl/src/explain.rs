@@ -23,6 +23,7 @@ use muster_control_plane::movement::eviction::judge::{Switches, placement};
 use muster_control_plane::movement::graceful_eviction::assess::{
     Scene, asks_for_none, counts_replicas, missing,
 };
+use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;
@@ -194,6 +195,9 @@ pub(super) struct Answer {
     /// What its return to clusters that it left waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     returns: Vec<String>,
+    /// Steps of its data in each move; the condition `DataPending` says which one is waited for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    data: Vec<String>,
     /// Why nobody here schedules it, whatever is said below.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_back: Option<String>,
@@ -267,6 +271,7 @@ impl Answer {
             paused: None,
             suspended: None,
             returns: Vec::new(),
+            data: steps(spec),
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             settled: attempts

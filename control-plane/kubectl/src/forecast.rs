@@ -15,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::fleet::fencing::keeps_data;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
@@ -24,6 +25,7 @@ use muster_control_plane::movement::eviction::judge::{
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
+use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::{Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::api::any_binding::AnyBinding;
@@ -87,6 +89,8 @@ pub struct Move {
     pub after: SignedDuration,
     /// What becomes of the old copy.
     pub purge_mode: PurgeMode,
+    /// Steps of its data between the two copies, in sentences.
+    pub data: Vec<String>,
 }
 
 /// A workload that would not move.
@@ -184,6 +188,8 @@ struct Leaver<'a> {
     cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
+    /// Whether nothing is heard of the cluster.
+    is_silent: bool,
 }
 
 /// The evictions as they follow each other.
@@ -326,6 +332,7 @@ impl Course<'_> {
             cluster: Arc::from(&*target.name),
             due,
             cause,
+            is_silent: !by_hand,
         })
     }
 
@@ -345,12 +352,7 @@ impl Course<'_> {
             let later = items.iter().filter_map(|(_, cluster, key)| {
                 let leaver = waiting.get(&(Arc::clone(cluster), (*key).clone()))?;
                 let cause = leaver.cause.clone();
-                Some(Later::of(
-                    Arc::new(leaver.binding.clone()),
-                    cluster,
-                    cause,
-                    &switches,
-                ))
+                Some(Later::of(leaver.binding, cluster, cause, &switches))
             });
             let kept = Kept::of(later, self.snapshot.clone(), self.options, self.now);
             (priority, items.len(), kept)
@@ -374,6 +376,9 @@ impl Course<'_> {
             return Err(format!(
                 "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
             ));
+        }
+        if let Some(why) = keeps_data(spec).filter(|_| leaver.is_silent) {
+            return Err(why);
         }
         let switches = Switches::of(self.settings);
         let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
@@ -408,6 +413,7 @@ impl Course<'_> {
             to: gains,
             after: SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX),
             purge_mode,
+            data: steps(spec),
         });
         moved.clusters = plan.clusters;
         Ok(moved)

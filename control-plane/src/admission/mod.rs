@@ -9,6 +9,7 @@ pub mod advice;
 pub mod binding;
 pub mod cluster;
 mod customization;
+mod data_replication;
 mod failback;
 mod fencing;
 mod interpreter_webhook;

@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use super::policy::Scope;
 use super::problem::Findings;
 use super::{
-    binding, cluster, customization, failback, fencing, interpreter_webhook, override_policy,
-    policy, taint_policy,
+    binding, cluster, customization, data_replication, failback, fencing, interpreter_webhook,
+    override_policy, policy, taint_policy,
 };
 use crate::fleet::attribution::{self, Standing};
 use crate::fleet::pause::Pause;
@@ -336,6 +336,7 @@ fn check(
                 let mut found = policy::check(it, scope);
                 fencing::check(&it.spec, rules.monitor_grace, &mut found);
                 failback::check(&it.spec, &mut found);
+                data_replication::check(&it.spec, &mut found);
                 found
             };
             let mut found = news(request, rule);

@@ -16,6 +16,8 @@ use muster_shared::taints::{
     NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, describe, is_drain, tolerates,
 };
 
+use super::Fleet;
+
 /// What of a workload decides where it may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
@@ -168,6 +170,13 @@ pub fn is_live(cluster: Option<&Cluster>) -> Result<&Cluster, Unavailable<'_>> {
         conditions::TRUE => Ok(cluster),
         other => Err(Unavailable::NotReady(other)),
     }
+}
+
+/// Returns whether a cluster is ready as far as the control plane hears, so that it can remove what
+/// it has.
+pub fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
+    let cluster = fleet.clusters.get(None, cluster);
+    cluster.is_some_and(|cluster| readiness(&cluster) == conditions::TRUE)
 }
 
 /// Returns the status of the condition `Ready`; `Unknown` where the cluster never reported.

@@ -11,7 +11,7 @@ pub mod claim;
 pub mod completion;
 pub mod copy;
 pub mod deleted_works;
-pub(crate) mod fencing;
+pub mod fencing;
 pub mod intern;
 pub mod job_status;
 pub mod labelled;

@@ -16,8 +16,10 @@ use super::binding::BindingKey;
 use super::claim::Claim;
 
 /// Writes into a binding's spec what its policy says of copies in members but for their places:
-/// failover, conflicts, deletion and suspension.
+/// failover, replicated data, conflicts, deletion and suspension.
 pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
+    let data = policy.data_replication.as_ref();
+    spec.data_replication = data.and_then(|it| it.of(&spec.resource));
     spec.failover.clone_from(&policy.failover);
     spec.conflict_resolution
         .clone_from(&policy.conflict_resolution);

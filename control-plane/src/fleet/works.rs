@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
-use muster_shared::names::{annotation, label};
+use muster_shared::names::{annotation, cluster_of_execution_namespace, label};
 use muster_shared::watch::packing::{Codec, Parts};
 use muster_shared::watch::{Change, Informer};
 use muster_shared::work_status::Excess;
@@ -251,6 +251,11 @@ pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
         }
         Change::Applied { old: None, .. } => None,
     }
+}
+
+/// Returns the cluster that a Work is for.
+pub fn cluster_of(work: &CachedWork) -> Option<&str> {
+    cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }
 
 /// Returns the binding that a Work was made for.

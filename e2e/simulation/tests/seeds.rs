@@ -71,6 +71,17 @@ fn a_failover_keeps_every_promise() {
 }
 
 #[test]
+fn replicated_data_goes_ahead_of_its_workload_whenever_the_control_plane_dies() {
+    for seed in 1..=3 {
+        let (report, history) = lived("data", &scenarios::moves_of_data(seed)).unwrap();
+        assert_eq!(report.violations, [], "{seed}");
+        let created = writes(&history, "deployments").filter(|it| it["before"].is_null());
+        let members = created.filter_map(|it| it["api"]["member"].as_str());
+        assert_eq!(members.collect::<Vec<_>>(), ["m1", "m2", "m1"], "{seed}");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_history_and_another_seed_another() {
     let plan = |seed| Plan {
         phases: SHORT,

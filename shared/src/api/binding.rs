@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     absent,
     any_binding::AnyBinding,
+    data_replication::DataReplication,
     definition::Column,
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
@@ -225,6 +226,12 @@ pub struct ResourceBindingSpec {
     /// Karmada's detector. Muster does not act on it.
     #[serde(skip_serializing_if = "absent")]
     pub workload_affinity_groups: Option<WorkloadAffinityGroups>,
+
+    /// Replicated data that follows the resource when it moves (Muster's own). The part of the
+    /// policy's `dataReplication` that is about this resource. If absent, the resource moves
+    /// without regard to its data.
+    #[serde(skip_serializing_if = "absent")]
+    pub data_replication: Option<DataReplication>,
 }
 
 impl ResourceBindingSpec {
@@ -259,6 +266,13 @@ impl ResourceBindingSpec {
             suspension.dispatching.unwrap_or_default()
                 || listed.is_some_and(|it| it.cluster_names.iter().any(|name| name == cluster))
         })
+    }
+
+    /// Returns whether replicated data has a role where the resource is, so that its old copy goes
+    /// before the new one is created.
+    pub fn has_data_roles(&self) -> bool {
+        let data = self.data_replication.as_ref();
+        data.is_some_and(|it| !it.roles.is_empty())
     }
 
     /// Returns the entry of a cluster in `clusters`.
@@ -438,6 +452,8 @@ pub struct ResourceBindingStatus {
     /// - `ApplicationFailoverPending`: the resource has to leave a cluster because it is unhealthy
     ///   there.
     /// - `RemovalPending`: copies in new clusters wait until an old copy is removed.
+    /// - `DataPending`: copies in new clusters wait for their data, or the object waits until its
+    ///   role can change. Only with `dataReplication`.
     /// - `ReplicasKept`: clusters that the message names keep more ready replicas than
     ///   `spec.clusters` gives them, until as many are ready elsewhere.
     /// - `Fenced`: every copy is stopped when its cluster is cut off. If False, the message names

@@ -32,6 +32,7 @@ pub mod any_binding;
 pub mod binding;
 pub mod cluster;
 pub mod conditions;
+pub mod data_replication;
 pub mod definition;
 mod eviction_task;
 pub mod failback;

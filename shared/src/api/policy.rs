@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     absent,
+    data_replication::DataReplication,
     definition::Column,
     macros::{open_enum, resource},
     nullable,
@@ -158,6 +159,12 @@ pub struct PropagationSpec {
     /// the feature gate `PriorityBasedScheduling`. If absent, the priority is 0.
     #[serde(skip_serializing_if = "absent")]
     pub schedule_priority: Option<SchedulePriority>,
+
+    /// Replicated data that follows workloads of the policy when they move (Muster's own): which
+    /// object of a replication engine is primary where the workload is, and on which conditions the
+    /// workload starts in a new cluster. If absent, workloads move without regard to their data.
+    #[serde(skip_serializing_if = "absent")]
+    pub data_replication: Option<DataReplication>,
 }
 
 impl PropagationSpec {

@@ -196,14 +196,6 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         }
     }
 
-    /// Returns a key as it is kept.
-    pub fn key<R: Eq + Hash + ?Sized>(&self, key: &R) -> Option<&Q>
-    where
-        Q: Borrow<R>,
-    {
-        self.objects.get_key_value(key).map(|(key, _)| key)
-    }
-
     /// Returns whether there is an object with a key.
     pub fn contains_key<R: Eq + Hash + ?Sized>(&self, key: &R) -> bool
     where
@@ -218,15 +210,6 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         Q: Borrow<R>,
     {
         self.read(self.objects.get(key)?)
-    }
-
-    /// Returns the object with a key, and the key as it is kept.
-    pub fn get_key_value<R: Eq + Hash + ?Sized>(&self, key: &R) -> Option<(&Q, Arc<K>)>
-    where
-        Q: Borrow<R>,
-    {
-        let (key, held) = self.objects.get_key_value(key)?;
-        Some((key, self.read(held)?))
     }
 
     /// Puts an object in, and returns the one that had its key.

@@ -6,8 +6,8 @@ use muster_interpreter::webhook::Pending;
 use muster_interpreter::{Error, Interpreters};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::fencing;
-use muster_shared::work_status;
-use serde_json::Value;
+use muster_shared::work_status::{self, SeenRole};
+use serde_json::{Value, json};
 
 use crate::work::desired::ObjectKey;
 use crate::work::{completed, drift};
@@ -149,9 +149,17 @@ impl Interpretation {
     }
 
     /// Interprets an object of a manifest: a task that has succeeded is reported as that of the
-    /// manifest, and replicas that are left to an autoscaler with the name of that.
+    /// manifest, replicas that are left to an autoscaler with the name of that, and an object that
+    /// has a role by the place of a workload with the step in which it got the role.
     pub fn of(object: &Value, manifest: &Value, interpreters: &Interpreters) -> Self {
         let mut check = Self::at(object, interpreters);
+        if let (Some(role), Some(seen)) = (SeenRole::of(object), &mut check.status) {
+            let mut status = seen.status().unwrap_or_else(|| json!({}));
+            if !seen.stays && status.is_object() {
+                status[work_status::DATA_ROLE] = json!(role);
+                seen.status = Some(status.to_string().into());
+            }
+        }
         let left_to = drift::left_to(manifest, object);
         if (completed::is_task(manifest) || left_to.is_some())
             && let Some(seen) = &mut check.status
@@ -320,6 +328,30 @@ mod tests {
             let status = check.status.unwrap().status().unwrap();
             assert_eq!(status["replicasLeftToAutoscaler"], left_to, "{share}");
             assert_eq!(status["replicas"], 7);
+        }
+    }
+
+    #[test]
+    fn the_step_of_a_role_is_told_with_the_status_that_the_object_had_in_it() {
+        let object = |step: &str, status: Value| {
+            json!({
+                "apiVersion": "example.io/v1", "kind": "Thing", "status": status,
+                "metadata": {
+                    "name": "a", "generation": 4, "annotations": {annotation::DATA_ROLE: step},
+                },
+            })
+        };
+        let role = json!({"step": 3, "generation": 4});
+        for (object, expected) in [
+            (
+                object("3", json!({"state": "Primary"})),
+                json!({"state": "Primary", "dataRole": role}),
+            ),
+            (object("3", Value::Null), json!({"dataRole": role})),
+            (object("x", json!({"state": "a"})), json!({"state": "a"})),
+        ] {
+            let check = Interpretation::of(&object, &object, &Interpreters::default());
+            assert_eq!(check.status.unwrap().status(), Some(expected), "{object}");
         }
     }
 

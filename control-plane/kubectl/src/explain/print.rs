@@ -51,9 +51,7 @@ impl fmt::Display for Answer {
                 writeln!(f, "  its copy there waits: {waits_for}")?;
             }
         }
-        for old in &self.old_copies {
-            writeln!(f, "Old copy: {old}")?;
-        }
+        list(f, "Old copy", &self.old_copies)?;
         for condition in &self.conditions {
             let Condition {
                 type_,
@@ -66,21 +64,16 @@ impl fmt::Display for Answer {
             let since = last_transition_time.0;
             writeln!(f, "{type_}={status} since {since}: {reason} {message}")?;
         }
-        for moved in &self.moves {
-            writeln!(f, "Moved: {moved}")?;
-        }
+        list(f, "Moved", &self.moves)?;
         if let Some(paused) = &self.paused {
             writeln!(f, "Stays where it is: {paused}")?;
         }
         if let Some(suspended) = &self.suspended {
             writeln!(f, "Suspended: {suspended}")?;
         }
-        for remedy in &self.would_help {
-            writeln!(f, "Would help: {remedy}")?;
-        }
-        for returns in &self.returns {
-            writeln!(f, "Failback: {returns}")?;
-        }
+        list(f, "Data", &self.data)?;
+        list(f, "Would help", &self.would_help)?;
+        list(f, "Failback", &self.returns)?;
         if let Some(held_back) = &self.held_back {
             writeln!(f, "Not scheduled here: {held_back}")?;
         }
@@ -122,4 +115,10 @@ impl fmt::Display for Answer {
         }
         Ok(())
     }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, title: &str, lines: &[String]) -> fmt::Result {
+    lines
+        .iter()
+        .try_for_each(|line| writeln!(f, "{title}: {line}"))
 }

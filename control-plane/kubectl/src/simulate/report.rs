@@ -74,6 +74,7 @@ impl Report<'_> {
                 "to": it.to,
                 "afterSeconds": it.after.as_secs(),
                 "purgeMode": it.purge_mode,
+                "data": it.data,
             })).collect::<Vec<_>>(),
             "stranded": stranded.iter().map(left).collect::<Vec<_>>(),
             "stays": stays.iter().map(left).collect::<Vec<_>>(),
@@ -180,6 +181,7 @@ impl Report<'_> {
                 to,
                 after,
                 purge_mode,
+                data: _,
             } = it;
             table.row([
                 workload.to_string(),
@@ -195,6 +197,16 @@ impl Report<'_> {
         }
         write!(f, "{table}")?;
         more(f, moves.len())?;
+        for it in moves.iter().filter(|it| !it.data.is_empty()).take(SHOWN) {
+            writeln!(
+                f,
+                "{} waits for its data, once its old copy is gone:",
+                it.workload
+            )?;
+            for step in &it.data {
+                writeln!(f, "  {step}")?;
+            }
+        }
         writeln!(
             f,
             "The targets are those that the scheduler would choose by what clusters report now. Where several have about the same room, a later report may tip the choice."

@@ -222,6 +222,50 @@ fn a_drain_moves_whatever_the_gate_says_and_at_once() {
 }
 
 #[test]
+fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
+    let (workload, object) = (
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}),
+        json!({"apiVersion": "r.example.com/v1", "kind": "Replication", "name": "data"}),
+    );
+    let data = |when: &str| {
+        let role = json!({
+            "object": object, "follows": workload, "path": "spec.state", "primary": "rw",
+            "secondary": "ro", "promoted": {"path": "status.state", "value": "RW"},
+            "demoted": {"path": "status.state", "value": "RO"}, "whenUnreachable": when,
+        });
+        json!({"dataReplication": {"roles": [role]}})
+    };
+    for (when, lost, drained, moves) in [
+        ("Wait", &[][..], &["m1"][..], true),
+        ("Wait", &["m1"], &[], false),
+        ("Promote", &["m1"], &[], true),
+    ] {
+        let told = foretell(
+            &fleet(vec![web("a", "m1", &data(when))]),
+            lost,
+            drained,
+            &[],
+        );
+        let (list, text) = if moves {
+            ("moves", told["moves"][0]["data"][0].as_str())
+        } else {
+            ("stranded", told["stranded"][0]["reason"].as_str())
+        };
+        let text = text.unwrap_or_default();
+        assert!(
+            text.starts_with("Replication data "),
+            "{when} {list}: {told:#}"
+        );
+        let purge = if moves {
+            json!("Directly")
+        } else {
+            Value::Null
+        };
+        assert_eq!(told["moves"][0]["purgeMode"], purge, "{when}");
+    }
+}
+
+#[test]
 fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
     let left = |name: &str, cluster: &str| Left {
         workload: Subject {

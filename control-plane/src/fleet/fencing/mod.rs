@@ -10,9 +10,36 @@
 //! first, and then the lease is read from the API. An agent that returns renews the lease first,
 //! and then reads its Works. One of the two sees what the other has written.
 
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use muster_shared::client::Head;
+use muster_shared::names::CLUSTER_NAMESPACE;
+
+use super::api_error::ApiError;
+use super::signs::Sign;
+
 pub mod decide;
 pub mod subject;
 pub mod telling;
 
 pub use decide::{Verdict, of_work};
-pub use subject::{asked, needs_rule, orders, runs_nothing};
+pub use subject::{asked, keeps_data, needs_rule, orders, runs_alone, runs_nothing};
+
+/// Returns whether the lease of a cluster is by the API the one that was seen last. What is to stop
+/// a copy has to be written before: an agent that returns renews the lease before it reads its
+/// Works, so that one of the two sees the other.
+///
+/// # Errors
+/// The lease cannot be read.
+pub async fn is_unrenewed(
+    client: &Client,
+    cluster: &str,
+    sign: Option<&Sign>,
+) -> Result<bool, ApiError> {
+    let leases = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
+    let lease = Head::<Lease>::get_opt(&leases, cluster).await;
+    let lease = lease.map_err(ApiError::of("read the lease of", &cluster))?;
+    let version = lease.and_then(|lease| lease.metadata.resource_version);
+    Ok(version == sign.and_then(|sign| sign.version.clone()))
+}

@@ -67,6 +67,26 @@ pub fn asked(spec: &ResourceBindingSpec) -> Option<Duration> {
     is_subject.then(|| Duration::from_secs(seconds.into()))
 }
 
+/// Returns whether the old copy of a workload goes before a new one is made: its policy asks for
+/// fencing, or replicated data follows it, which no two copies may use.
+pub fn runs_alone(spec: &ResourceBindingSpec) -> bool {
+    asked(spec).is_some() || spec.has_data_roles()
+}
+
+/// Returns why the data of a workload keeps it in a cluster that is not heard of; `None` where its
+/// copy is fenced, or the data may be promoted elsewhere all the same.
+pub fn keeps_data(spec: &ResourceBindingSpec) -> Option<String> {
+    let mut roles = spec.data_replication.iter().flat_map(|it| &it.roles);
+    let role = roles.find(|it| !it.promotes_unreachable())?;
+    asked(spec).is_none().then(|| {
+        format!(
+            "{} {} there cannot be demoted, and may be primary: its policy has neither failover.cluster.fencing nor \
+             dataReplication.roles.whenUnreachable: Promote",
+            role.object.kind, role.object.name
+        )
+    })
+}
+
 /// Returns the orders for an object of a workload; `None` if it is not fenced.
 ///
 /// # Errors
@@ -182,6 +202,24 @@ mod tests {
                 None,
                 "{fencing}"
             );
+        }
+    }
+
+    #[test]
+    fn data_keeps_a_workload_that_is_not_fenced_unless_it_may_be_promoted() {
+        let fencing = json!({ "afterSeconds": 60 });
+        for (fencing, when, expected) in [
+            (&Value::Null, Some("Wait"), true),
+            (&Value::Null, Some("Promote"), false),
+            (&fencing, Some("Wait"), false),
+            (&Value::Null, None, false),
+        ] {
+            let mut spec = spec("apps/v1", "StatefulSet", 1, fencing);
+            let roles = when.map(|when| json!({ "roles": [{ "whenUnreachable": when }] }));
+            spec.data_replication = serde_json::from_value(json!(roles)).unwrap();
+            assert_eq!(keeps_data(&spec).is_some(), expected, "{fencing} {when:?}");
+            let runs_alone = when.is_some() || !fencing.is_null();
+            assert_eq!(runs_alone, super::runs_alone(&spec), "{fencing} {when:?}");
         }
     }
 

@@ -100,7 +100,7 @@ pub fn purge_mode_of(
     behavior: &ApplicationFailoverBehavior,
 ) -> PurgeMode {
     match purge_mode(behavior) {
-        PurgeMode::Gracefully if fencing::asked(spec).is_some() => PurgeMode::Directly,
+        PurgeMode::Gracefully if fencing::runs_alone(spec) => PurgeMode::Directly,
         mode => mode,
     }
 }

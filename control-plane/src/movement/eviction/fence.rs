@@ -96,7 +96,7 @@ fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
 
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
     let Some(after) = fencing::asked(&binding.spec) else {
-        return Gate::Open;
+        return of_data(cluster, &binding.spec);
     };
     let verdict = || {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
@@ -108,6 +108,12 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
     judge(cluster, &binding.spec, verdict, fleet.clock.now(), now)
+}
+
+/// Judges a workload that is not fenced: its data may keep it in a cluster that is not heard of.
+fn of_data(cluster: &Cluster, spec: &ResourceBindingSpec) -> Gate {
+    let keeps = fencing::keeps_data(spec).filter(|_| readiness(cluster) != conditions::TRUE);
+    keeps.map_or(Gate::Open, Gate::Shut)
 }
 
 /// Judges a fenced workload; the verdict is that of its Work, if there is one.

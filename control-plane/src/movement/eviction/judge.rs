@@ -248,7 +248,7 @@ pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause
     match mode.canonical() {
         known @ (PurgeMode::Directly | PurgeMode::Never) => known.clone(),
         // Two copies would run.
-        _ if fencing::asked(spec).is_some() => PurgeMode::Directly,
+        _ if fencing::runs_alone(spec) => PurgeMode::Directly,
         // A word that we do not know must not cost anyone the old copy.
         _ => PurgeMode::Gracefully,
     }

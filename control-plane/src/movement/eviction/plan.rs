@@ -97,7 +97,7 @@ pub enum Nowhere {
     Suspended,
     /// The policy keeps the old copy, and allows no other one beside it.
     #[error(
-        "its policy has fencing, and purgeMode Never, which keeps the old copy: the new one could never start"
+        "its policy has fencing or data roles, and purgeMode Never, which keeps the old copy: the new one could never start"
     )]
     KeepsItsCopy,
     /// The state of the old copy cannot be preserved.
@@ -125,7 +125,7 @@ pub fn plan(
     if spec.scheduling_suspended() {
         return Err(Nowhere::Suspended);
     }
-    if *departure.purge_mode == PurgeMode::Never && fencing::asked(spec).is_some() {
+    if *departure.purge_mode == PurgeMode::Never && fencing::runs_alone(spec) {
         return Err(Nowhere::KeepsItsCopy);
     }
     let (mut after, task_stays) = departure.leave(now)?;
@@ -378,7 +378,7 @@ impl Departure<'_> {
         chosen: &[TargetCluster],
         now: Timestamp,
     ) {
-        if fencing::asked(self.spec).is_some() {
+        if fencing::runs_alone(self.spec) {
             return;
         }
         let is_chosen = |old: &TargetCluster| chosen.iter().any(|new| new.name == old.name);

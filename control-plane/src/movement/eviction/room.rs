@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use tokio::time::Instant;
 
@@ -122,8 +122,10 @@ impl Unreported {
 /// A workload that is to leave later, and more important than another one.
 #[derive(Clone, Debug)]
 pub struct Later<'a> {
-    /// Its binding.
-    binding: Arc<AnyBinding>,
+    /// The spec of its binding.
+    spec: &'a ResourceBindingSpec,
+    /// The status of its binding.
+    status: &'a ResourceBindingStatus,
     /// The cluster that it leaves.
     cluster: &'a str,
     /// Why.
@@ -135,16 +137,17 @@ pub struct Later<'a> {
 impl<'a> Later<'a> {
     /// Returns the workload of a binding.
     pub fn of(
-        binding: Arc<AnyBinding>,
+        binding: &'a AnyBinding,
         cluster: &'a str,
         cause: Cause,
         switches: &Switches,
     ) -> Self {
         Self {
+            spec: &binding.spec,
+            status: binding.status(),
             cluster,
             purge_mode: purge_mode(&binding.spec, switches, &cause),
             cause,
-            binding,
         }
     }
 }
@@ -169,20 +172,19 @@ impl Kept {
             if kept.workloads == MOST_KEPT {
                 break;
             }
-            let spec = &it.binding.spec;
             let departure = Departure {
-                spec,
-                status: it.binding.status(),
+                spec: it.spec,
+                status: it.status,
                 cluster: it.cluster,
                 reason: EvictionReason::Taint(&it.cause),
                 purge_mode: &it.purge_mode,
                 preserves_state: false,
                 ours: true,
-                obstacle: &|cluster| suspended(spec, cluster),
+                obstacle: &|cluster| suspended(it.spec, cluster),
                 pause: &|_| None,
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
-                for (name, load) in loads(spec, &gains(spec, &plan.clusters)) {
+                for (name, load) in loads(it.spec, &gains(it.spec, &plan.clusters)) {
                     snapshot.occupy(name, &load);
                     kept.by_cluster
                         .entry(name.to_owned())

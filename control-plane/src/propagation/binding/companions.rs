@@ -18,11 +18,10 @@ use muster_shared::queue::Queue;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 
-use super::controller::cluster_of;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::fencing;
-use crate::fleet::works::{CachedWork, binding_of};
+use crate::fleet::works::{CachedWork, binding_of, cluster_of};
 
 /// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
 /// custom resource may run something.

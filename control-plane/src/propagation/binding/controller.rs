@@ -11,7 +11,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::names;
+use muster_shared::names::{self, condition::DATA_PENDING};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
@@ -33,7 +33,7 @@ use super::render::{Scope, expects};
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability;
+use crate::fleet::availability::is_heard;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::copy::members_scale;
 use crate::fleet::last_patches::LastPatches;
@@ -42,7 +42,10 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
-use crate::fleet::works::{CachedWork, Role, binding_of, uid_gone};
+use crate::fleet::works::{CachedWork, Role, binding_of, cluster_of, uid_gone};
+use crate::propagation::data::facts::roles;
+use crate::propagation::data::followers::Followers;
+use crate::propagation::data::gates::keeps_copies;
 
 /// First and longest time after which a binding is looked at again whose policy says more than it
 /// does.
@@ -52,7 +55,7 @@ const AHEAD: (Duration, Duration) = (Duration::from_secs(10), Duration::from_min
 const REFUSED: Duration = Duration::from_secs(10);
 
 /// The conditions that this controller writes.
-const OURS: [&str; 2] = [hold::CONDITION, keeping::CONDITION];
+const OURS: [&str; 3] = [hold::CONDITION, keeping::CONDITION, DATA_PENDING];
 
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -70,6 +73,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
         companions: Companions::default(),
+        data: Followers::default(),
         ahead: Backoff::between(AHEAD.0, AHEAD.1),
     });
     overriding::follow(fleet, &queue);
@@ -107,6 +111,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             concerns_us.then_some(key)
         });
     memory.companions.follow(fleet, &queue);
+    memory.data.follow(fleet, &queue);
     let patches = Arc::clone(&memory.patches);
     fleet.works.on_change(move |change| {
         if let Some(uid) = uid_gone(change) {
@@ -148,6 +153,8 @@ pub(super) struct Memory {
     pub(super) keeping: Arc<Keeping>,
     /// Bindings some of whose Works stay because a workload of their policy may be there.
     companions: Companions,
+    /// Workloads with data that follows them.
+    pub(super) data: Followers,
     /// Bindings whose policy says more than they do.
     ahead: Backoff<BindingKey>,
 }
@@ -162,6 +169,21 @@ impl Memory {
         self.refusing.forget(key);
         self.parked.leave(key);
         self.keeping.end(key);
+    }
+
+    /// Returns when a binding is looked at next whose old copies wait for others, and tells of them
+    /// once that has lasted.
+    fn due(&self, fleet: &Fleet, key: &BindingKey, binding: &AnyBinding, plan: &Plan<'_>) -> Next {
+        if plan.waits.is_empty() {
+            self.replacing.forget(key);
+            self.refusing.forget(key);
+            return Next::Done;
+        }
+        let next = self.replacing.next(key);
+        if next.is_worth_telling {
+            tell_of_old_copies(fleet, binding, plan);
+        }
+        Next::After(next.time)
     }
 
     /// Returns when a binding is looked at next. A policy may protect copies by a setting that its
@@ -234,6 +256,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
     };
+    let _turn = memory.data.turn(key).await;
     // A setting that protects counts from the moment at which it stands in the policy.
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
@@ -241,11 +264,17 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let left = works
         .iter()
         .filter(|work| cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster)));
-    let kept = memory.companions.kept(fleet, key, binding.as_ref(), left);
+    let mut kept = memory.companions.kept(fleet, key, &binding, left.clone());
+    if keeps_copies(fleet, key, spec, &scope.targets) {
+        kept.extend(left.filter_map(|work| cluster_of(work).map(str::to_owned)));
+    }
+    let data = &memory.data;
+    let roles = roles(fleet, &client, data, &binding, &scope.targets, &works).await?;
     let make = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
     } else {
-        prepare(fleet, memory, key, (binding.as_ref(), spec), id, &works)
+        let of = (binding.as_ref(), spec);
+        prepare(fleet, memory, key, of, id, &works, roles.as_ref())
     };
     let wanted = Wanted {
         key,
@@ -287,17 +316,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     for work in works.iter().filter(|it| !is_wanted(it) && !is_removed(it)) {
         _ = fleet.deleted_works.stays(&client, work).await;
     }
-    let due = if plan.waits.is_empty() {
-        memory.replacing.forget(key);
-        memory.refusing.forget(key);
-        Next::Done
-    } else {
-        let next = memory.replacing.next(key);
-        if next.is_worth_telling {
-            tell_of_old_copies(fleet, binding.as_ref(), &plan);
-        }
-        Next::After(next.time)
-    };
+    let due = memory.due(fleet, key, &binding, &plan);
     // A Work whose deletion is refused holds no others back, unless two copies must not run at a
     // time.
     let removed = match carry_out(fleet, &client, &wanted, &plan).await {
@@ -314,7 +333,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         memory,
         binding.as_ref(),
         &wanted,
-        plan,
+        (plan, roles.as_ref()),
         is_left,
     )
     .await;
@@ -497,18 +516,6 @@ async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Resu
         .await
         .map_err(ApiError::of("identify", key))?;
     Ok(Next::Done)
-}
-
-/// Returns whether a cluster is ready as far as the control plane hears, so that it can remove what
-/// it has.
-pub(super) fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
-    let cluster = fleet.clusters.get(None, cluster);
-    cluster.is_some_and(|cluster| availability::readiness(&cluster) == conditions::TRUE)
-}
-
-/// Returns the cluster that a Work is for.
-pub(super) fn cluster_of(work: &CachedWork) -> Option<&str> {
-    names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }
 
 #[cfg(test)]

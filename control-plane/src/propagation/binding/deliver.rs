@@ -7,6 +7,7 @@ use futures::future::join_all;
 use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::events::EventType;
+use muster_shared::names;
 use muster_shared::queue::Next;
 
 use super::controller::Memory;
@@ -20,10 +21,15 @@ use super::prepare::{Prepared, origin};
 use super::render::{Origin, Rendered};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
+use crate::fleet::works::cluster_of;
+use crate::propagation::data::facts::Roles;
+use crate::propagation::data::{self, gates};
 
 /// Pause before a binding is looked at again one of whose Works is going away. The end of the Work
 /// is an event, and usually comes earlier.
 const LEAVING: Duration = Duration::from_secs(5);
+/// Pause before a binding is looked at again that waits for data, if nothing is heard earlier.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Makes the Works of a binding once nothing holds them back. `is_left` says whether all Works have
 /// been deleted that the binding does not want any more.
@@ -33,7 +39,7 @@ pub(super) async fn deliver(
     memory: &Memory,
     binding: &AnyBinding,
     wanted: &Wanted<'_>,
-    Plan { hold, make, .. }: Plan<'_>,
+    (Plan { hold, make, .. }, roles): (Plan<'_>, Option<&Roles>),
     is_left: bool,
 ) -> Result<Next, Error> {
     let key = wanted.key;
@@ -48,7 +54,18 @@ pub(super) async fn deliver(
     if let Some(hold) = hold {
         return Ok(Next::After(hold.pause(now, LEAVING)));
     }
-    let next = match make? {
+    let mut make = make?;
+    let data = match &mut make {
+        Prepared::Works { rendered, .. } => {
+            wait_for_data(fleet, client, binding, wanted, roles, rendered).await?
+        }
+        // What waited for a cluster that is no target any more waits no longer.
+        Prepared::Nothing => {
+            wait_for_data(fleet, client, binding, wanted, roles, &mut Vec::new()).await?
+        }
+        Prepared::Later(_) => Next::Done,
+    };
+    let next = match make {
         Prepared::Nothing => {
             let keeping = &memory.keeping;
             keeping.report(fleet, client, key, binding, None).await
@@ -74,11 +91,58 @@ pub(super) async fn deliver(
             }
         }
     };
+    let next = sooner(next, data);
     // Nothing else may lead to another look at the binding.
     Ok(if is_told || next != Next::Done {
         next
     } else {
         Next::Again
+    })
+}
+
+/// Takes out of the Works those that wait for their data, and tells for what they wait, or the role
+/// of the object does. Returns when to look again.
+async fn wait_for_data(
+    fleet: &Fleet,
+    client: &Client,
+    binding: &AnyBinding,
+    wanted: &Wanted<'_>,
+    roles: Option<&Roles>,
+    rendered: &mut Vec<Rendered>,
+) -> Result<Next, Error> {
+    let Wanted {
+        key, spec, works, ..
+    } = *wanted;
+    let mut closed = Vec::new();
+    if spec.data_replication.is_some() {
+        for target in &wanted.scope.targets {
+            let cluster = &target.name;
+            // What is there goes on, and is kept up to date.
+            if works.iter().any(|work| cluster_of(work) == Some(cluster)) {
+                continue;
+            }
+            let found = gates::closed(fleet, client, key, spec, cluster).await?;
+            closed.extend(found.map(|it| (cluster.clone(), it)));
+        }
+    }
+    let (now, before) = (fleet.clock.now(), &binding.status().conditions);
+    let waiting = gates::judge(closed, gates::since(before, now), now);
+    let waits = |cluster: &str| waiting.closed.iter().any(|(name, _)| name == cluster);
+    rendered.retain(|it| {
+        let cluster = names::cluster_of_execution_namespace(&it.namespace);
+        !cluster.is_some_and(waits)
+    });
+    let role = roles.and_then(|it| it.wait.as_deref());
+    let condition = data::condition(role, &waiting, before, now);
+    if !tell_of_hold(fleet, client, key, binding, condition).await {
+        return Ok(Next::Again);
+    }
+    let is_waiting = role.is_some() || !waiting.closed.is_empty();
+    let pause = gates::pause(waiting.due, now, LOOK);
+    Ok(if is_waiting {
+        Next::After(pause)
+    } else {
+        Next::Done
     })
 }
 

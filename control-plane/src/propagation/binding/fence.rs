@@ -6,23 +6,19 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
-use kube::api::Api;
-use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta};
-use muster_shared::names::{self, CLUSTER_NAMESPACE};
+use muster_shared::names;
 use tokio::time::Instant;
 
-use super::controller::cluster_of;
 use super::error::Error;
 use super::hold;
 use super::plan::Wanted;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
+use crate::fleet::availability::is_heard;
 use crate::fleet::fencing::{self, Verdict};
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Reason of the condition `RemovalPending` while a copy may run.
 const FENCED: &str = "WaitingForFence";
@@ -115,16 +111,11 @@ async fn judge(
 ) -> Result<Option<Held>, Error> {
     let now = Instant::now();
     let (verdict, sign) = fencing::of_work(fleet, cluster, Some(work), after, now);
-    let is_ready = super::controller::is_heard(fleet, cluster);
+    let is_ready = is_heard(fleet, cluster);
     let (why, pause) = match verdict {
         Verdict::Stopped if goes => {
-            // The Work was deleted before the lease is read. An agent that returns renews the lease
-            // before it reads its Works, so that one of the two sees the other.
-            let leases = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
-            let lease = Head::<Lease>::get_opt(&leases, cluster).await;
-            let lease = lease.map_err(ApiError::of("read the lease of", &cluster))?;
-            let version = lease.and_then(|lease| lease.metadata.resource_version);
-            if version == sign.and_then(|sign| sign.version) {
+            // The Work was deleted before the lease is read.
+            if fencing::is_unrenewed(client, cluster, sign.as_ref()).await? {
                 return Ok(None);
             }
             (

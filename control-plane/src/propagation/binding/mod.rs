@@ -29,6 +29,8 @@ mod conformance;
 #[cfg(test)]
 mod conformance_of_applications;
 #[cfg(test)]
+mod data;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod replacing;

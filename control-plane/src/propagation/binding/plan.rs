@@ -9,7 +9,6 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
 
-use super::controller::cluster_of;
 use super::error::Error;
 use super::hold::{self, Hold};
 use super::prepare::Prepared;
@@ -18,7 +17,7 @@ use super::render::Scope;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::{self, Order};
 use crate::fleet::fencing;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
@@ -109,7 +108,7 @@ impl<'a> Plan<'a> {
         };
         let (is_there, is_coming) = (any(&[Successor::There]), any(&[Successor::Coming]));
         let is_awaited = is_coming || any(&[Successor::Missing]);
-        let goes_first = fencing::asked(spec).is_some() || asks_directly(spec);
+        let goes_first = fencing::runs_alone(spec) || asks_directly(spec);
         let has_place = |cluster: &str| match &successors {
             None => false,
             Some(none) if none.is_empty() => true,

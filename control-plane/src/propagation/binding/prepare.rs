@@ -13,7 +13,7 @@ use muster_shared::names::label;
 use muster_shared::queue::Next;
 
 use super::about::About;
-use super::controller::{Memory, cluster_of};
+use super::controller::Memory;
 use super::error::{Error, fits, manifest_fits};
 use super::namespaces;
 use super::overriding;
@@ -31,7 +31,8 @@ use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, cluster_of};
+use crate::propagation::data::facts::Roles;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// Time until a binding is tried again whose override policies cannot be listed.
@@ -71,6 +72,7 @@ pub(super) fn prepare(
     (binding, spec): (&AnyBinding, &ResourceBindingSpec),
     id: &str,
     works: &[Arc<CachedWork>],
+    roles: Option<&Roles>,
 ) -> Result<Prepared, Error> {
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
@@ -107,7 +109,8 @@ pub(super) fn prepare(
         .map(|policies| {
             let selected = policies.selected(subject);
             let apply = |manifest: &mut _, cluster: &str| {
-                let annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
+                let mut annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
+                annotations.extend(roles.and_then(|it| it.write(manifest, cluster)));
                 manifest_fits(manifest, cluster)?;
                 Ok(annotations)
             };

@@ -202,7 +202,7 @@ pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
     // What is told of clusters that are left counts for more than what is told of an application
     // that fails: a copy that was deleted does not come back.
     let stays = modes[0] == Some(&PurgeMode::Never) || has(PurgeMode::Never) && !goes_first;
-    if fencing::asked(spec).is_some() {
+    if fencing::runs_alone(spec) {
         None
     } else if stays {
         Some(PurgeMode::Never)

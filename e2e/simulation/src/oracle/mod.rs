@@ -10,6 +10,7 @@
 pub mod asked;
 mod clocks;
 pub mod copies;
+pub mod data;
 pub mod hosts;
 pub mod last_good;
 pub mod living;
@@ -153,6 +154,7 @@ impl Suite {
                 Box::new(works::Works),
                 Box::new(stale::Stale),
                 Box::new(copies::Copies::default()),
+                Box::new(data::Data::default()),
                 Box::new(living::Living::default()),
                 Box::new(shown::Shown::default()),
                 Box::new(asked::Asked::default()),

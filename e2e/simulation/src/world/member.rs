@@ -51,6 +51,7 @@ pub(super) async fn start(
         kubelets.client(&api, Profile::Write)?,
         kubelets.client(&api, Profile::Watch)?,
     );
+    super::engine::start(plan, clients.clone(), shutdown);
     let shape = Shape {
         nodes: site.nodes,
         cpu: site.cpu.to_string(),

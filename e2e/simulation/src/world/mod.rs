@@ -1,6 +1,7 @@
 //! The world: API servers, members with kubelets, and the processes of the product, on one thread
 //! in virtual time.
 
+mod engine;
 mod faults;
 mod hosts;
 mod member;

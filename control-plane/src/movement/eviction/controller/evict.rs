@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::k8s::Taint;
 use muster_shared::taints;
 
@@ -27,7 +28,11 @@ pub(super) async fn evict(
     let key = BindingKey::of(&eviction.binding);
     // A setting that protects counts from the moment at which it stands in the policy.
     let spec = &*protected(fleet, &eviction.binding);
-    if fencing::asked(spec) != fencing::asked(&eviction.binding.spec) {
+    let decisive = |spec: &ResourceBindingSpec| {
+        let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
+        (asked, keeps, fencing::runs_alone(spec))
+    };
+    if decisive(spec) != decisive(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.
         return Outcome::Conflict;
     }

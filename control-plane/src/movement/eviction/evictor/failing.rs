@@ -162,7 +162,7 @@ impl Evictor {
             self.failing.backlog.put(&cluster, key, place);
             return None;
         }
-        let binding = self.bindings.get(&key)?;
+        let binding = self.bindings.get(&key)?.clone();
         let (why, until) = match self.gate(&cluster, &binding, now) {
             Gate::Open => {
                 let item = (&cluster, key, rank);

@@ -58,7 +58,7 @@ impl Evictor {
         let items = self.backlog.more_important(priority, now.tick + HORIZON);
         items.into_iter().filter_map(move |(_, cluster, key)| {
             let binding = self.bindings.get(key)?;
-            let Judgement::Leave { cause, due } = self.judge(cluster, &binding, now) else {
+            let Judgement::Leave { cause, due } = self.judge(cluster, binding, now) else {
                 return None;
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));

@@ -97,7 +97,7 @@ impl Evictor {
             );
             return None;
         }
-        let binding = self.bindings.get(&key)?;
+        let binding = self.bindings.get(&key)?.clone();
         binding.spec.target(cluster)?;
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }

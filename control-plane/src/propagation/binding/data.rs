@@ -1,0 +1,292 @@
+//! Tests of what becomes of a workload and of the objects that follow it, by the Works of both.
+
+use muster_shared::names::{self, annotation};
+use serde_json::{Value, json};
+
+use super::start;
+use crate::fleet::testing::{Stand, cluster, pass};
+
+const KINDS: [(&str, &str, &str, &str); 2] = [
+    ("/apis/apps/v1", "apps/v1", "statefulsets", "StatefulSet"),
+    (
+        "/apis/r.example.com/v1",
+        "r.example.com/v1",
+        "replications",
+        "Replication",
+    ),
+];
+
+fn reference(kind: usize) -> Value {
+    let (_, api_version, _, kind) = KINDS[kind];
+    json!({"apiVersion": api_version, "kind": kind, "name": "db"})
+}
+
+fn template(kind: usize) -> (&'static str, Value) {
+    let mut template = reference(kind);
+    template["metadata"] = json!({"namespace": "shop", "name": "db"});
+    template["spec"] = json!({"replicas": 1, "state": "secondary"});
+    (KINDS[kind].2, template)
+}
+
+/// Returns the binding of the workload (0) or of its object (1) in some clusters.
+fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
+    let name = names::binding(KINDS[kind].3, "db");
+    let mut resource = reference(kind);
+    resource["namespace"] = json!("shop");
+    let id = json!({"resourcebinding.karmada.io/permanent-id": name});
+    let clusters = clusters
+        .iter()
+        .map(|it| json!({"name": it, "replicas": 1 - kind}));
+    let mut binding = json!({
+        "metadata": {"namespace": "shop", "name": name, "labels": id, "generation": generation},
+        "spec": {
+            "resource": resource, "clusters": clusters.collect::<Vec<_>>(), "placement": {},
+        },
+    });
+    if kind == 0 {
+        binding["spec"]["replicas"] = json!(1);
+        binding["spec"]["dataReplication"] = json!({
+            "roles": [{
+                "object": reference(1), "follows": reference(0), "path": "spec.state",
+                "primary": "primary", "secondary": "secondary",
+                "promoted": {"path": "status.state", "value": "Primary"},
+                "demoted": {"path": "status.state", "value": "Secondary"},
+            }],
+            "gates": [{
+                "workload": reference(0), "object": reference(1), "timeoutSeconds": 60,
+                "ready": {"condition": {"type": "Complete"}},
+            }],
+        });
+    }
+    binding
+}
+
+/// Starts the controller over what is stored; nothing is known from before.
+async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
+    let mut stand = Stand::new(objects);
+    for (path, version, plural, kind) in KINDS {
+        stand.api.serve(path, version, plural, kind);
+    }
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    stand
+}
+
+async fn stand() -> Stand {
+    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+    let bindings = [binding(0, &["m1"], 1), binding(1, &["m1", "m2"], 1)];
+    let bindings = bindings.map(|it| ("resourcebindings", it));
+    started(
+        clusters
+            .into_iter()
+            .chain(bindings)
+            .chain([0, 1].map(template)),
+    )
+    .await
+}
+
+/// Starts another process over what this one has left.
+async fn restarted(stand: &Stand) -> Stand {
+    let plurals = [
+        "clusters",
+        "resourcebindings",
+        "works",
+        "statefulsets",
+        "replications",
+    ];
+    let all = plurals.map(|plural| {
+        stand
+            .api
+            .all(plural)
+            .into_iter()
+            .map(move |it| (plural, it))
+    });
+    started(all.into_iter().flatten()).await
+}
+
+fn work(stand: &Stand, kind: usize, cluster: &str) -> Option<Value> {
+    let name = names::work(KINDS[kind].3, "db", "shop");
+    let namespace = names::execution_namespace(cluster);
+    stand.api.object("works", &namespace, &name)
+}
+
+/// Returns the values of the object in both clusters, and the clusters with the workload.
+fn seen(stand: &Stand) -> String {
+    let value = |cluster| {
+        let work = work(stand, 1, cluster).unwrap_or_default();
+        let value = &work["spec"]["workload"]["manifests"][0]["spec"]["state"];
+        value.as_str().unwrap_or("-").to_owned()
+    };
+    let stays = |work: Value| work["metadata"]["deletionTimestamp"].is_null();
+    let has = |cluster: &&str| work(stand, 0, cluster).is_some_and(stays);
+    let there: Vec<_> = ["m1", "m2"].into_iter().filter(has).collect();
+    format!("{} {} {}", value("m1"), value("m2"), there.join("+"))
+}
+
+/// Plays the agent of a cluster, whose engine has come to a state.
+async fn report(stand: &Stand, cluster: &str, state: &str, is_complete: bool) {
+    let mut work = work(stand, 1, cluster).unwrap();
+    let manifest = &work["spec"]["workload"]["manifests"][0];
+    let step = &manifest["metadata"]["annotations"][annotation::DATA_ROLE];
+    let step: u32 = step.as_str().unwrap().parse().unwrap();
+    let complete = if is_complete { "True" } else { "False" };
+    let (applied, complete) = (
+        json!({"type": "Applied", "status": "True", "reason": "R"}),
+        json!({"type": "Complete", "status": complete}),
+    );
+    work["status"] = json!({"conditions": [applied], "manifestStatuses": [{
+        "identifier": {},
+        "status": {
+            "state": state, "conditions": [complete], "dataRole": {"step": step, "generation": 1},
+        },
+    }]});
+    stand.api.put("works", work);
+    pass(10).await;
+}
+
+fn pending(stand: &Stand, name: &str) -> (String, String) {
+    let binding = stand.api.object("resourcebindings", "shop", name).unwrap();
+    let conditions = binding["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let found = conditions.iter().find(|it| it["type"] == "DataPending");
+    let text = |key: &str| found.map_or("", |it| it[key].as_str().unwrap()).to_owned();
+    (text("reason"), text("message"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_starts_where_its_data_is_first_and_moves_in_the_order_of_its_data() {
+    for restarts in [false, true] {
+        let mut stand = stand().await;
+        let mut steps = vec![seen(&stand)];
+        let mut step = async |stand: &mut Stand, cluster: &str, state: &str, complete: bool| {
+            report(stand, cluster, state, complete).await;
+            if restarts {
+                *stand = restarted(stand).await;
+            }
+            steps.push(seen(stand));
+        };
+        step(&mut stand, "m2", "Secondary", true).await;
+        step(&mut stand, "m1", "Primary", false).await;
+        assert_eq!(pending(&stand, "db-statefulset").0, "WaitingForData");
+        step(&mut stand, "m1", "Primary", true).await;
+        assert_eq!(pending(&stand, "db-statefulset").0, "DataReady");
+        stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+        pass(10).await;
+        let told = || pending(&stand, "db-replication").1;
+        let expected =
+            "m1 stays as it is until the workload has left it: its copy there is being removed";
+        assert_eq!(told(), expected);
+        let work = names::work("StatefulSet", "db", "shop");
+        stand.api.delete("works", "karmada-es-m1", &work);
+        pass(10).await;
+        assert_eq!(told(), "m1 has not said yet that it is demoted");
+        step(&mut stand, "m1", "Primary", true).await;
+        step(&mut stand, "m1", "Secondary", true).await;
+        step(&mut stand, "m2", "Secondary", true).await;
+        step(&mut stand, "m2", "Primary", true).await;
+        let expected = [
+            "primary secondary ",
+            "primary secondary ",
+            "primary secondary ",
+            "primary secondary m1",
+            "secondary secondary ",
+            "secondary primary ",
+            "secondary primary ",
+            "secondary primary m2",
+        ];
+        assert_eq!(steps, expected, "restarts: {restarts}");
+        assert_eq!(pending(&stand, "db-replication").0, "DataReady");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_waits_too_long_is_told_and_one_that_is_in_two_clusters_changes_nothing() {
+    let stand = stand().await;
+    report(&stand, "m2", "Secondary", true).await;
+    report(&stand, "m1", "Primary", false).await;
+    pass(60).await;
+    let (reason, message) = pending(&stand, "db-statefulset");
+    assert_eq!(reason, "DataNotReady", "{message}");
+    let expected = "its copy in m1 is not created yet: Replication db in m1 does not say condition Complete=True";
+    assert_eq!(message, expected);
+    let told = stand.api.told().await;
+    assert!(
+        told.contains(&("db-statefulset".into(), "DataNotReady".into())),
+        "{told:?}"
+    );
+    report(&stand, "m1", "Primary", true).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    stand
+        .api
+        .put("resourcebindings", binding(0, &["m1", "m2"], 2));
+    pass(60).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    let (reason, message) = pending(&stand, "db-replication");
+    assert_eq!(reason, "WaitingForRole", "{message}");
+    assert!(message.contains("m1 and m2"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
+    let stand = stand().await;
+    report(&stand, "m1", "Primary", true).await;
+    report(&stand, "m2", "Secondary", true).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    stand.api.put("clusters", cluster("m3"));
+    stand.api.put("resourcebindings", binding(0, &["m3"], 2));
+    pass(60 * 60).await;
+    assert_eq!(
+        seen(&stand),
+        "primary secondary m1",
+        "it is the last living copy"
+    );
+    let (reason, message) = pending(&stand, "db-statefulset");
+    assert_eq!(reason, "DataNotReady", "{message}");
+    assert!(message.contains("is not propagated to m3"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
+    let stand = stand().await;
+    report(&stand, "m1", "Primary", true).await;
+    report(&stand, "m2", "Secondary", true).await;
+    let mut silent = cluster("m1");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    stand.api.put("clusters", silent);
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    pass(60 * 60).await;
+    let (reason, message) = pending(&stand, "db-replication");
+    assert_eq!(reason, "WaitingForRole", "{message}");
+    assert!(message.contains("m1 is not heard of"), "{message}");
+    assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_roles_stay_when_the_workload_goes() {
+    let stand = stand().await;
+    report(&stand, "m1", "Primary", true).await;
+    let before = seen(&stand);
+    assert_eq!(before, "primary secondary m1");
+    stand
+        .api
+        .delete("resourcebindings", "shop", "db-statefulset");
+    // The object is looked at again, with and without the memory of this process.
+    let mut object = binding(1, &["m1", "m2"], 2);
+    object["spec"]["conflictResolution"] = json!("Overwrite");
+    stand.api.put("resourcebindings", object);
+    pass(60).await;
+    assert!(
+        seen(&stand).starts_with("primary secondary"),
+        "{}",
+        seen(&stand)
+    );
+    let stand = restarted(&stand).await;
+    assert!(
+        seen(&stand).starts_with("primary secondary"),
+        "{}",
+        seen(&stand)
+    );
+}

@@ -1,0 +1,212 @@
+//! Holds a workload's copy back in a cluster until its data is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use kube::api::Api;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::data_replication::{
+    DataGate, DataReference, DataRole, OnDataTimeout, TIMEOUT_SECONDS,
+};
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
+
+use super::check::{Words, holds};
+use super::followers::object_key;
+use super::mark::{Mark, Step, Told, generation};
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::copy::Order;
+use crate::fleet::works::CachedWork;
+
+/// Reason why a copy is not created yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// What it waits for.
+    pub why: String,
+    /// Seconds after which that is told as stuck.
+    pub timeout: SignedDuration,
+    /// Whether the copy is created then.
+    pub starts: bool,
+}
+
+/// What the copies of a workload wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Clusters without a copy of their own yet, and why; some after their time is over.
+    pub closed: Vec<(String, Closed)>,
+    /// Whether one of them has waited for too long.
+    pub is_stuck: bool,
+    /// When the next of them has waited for too long.
+    pub due: Option<Timestamp>,
+}
+
+/// Judges what is closed by how long it has been waited for. `since` is the beginning.
+pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) -> Waiting {
+    let end = |it: &Closed| since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX);
+    let is_over = |it: &Closed| end(it) <= now;
+    let closed = closed
+        .into_iter()
+        .filter(|(_, it)| !(it.starts && is_over(it)));
+    let closed: Vec<_> = closed.collect();
+    Waiting {
+        is_stuck: closed.iter().any(|(_, it)| is_over(it)),
+        due: closed
+            .iter()
+            .map(|(_, it)| end(it))
+            .filter(|it| *it > now)
+            .min(),
+        closed,
+    }
+}
+
+/// Returns since when the copies of a binding wait for their data.
+pub fn since(before: &[Condition], now: Timestamp) -> Timestamp {
+    let known = conditions::get(before, DATA_PENDING);
+    let known = known.filter(|it| it.status == conditions::TRUE);
+    known.map_or(now, |it| it.last_transition_time.0)
+}
+
+/// Returns what a role says against a copy in a cluster. `work` is that of the object there.
+fn of_role(
+    role: &DataRole,
+    cluster: &str,
+    work: Option<&CachedWork>,
+    wait: &str,
+) -> Option<Closed> {
+    let object = named(&role.object);
+    let mark = work.and_then(Mark::on);
+    let told = work
+        .zip(mark.as_ref())
+        .map(|(work, mark)| mark.told(role, &work.status()));
+    let why = match (work, mark) {
+        (None, _) => format!("{object} is not propagated to {cluster}"),
+        (_, Some(mark)) if mark.step == Step::Primary => {
+            if told == Some(Told::Promoted) {
+                return None;
+            }
+            format!(
+                "{object} has not become primary in {cluster} yet: {} is waited for",
+                Words(&role.promoted)
+            )
+        }
+        _ if wait.is_empty() => format!("{object} is not primary in {cluster} yet"),
+        _ => format!("{object} is not primary in {cluster} yet: {wait}"),
+    };
+    Some(Closed {
+        why,
+        timeout: SignedDuration::from_secs(TIMEOUT_SECONDS.into()),
+        starts: false,
+    })
+}
+
+/// Returns what a gate says against a copy in a cluster. `work` is that of the object there.
+fn of_gate(gate: &DataGate, cluster: &str, work: Option<&CachedWork>) -> Option<Closed> {
+    let object = named(&gate.object);
+    let status = work.map(CachedWork::status);
+    let said = status
+        .as_ref()
+        .and_then(|it| it.manifest_statuses.first()?.status.as_ref());
+    let why = match (work, said) {
+        (None, _) => format!("{object} is not propagated to {cluster}"),
+        (_, Some(said)) if holds(&gate.ready, &said.0, generation(&said.0)) => return None,
+        _ => format!("{object} in {cluster} does not say {}", Words(&gate.ready)),
+    };
+    let timeout = gate.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
+    Some(Closed {
+        why,
+        timeout: SignedDuration::from_secs(timeout.into()),
+        starts: gate.on_timeout == Some(OnDataTimeout::Start),
+    })
+}
+
+/// Returns a reference as people read it.
+fn named(object: &DataReference) -> String {
+    format!("{} {}", object.kind, object.name)
+}
+
+/// Returns the Work of an object of a workload in a cluster.
+fn place(workload: &BindingKey, object: &DataReference, cluster: &str) -> (String, String) {
+    let namespace = workload.namespace.as_deref().unwrap_or_default();
+    let name = work(&object.kind, &object.name, namespace);
+    (execution_namespace(cluster), name)
+}
+
+/// Returns the first thing that keeps the copy of a workload in a cluster from being created.
+///
+/// # Errors
+/// The API does not say whether the object is still primary there.
+pub async fn closed(
+    fleet: &Fleet,
+    client: &Client,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    cluster: &str,
+) -> Result<Option<Closed>, ApiError> {
+    let Some(data) = &spec.data_replication else {
+        return Ok(None);
+    };
+    let cached = |object: &DataReference| -> Option<Arc<CachedWork>> {
+        let (namespace, name) = place(key, object, cluster);
+        fleet.works.get(Some(&namespace), &name)
+    };
+    for role in &data.roles {
+        let binding = fleet.bindings.get(&object_key(key, &role.object));
+        let conditions = binding.as_ref().map(|it| &*it.status().conditions);
+        let wait = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
+        let wait = wait.filter(|it| it.status == conditions::TRUE);
+        let wait = wait.map_or("", |it| &*it.message);
+        let work = cached(&role.object);
+        if let Some(closed) = of_role(role, cluster, work.as_deref(), wait) {
+            return Ok(Some(closed));
+        }
+    }
+    for gate in &data.gates {
+        if let Some(closed) = of_gate(gate, cluster, cached(&gate.object).as_deref()) {
+            return Ok(Some(closed));
+        }
+    }
+    for role in &data.roles {
+        // The role may have been taken away a moment ago, which the cache does not show yet.
+        let (namespace, name) = place(key, &role.object, cluster);
+        let api: Api<CachedWork> = Api::namespaced(client.clone(), &namespace);
+        let work = api.get_opt(&name).await;
+        let work = work.map_err(ApiError::of("read the work of", &named(&role.object)))?;
+        if let Some(closed) = of_role(role, cluster, work.as_ref(), "") {
+            return Ok(Some(closed));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns whether the old copies of a workload stay because its data cannot follow it: the
+/// workload is placed in several clusters, or an object that has a role is not applied there.
+pub fn keeps_copies(
+    fleet: &Fleet,
+    key: &BindingKey,
+    spec: &ResourceBindingSpec,
+    targets: &[TargetCluster],
+) -> bool {
+    let is_applied = |object: &DataReference, cluster: &str| {
+        let (namespace, name) = place(key, object, cluster);
+        let work = fleet.works.get(Some(&namespace), &name);
+        work.is_some_and(|it| Order::said(&it.status()) == Order::Applied)
+    };
+    let mut roles = spec.data_replication.iter().flat_map(|it| &it.roles);
+    roles.any(|role| {
+        let mut targets = targets.iter();
+        targets.len() > 1 || !targets.all(|it| is_applied(&role.object, &it.name))
+    })
+}
+
+/// Returns how long until a binding whose copies wait is looked at again, if nothing is heard
+/// earlier.
+pub fn pause(due: Option<Timestamp>, now: Timestamp, longest: Duration) -> Duration {
+    let due = due.and_then(|it| Duration::try_from(it.duration_since(now)).ok());
+    due.unwrap_or(longest)
+        .clamp(Duration::from_millis(100), longest)
+}

@@ -1,0 +1,134 @@
+//! Data arrives before the workload: objects of a replication engine follow the place of a
+//! workload, and its copies start when their data is there.
+//!
+//! The binding of a workload has the rules (`spec.dataReplication`). The binding controller asks
+//! here twice. For the binding of an object of the engine, [`facts::roles`] says which value the
+//! object has in each cluster; for the binding of a workload, [`gates::closed`] says what keeps its
+//! copy from being created in a cluster. Both are functions of Works, their statuses and bindings,
+//! so that another process decides the same.
+//!
+//! The order of a move is: the workload is placed anew, its old copy is removed (or certainly
+//! stopped), the object there is demoted, the object in the new cluster is promoted, the gates
+//! open, the new copy is created.
+
+mod check;
+pub mod facts;
+pub mod followers;
+pub mod gates;
+pub mod mark;
+pub mod roles;
+pub mod story;
+
+use jiff::Timestamp;
+use muster_shared::conditions;
+use muster_shared::k8s::Condition;
+use muster_shared::names::condition::DATA_PENDING;
+
+use self::gates::Waiting;
+
+/// Reason of the condition while a role waits.
+const ROLE: &str = "WaitingForRole";
+/// Reason of the condition while copies wait for their data.
+const DATA: &str = "WaitingForData";
+/// Reason of the condition, and of the event, once a copy has waited for too long.
+const STUCK: &str = "DataNotReady";
+/// Reason of the condition once it is False.
+const READY: &str = "DataReady";
+
+/// Returns the condition of a binding whose object or copies wait for data, and once they do not
+/// any more; `None` where nothing has to be told. `role` is what a role waits for.
+pub fn condition(
+    role: Option<&str>,
+    waiting: &Waiting,
+    before: &[Condition],
+    now: Timestamp,
+) -> Option<Condition> {
+    let told = |reason, message: &str| {
+        Some(conditions::new(
+            DATA_PENDING,
+            conditions::TRUE,
+            reason,
+            message,
+            now,
+        ))
+    };
+    if let Some(why) = role {
+        return told(ROLE, why);
+    }
+    if !waiting.closed.is_empty() {
+        let copies = waiting.closed.iter();
+        let copies = copies
+            .map(|(cluster, it)| format!("its copy in {cluster} is not created yet: {}", it.why));
+        let message = copies.collect::<Vec<_>>().join("; ");
+        return told(if waiting.is_stuck { STUCK } else { DATA }, &message);
+    }
+    conditions::is_true(before, DATA_PENDING).then(|| {
+        let message = "nothing waits for its data any more";
+        conditions::new(DATA_PENDING, conditions::FALSE, READY, message, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::propagation::data::gates::{Closed, judge, since};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn closed(timeout: i64, starts: bool) -> Vec<(String, Closed)> {
+        let closed = Closed {
+            why: "Replication db is not primary in m2 yet".to_owned(),
+            timeout: SignedDuration::from_secs(timeout),
+            starts,
+        };
+        vec![("m2".to_owned(), closed)]
+    }
+
+    #[test]
+    fn a_copy_that_waits_too_long_is_told_as_stuck_or_started_as_the_policy_says() {
+        for (starts, now, expected, due) in [
+            (false, 0, Some("WaitingForData"), Some(60)),
+            (false, 59, Some("WaitingForData"), Some(60)),
+            (false, 60, Some("DataNotReady"), None),
+            (true, 59, Some("WaitingForData"), Some(60)),
+            (true, 60, None, None),
+        ] {
+            let waiting = judge(closed(60, starts), at(0), at(now));
+            assert_eq!(waiting.due, due.map(at), "{starts} {now}");
+            let told = condition(None, &waiting, &[], at(now));
+            assert_eq!(
+                told.as_ref().map(|it| &*it.reason),
+                expected,
+                "{starts} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_wait_is_counted_from_the_condition_so_that_another_process_counts_on() {
+        let waiting = judge(closed(60, false), at(10), at(10));
+        let first = condition(None, &waiting, &[], at(10)).unwrap();
+        let list = conditions::merge(&[], [first]).unwrap();
+        assert_eq!(since(&list, at(50)), at(10));
+        let stuck = judge(closed(60, false), since(&list, at(70)), at(70));
+        let stuck = condition(None, &stuck, &list, at(70)).unwrap();
+        let list = conditions::merge(&list, [stuck]).unwrap();
+        assert_eq!(list[0].last_transition_time.0, at(10));
+        let over = condition(None, &Waiting::default(), &list, at(80)).unwrap();
+        assert_eq!((&*over.status, &*over.reason), ("False", "DataReady"));
+        assert_eq!(since(std::slice::from_ref(&over), at(90)), at(90));
+        assert_eq!(condition(None, &Waiting::default(), &[over], at(90)), None);
+    }
+
+    #[test]
+    fn a_role_that_waits_is_told_on_the_binding_of_its_object() {
+        let told = condition(Some("m1 is to be demoted"), &Waiting::default(), &[], at(0));
+        let told = told.unwrap();
+        let expected = ("WaitingForRole", "m1 is to be demoted");
+        assert_eq!((&*told.reason, &*told.message), expected);
+    }
+}

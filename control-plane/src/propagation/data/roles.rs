@@ -1,0 +1,462 @@
+//! Decides which cluster is primary, as a function of the workload's place and of what the Works of
+//! the object say. Pure.
+//!
+//! At most one cluster is told to be primary: another one becomes so only when each that may have
+//! been primary has said that it is demoted, or is certainly fenced.
+
+use super::mark::{Step, Told};
+
+/// Facts about an object and the workload that it follows.
+#[derive(Clone, Debug)]
+pub struct Scene<'a> {
+    /// Kind and name of the workload.
+    pub workload: &'a str,
+    /// Clusters that the workload is placed in.
+    pub holders: &'a [String],
+    /// Clusters that the object is in, or is to be in.
+    pub copies: Vec<Copy<'a>>,
+    /// Whether the role goes on while a cluster is not heard of.
+    pub promotes_unreachable: bool,
+}
+
+/// Object in one cluster.
+#[derive(Clone, Debug)]
+pub struct Copy<'a> {
+    /// Name of the cluster.
+    pub cluster: &'a str,
+    /// Whether the object is propagated there.
+    pub is_target: bool,
+    /// Its Work, if there is one.
+    pub order: Option<Order>,
+    /// What is known of the cluster.
+    pub reach: Reach,
+    /// Why the workload may still be there; `None` if it certainly does not use the data.
+    pub in_use: Option<String>,
+}
+
+/// Work of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Step that it records; `None` if the object had no role before.
+    pub step: Option<Step>,
+    /// What its agent reports.
+    pub told: Told,
+}
+
+/// What is known of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// It is heard of, and carries out what it is told.
+    Heard,
+    /// It is not heard of, and its agent has certainly demoted the object.
+    Fenced,
+    /// It is not heard of, and the object may be primary: why.
+    Silent(String),
+}
+
+/// Role of each cluster that the object is propagated to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Steps by cluster; `None` leaves the field to the template, as before.
+    pub steps: Vec<(String, Option<Step>)>,
+    /// Cluster that becomes primary by this decision.
+    pub promotes: Option<String>,
+    /// What the role waits for.
+    pub wait: Option<String>,
+}
+
+impl Decision {
+    /// Returns the step of a cluster.
+    pub fn step(&self, cluster: &str) -> Option<Step> {
+        let found = self.steps.iter().find(|(name, _)| name == cluster);
+        found.and_then(|(_, step)| *step)
+    }
+}
+
+/// Decides.
+pub fn decide(scene: &Scene<'_>) -> Decision {
+    let holder = match scene.holders {
+        [one] => one,
+        none_or_several => {
+            let wait = (!none_or_several.is_empty()).then(|| {
+                format!(
+                    "{} is placed in {}: a role needs one cluster, and none changes while there are several",
+                    scene.workload,
+                    none_or_several.join(" and ")
+                )
+            });
+            return Decision {
+                steps: scene.steps(unchanged),
+                promotes: None,
+                wait,
+            };
+        }
+    };
+    let others = || scene.copies.iter().filter(|it| it.cluster != holder);
+    let blocked = others().find_map(|it| blocks(it, scene.promotes_unreachable));
+    let primary = scene.copies.iter().find(|it| it.cluster == holder);
+    let is_primary = |it: &Copy<'_>| it.order.is_some_and(|it| it.step == Some(Step::Primary));
+    let wait = match primary {
+        Some(it) if is_primary(it) => blocked,
+        _ if blocked.is_some() => blocked,
+        Some(it) if !it.is_target => Some(not_propagated(scene, holder)),
+        None => Some(not_propagated(scene, holder)),
+        Some(it) if it.reach != Reach::Heard => {
+            Some(format!("{holder} is to be primary, and is not heard of"))
+        }
+        Some(_) => None,
+    };
+    let steps = scene.steps(|it| {
+        if it.cluster == holder {
+            return match wait {
+                None => Some(Step::Primary),
+                Some(_) => unchanged(it),
+            };
+        }
+        let Some(order) = it.order else {
+            return Some(Step::Secondary);
+        };
+        match order.step {
+            Some(Step::Secondary) => Some(Step::Secondary),
+            Some(Step::Demoting) if order.told == Told::Demoted => Some(Step::Secondary),
+            Some(Step::Demoting) => Some(Step::Demoting),
+            Some(Step::Primary) | None if is_free(it, scene.promotes_unreachable) => {
+                Some(Step::Demoting)
+            }
+            step => step,
+        }
+    });
+    let promotes = primary.filter(|it| wait.is_none() && !is_primary(it));
+    Decision {
+        steps,
+        promotes: promotes.map(|it| it.cluster.to_owned()),
+        wait,
+    }
+}
+
+impl Scene<'_> {
+    fn steps(&self, step: impl Fn(&Copy<'_>) -> Option<Step>) -> Vec<(String, Option<Step>)> {
+        let targets = self.copies.iter().filter(|it| it.is_target);
+        targets
+            .map(|it| (it.cluster.to_owned(), step(it)))
+            .collect()
+    }
+}
+
+/// Returns the step of a cluster whose role does not change: a new one is secondary.
+fn unchanged(copy: &Copy<'_>) -> Option<Step> {
+    copy.order.map_or(Some(Step::Secondary), |it| it.step)
+}
+
+/// Returns whether the workload has left a cluster, so that its data can be demoted.
+fn is_free(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
+    copy.in_use.is_none() || promotes_unreachable && copy.reach != Reach::Heard
+}
+
+/// Returns why another cluster cannot be promoted as far as this one is concerned.
+fn blocks(copy: &Copy<'_>, promotes_unreachable: bool) -> Option<String> {
+    let cluster = copy.cluster;
+    let order = copy.order?;
+    match (order.step, &copy.reach) {
+        (Some(Step::Secondary), _) | (Some(Step::Demoting), Reach::Fenced) => None,
+        (Some(Step::Demoting), _) if order.told == Told::Demoted => None,
+        (Some(Step::Demoting), Reach::Silent(_)) if promotes_unreachable => None,
+        (Some(Step::Demoting), Reach::Heard) => {
+            Some(format!("{cluster} has not said yet that it is demoted"))
+        }
+        (_, Reach::Silent(why)) if !promotes_unreachable => Some(format!(
+            "{cluster} is not heard of and may be primary (whenUnreachable: Wait): {why}"
+        )),
+        _ => Some(match &copy.in_use {
+            Some(why) => format!("{cluster} stays as it is until the workload has left it: {why}"),
+            None => format!("{cluster} is to be demoted"),
+        }),
+    }
+}
+
+fn not_propagated(scene: &Scene<'_>, holder: &str) -> String {
+    let workload = scene.workload;
+    format!("{workload} is placed in {holder}, and its policy does not bring the object there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a copy from words: the cluster, `-` (no Work), `?` (no role), `P`, `D` or `S`, and
+    /// `demoted`, `fenced`, `silent`, `used` or `left` (not propagated any more).
+    fn copy(words: &str) -> Copy<'_> {
+        let words: Vec<_> = words.split(' ').collect();
+        let has = |word: &str| words.contains(&word);
+        let step = match words[1] {
+            "P" => Some(Step::Primary),
+            "D" => Some(Step::Demoting),
+            "S" => Some(Step::Secondary),
+            _ => None,
+        };
+        let told = if has("demoted") {
+            Told::Demoted
+        } else {
+            Told::Nothing
+        };
+        Copy {
+            cluster: words[0],
+            is_target: !has("left"),
+            order: (words[1] != "-").then_some(Order { step, told }),
+            reach: if has("fenced") {
+                Reach::Fenced
+            } else if has("silent") {
+                Reach::Silent("no lease".to_owned())
+            } else {
+                Reach::Heard
+            },
+            in_use: has("used").then(|| "it is being removed".to_owned()),
+        }
+    }
+
+    fn decided(holders: &[&str], copies: &[&str], promotes: bool) -> (String, Decision) {
+        let holders: Vec<_> = holders.iter().map(|it| (*it).to_owned()).collect();
+        let scene = Scene {
+            workload: "StatefulSet db",
+            holders: &holders,
+            copies: copies.iter().map(|it| copy(it)).collect(),
+            promotes_unreachable: promotes,
+        };
+        let decision = decide(&scene);
+        let letter = |step: &Option<Step>| match step {
+            Some(Step::Primary) => "P",
+            Some(Step::Demoting) => "D",
+            Some(Step::Secondary) => "S",
+            None => "?",
+        };
+        let steps = decision.steps.iter();
+        let steps: Vec<_> = steps
+            .map(|it| format!("{} {}", it.0, letter(&it.1)))
+            .collect();
+        (steps.join(", "), decision)
+    }
+
+    /// What it is about, where the workload is, the copies, and their steps: with Wait, and with
+    /// Promote where that differs.
+    type Case = (
+        &'static str,
+        &'static [&'static str],
+        &'static [&'static str],
+        &'static str,
+        Option<&'static str>,
+    );
+
+    const CASES: &[Case] = &[
+        (
+            "the first placement",
+            &["a"],
+            &["a -", "b -"],
+            "a P, b S",
+            None,
+        ),
+        ("not placed yet", &[], &["a -", "b -"], "a S, b S", None),
+        ("placed now", &["a"], &["a S", "b S"], "a P, b S", None),
+        ("at rest", &["a"], &["a P", "b S"], "a P, b S", None),
+        ("no cluster", &[], &["a P", "b S"], "a P, b S", None),
+        ("divided", &["a", "b"], &["a P", "b S"], "a P, b S", None),
+        (
+            "the workload is still there",
+            &["b"],
+            &["a P used", "b S"],
+            "a P, b S",
+            None,
+        ),
+        ("it has left", &["b"], &["a P", "b S"], "a D, b S", None),
+        ("not demoted yet", &["b"], &["a D", "b S"], "a D, b S", None),
+        ("demoted", &["b"], &["a D demoted", "b S"], "a S, b P", None),
+        (
+            "moved on meanwhile",
+            &["c"],
+            &["a D", "b P", "c S"],
+            "a D, b D, c S",
+            None,
+        ),
+        (
+            "moved back meanwhile",
+            &["a"],
+            &["a D", "b S"],
+            "a P, b S",
+            None,
+        ),
+        (
+            "back, and the other was promoted",
+            &["a"],
+            &["a D", "b P"],
+            "a D, b D",
+            None,
+        ),
+        (
+            "a third one is promoted once",
+            &["c"],
+            &["a D demoted", "b D", "c S"],
+            "a S, b D, c S",
+            None,
+        ),
+        (
+            "a new cluster",
+            &["a"],
+            &["a P", "b S", "c -"],
+            "a P, b S, c S",
+            None,
+        ),
+        (
+            "a silent one that was never primary",
+            &["b"],
+            &["a D demoted", "b S", "c S silent"],
+            "a S, b P, c S",
+            None,
+        ),
+        (
+            "silent",
+            &["b"],
+            &["a P silent used", "b S"],
+            "a P, b S",
+            Some("a D, b S"),
+        ),
+        (
+            "silent, and told",
+            &["b"],
+            &["a D silent used", "b S"],
+            "a D, b S",
+            Some("a D, b P"),
+        ),
+        (
+            "silent, without the workload",
+            &["b"],
+            &["a P silent", "b S"],
+            "a D, b S",
+            None,
+        ),
+        (
+            "fenced, and not told yet",
+            &["b"],
+            &["a P fenced", "b S"],
+            "a D, b S",
+            None,
+        ),
+        ("fenced", &["b"], &["a D fenced", "b S"], "a D, b P", None),
+        (
+            "the fenced one returned",
+            &["b"],
+            &["a D", "b P"],
+            "a D, b P",
+            None,
+        ),
+        (
+            "the new one is silent",
+            &["b"],
+            &["a D demoted", "b S silent"],
+            "a S, b S",
+            None,
+        ),
+        (
+            "not propagated there",
+            &["b"],
+            &["a D demoted"],
+            "a S",
+            None,
+        ),
+        (
+            "deselected there",
+            &["b"],
+            &["a D demoted", "b S left"],
+            "a S",
+            None,
+        ),
+        (
+            "deselected while primary",
+            &["b"],
+            &["a P left", "b S"],
+            "b S",
+            None,
+        ),
+        (
+            "objects of before: the others first",
+            &["a"],
+            &["a ?", "b ?"],
+            "a ?, b D",
+            None,
+        ),
+        (
+            "objects of before: demoted",
+            &["a"],
+            &["a ?", "b D demoted"],
+            "a P, b S",
+            None,
+        ),
+        (
+            "objects of before, divided",
+            &["a", "b"],
+            &["a ?", "b ?"],
+            "a ?, b ?",
+            None,
+        ),
+    ];
+
+    #[test]
+    fn one_cluster_is_primary_after_all_others_are_demoted_or_fenced() {
+        for (what, holders, copies, expected, promoting) in CASES {
+            for promotes in [false, true] {
+                let expected = promoting.filter(|_| promotes).unwrap_or(*expected);
+                let (steps, decision) = decided(holders, copies, promotes);
+                assert_eq!(steps, expected, "{what}, promotes: {promotes}");
+                let primaries = decision
+                    .steps
+                    .iter()
+                    .filter(|it| it.1 == Some(Step::Primary));
+                assert!(primaries.count() < 2, "{what}: {steps}");
+                let changes = copies.iter().any(|it| it.contains(" P"));
+                let promoted = decision.promotes.is_some();
+                assert!(!promoted || !changes || promotes, "{what}: {decision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_is_told_for_what() {
+        for (holders, copies, expected) in [
+            (&["a"][..], &["a P", "b S"][..], None),
+            (
+                &["a", "b"],
+                &["a P", "b S"],
+                Some("StatefulSet db is placed in a and b: "),
+            ),
+            (
+                &["b"],
+                &["a P used", "b S"],
+                Some("a stays as it is until the workload has left it: it is being removed"),
+            ),
+            (&["b"], &["a P", "b S"], Some("a is to be demoted")),
+            (
+                &["b"],
+                &["a D", "b S"],
+                Some("a has not said yet that it is demoted"),
+            ),
+            (
+                &["b"],
+                &["a P silent used", "b S"],
+                Some("a is not heard of and may be primary (whenUnreachable: Wait): no lease"),
+            ),
+            (
+                &["b"],
+                &["a S", "b S silent"],
+                Some("b is to be primary, and is not heard of"),
+            ),
+            (
+                &["b"],
+                &["a S"],
+                Some("StatefulSet db is placed in b, and its policy"),
+            ),
+        ] {
+            let wait = decided(holders, copies, false).1.wait;
+            let begins = |wait: &str| expected.is_some_and(|it| wait.starts_with(it));
+            let is_so = wait.as_deref().map_or_else(|| expected.is_none(), begins);
+            assert!(is_so, "{copies:?}: {wait:?}");
+        }
+    }
+}
