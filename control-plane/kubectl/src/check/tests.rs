@@ -833,7 +833,7 @@ fn a_pause_is_told_with_what_ends_it() {
                 cluster.annotations_mut().extend([pause]);
             },
             Warning,
-            "movement out of m1 is paused until somebody resumes it: disks",
+            "movement out of m1 is paused until somebody resumes it (reason: disks)",
         ),
         (
             |it| it.pause = Err(forbidden()),

@@ -76,7 +76,7 @@ const FOR_RATE: &str = "WaitingForRate";
 /// The one of them that the end of a pause ends.
 const PAUSED: &str = "Paused";
 /// The one of them that the stop of the old copy ends.
-const FOR_FENCE: &str = "WaitingForFence";
+pub(super) const FOR_FENCE: &str = "WaitingForFence";
 /// The one of them that ends when fewer clusters have failed.
 pub(super) const STOPPED: &str = "StoppedByThreshold";
 
@@ -197,6 +197,22 @@ pub(super) struct Pace {
     pub counted: usize,
     /// `primary`, `secondary` or `stopped`.
     pub band: &'static str,
+    /// Fraction of the counted clusters beyond which too many have failed
+    /// (`--unhealthy-cluster-threshold`).
+    pub threshold: f64,
+}
+
+impl Report {
+    /// Returns the reason for which nothing leaves a cluster, or any cluster, now; `None` if
+    /// something may.
+    pub(super) fn held_by(&self, cluster: Option<&str>) -> Option<&'static str> {
+        let holds = |it: &Option<String>| it.is_none() || it.as_deref() == cluster;
+        match self.pace.band {
+            _ if self.paused_clusters.iter().any(holds) => Some(PAUSED),
+            "stopped" => Some(STOPPED),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the report on a snapshot.

@@ -145,9 +145,11 @@ fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {
 fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> String {
     let mut table = Table::new([head, "FOR", "SINCE", "AT MOST", "WHY"]);
     for it in all.iter().take(limits.rows) {
-        let estimate = it
-            .at_most_seconds
-            .map_or_else(|| "-".to_owned(), |it| format!("{it}s"));
+        let estimate = match (it.at_most_seconds, it.stops_seconds) {
+            (Some(seconds), _) => format!("{seconds}s"),
+            (None, Some(seconds)) => format!("copy stops in {seconds}s"),
+            (None, None) => "-".to_owned(),
+        };
         table.row([
             it.workload.clone(),
             it.reason.clone(),

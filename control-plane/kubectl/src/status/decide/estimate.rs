@@ -15,7 +15,8 @@ use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
 use super::{
-    FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, cluster_of, seconds_until,
+    FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, Waiting, cluster_of,
+    seconds_until, verbs,
 };
 use crate::forecast::disaster::due;
 use crate::leader::renewed;
@@ -23,6 +24,7 @@ use crate::pace;
 
 /// Notes for each workload that waits how long it does at the most.
 pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
+    holds(report, snapshot);
     // Nothing leaves while nobody leads, too many clusters have failed, or movement is paused,
     // whatever runs out.
     if report.nobody_leads() || report.pace.per_second <= 0.0 {
@@ -56,15 +58,31 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
                     tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));
                 leaves.map(|it| seconds_until(it, snapshot.now))
             }
-            FOR_FENCE => {
-                let cluster = cluster.filter(|it| !is_paused(it));
-                cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot))
-            }
+            FOR_FENCE => waiting
+                .stops_seconds
+                .filter(|_| !cluster.is_some_and(is_paused)),
             _ => None,
         };
     }
     first_leave(report);
     next_taint(report, snapshot);
+}
+
+/// Notes for each workload that waits for a time what keeps it even after that, and for each that
+/// waits for its fence when its copy has stopped: it does so whether anything moves or not.
+fn holds(report: &mut Report, snapshot: &Snapshot) {
+    let mut waiting = std::mem::take(&mut report.waiting);
+    let is_timed = |it: &&mut Waiting| [FOR_FENCE, FOR_TOLERATION].contains(&it.reason.as_str());
+    for waiting in waiting.iter_mut().filter(is_timed) {
+        let cluster = cluster_of(&waiting.message);
+        // What is tolerated tells of no fence.
+        waiting.stops_seconds = cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot));
+        let told = report.held_by(cluster).map(|reason| verbs(reason).0);
+        if let Some((held, own)) = told.zip(waiting.why.as_mut()) {
+            *own = format!("{held}, and {}", own.trim_start_matches("waits "));
+        }
+    }
+    report.waiting = waiting;
 }
 
 /// Notes for each cluster that has no taint yet when the first one comes by which workloads leave.
@@ -164,6 +182,7 @@ pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
         .filter(|it| is_counted(it) && has_failed(it));
     Pace {
         drained: failed.filter(by_order).count(),
+        threshold: rates.unhealthy_threshold,
         per_second: pace.per_second,
         failed: pace.health.failed,
         counted: pace.health.total,

@@ -33,6 +33,10 @@ pub(in super::super) struct Waiting {
     /// has run out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most_seconds: Option<u64>,
+    /// Seconds until its copy in a cluster that is not heard has stopped itself at the latest,
+    /// whether it may then start elsewhere or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops_seconds: Option<u64>,
 }
 
 /// Something that ends.
@@ -53,6 +57,7 @@ impl Waiting {
             message: condition.message.clone(),
             since: Some(condition.last_transition_time.0),
             at_most_seconds: None,
+            stops_seconds: None,
         }
     }
 }

@@ -39,28 +39,69 @@ impl<T: Into<String>> From<T> for Next {
     }
 }
 
-/// Returns why nothing moves now, whatever waits; `None` if something may.
-fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>) -> Option<String> {
+/// What keeps everything where it is.
+struct Halt {
+    /// ` out of` the cluster whose own pause it is, or nothing.
+    from: String,
+    /// What ends it.
+    until: String,
+}
+
+impl Halt {
+    /// Returns what happens until then: workloads whose copies stop by themselves do so, and stay
+    /// down.
+    fn next(self, report: &Report, cluster: Option<&str>) -> Next {
+        let Self { from, until } = self;
+        let is_here = |it: &&Waiting| cluster.is_none_or(|_| cluster_of(&it.message) == cluster);
+        let waiting = report.waiting.iter().filter(is_here);
+        let stopping: Vec<(u64, &Waiting)> = waiting
+            .filter_map(|it| Some((it.stops_seconds.filter(|it| *it > 0)?, it)))
+            .collect();
+        let Some((seconds, first)) = stopping.iter().min_by_key(|it| it.0) else {
+            return format!("nothing moves{from} until {until}").into();
+        };
+        let who = match stopping.len() {
+            1 => first.workload.clone(),
+            more => format!("the first of {more} workloads"),
+        };
+        let place = cluster_of(&first.message).map_or_else(String::new, |it| format!(" in {it}"));
+        let words = format!(
+            "{who} has stopped itself{place}, at the latest; then it is down, and nothing moves{from}, until {until}"
+        );
+        Next::at(words, *seconds)
+    }
+}
+
+/// Returns what keeps everything where it is, whatever waits; `None` if something may move.
+fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt> {
     let holds = |it: &&Pause| it.cluster.as_deref().is_none_or(|it| Some(it) == cluster);
     let pause = pauses.iter().find(holds);
+    let mut until = Vec::new();
     if report.nobody_leads() {
-        return Some("nothing moves, because no control plane leads".to_owned());
+        until.push("a control plane leads".to_owned());
     }
     if let Some(pause) = pause {
-        let whose = pause.cluster.as_deref();
-        let from = whose.map_or_else(String::new, |it| format!(" out of {it}"));
-        return Some(match pause.until {
-            Some(until) => format!("nothing moves{from} until the pause ends at {until:.0}"),
-            None => format!("nothing moves{from} until somebody resumes movement"),
+        until.push(match pause.until {
+            Some(until) => {
+                format!("the pause ends at {until:.0}, or somebody resumes movement before")
+            }
+            None => "somebody resumes movement (the pause has no end of its own)".to_owned(),
         });
     }
     let pace = &report.pace;
-    (pace.band == "stopped").then(|| {
+    if pace.band == "stopped" {
         let may = most_failed(rates, pace.counted, pace.failed);
-        format!(
-            "nothing moves until fewer clusters have failed: {} of {} have, and at most {may} may",
+        until.push(format!(
+            "fewer clusters have failed: {} of {} have, and at most {may} may",
             pace.failed, pace.counted
-        )
+        ));
+    }
+    // What holds for all is not told of one cluster.
+    let own = pause.and_then(|it| it.cluster.as_deref());
+    let own = own.filter(|_| until.len() == 1);
+    (!until.is_empty()).then(|| Halt {
+        from: own.map_or_else(String::new, |it| format!(" out of {it}")),
+        until: until.join(", and until "),
     })
 }
 
@@ -102,7 +143,7 @@ fn of(report: &Report, rates: &Rates, pauses: &[Pause], cluster: &str) -> Next {
         return "nothing moves, because failover is off".into();
     }
     if let Some(halt) = halt(report, rates, pauses, Some(cluster)).filter(|_| has_to_move) {
-        return halt.into();
+        return halt.next(report, Some(cluster));
     }
     if let Some(seconds) = found.and_then(|it| it.next_taint_seconds) {
         return Next::at(
@@ -158,10 +199,14 @@ fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
         [only] => only.workload.clone(),
         more => count(more.len(), "workload"),
     };
+    let (verb, whose) = match waiting {
+        [_] => ("is", "its copy"),
+        _ => ("are", "the last of their copies"),
+    };
     match latest {
         Some(seconds) if is_fenced => Next::at(
             format!(
-                "{who} may start elsewhere, because its copy in {cluster} has surely stopped by then"
+                "{who} {verb} started elsewhere, because {whose} in {cluster} has surely stopped by then"
             ),
             seconds,
         ),
@@ -187,7 +232,7 @@ fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
             .into();
     }
     if let Some(halt) = halt(report, rates, pauses, None).filter(|_| !report.waiting.is_empty()) {
-        return halt.into();
+        return halt.next(report, None);
     }
     let mut all: Vec<&Next> = report.not_well.iter().map(|it| &it.next).collect();
     all.extend(
@@ -203,9 +248,10 @@ fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
         .filter_map(|it| it.first_leaves_seconds)
         .min();
     let timed = all.iter().filter(|it| it.seconds.is_some());
+    let are_timed = report.waiting.iter().all(|it| it.at_most_seconds.is_some());
     // The pace is one for all: of what waits for it the last is the one to know.
     let next = match (timed.clone().max_by_key(|it| it.seconds), first, all.len()) {
-        (Some(last), None, 2..) if report.waiting.len() > 1 => {
+        (Some(last), None, 2..) if report.waiting.len() > 1 && are_timed => {
             let number = report.waiting.len();
             Some(Next {
                 words: format!("the last of {number} workloads that wait has left, at the latest"),

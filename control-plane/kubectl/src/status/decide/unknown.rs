@@ -49,5 +49,6 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
         ),
         since: None,
         at_most_seconds: None,
+        stops_seconds: None,
     })
 }

@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
-use super::{Lost, Severity};
+use super::clusters::common_region;
+use super::{Lost, Severity, count, span_of};
 
-/// Clusters that a command names at most.
-const NAMED: usize = 5;
+/// Clusters that a command names at most; a fleet of more never stops by default.
+const NAMED: usize = 10;
 
 /// What to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -60,14 +61,13 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if !report.paused.is_empty()
         && (lost != Lost::No || !report.waiting.is_empty() || !down.is_empty())
     {
-        let words = "ask whoever paused movement whether it may go on; this lets it";
+        let effect = effect(report);
+        let words =
+            format!("ask whoever paused movement whether it may go on; to resume it{effect}");
         return Advice::new(words, resume(report));
     }
     if !down.is_empty() && report.pace.band == "stopped" {
-        let names = down.iter().take(NAMED).map(|it| it.name.as_str());
-        let names = names.collect::<Vec<_>>().join(",");
-        let words = "look for the common cause and bring clusters back; only if they are dead and the others have room, raise --unhealthy-cluster-threshold. What would move then";
-        return Advice::new(words, format!("kubectl muster simulate --lost {names}"));
+        return of_stopped(report, &down);
     }
     let of_stranded = |it: &Waiting, words: &str| Advice::new(words, explain(&it.workload));
     if let Some(first) = report.stranded.first() {
@@ -102,9 +102,9 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
 
 /// Returns what to do about clusters that are lost while nothing else is in the way.
 fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
-    let (who, dead) = match down.len() {
-        1 => (first.name.clone(), "it is"),
-        more => (format!("{more} clusters"), "they are"),
+    let (who, own, runs, dead) = match down.len() {
+        1 => (first.name.clone(), "its", "runs", "is"),
+        more => (format!("the {more} clusters"), "their", "run", "are"),
     };
     let is_old = report
         .old_copies
@@ -116,19 +116,93 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
     } else {
         ""
     };
-    let wait = if report.waiting.is_empty() {
-        ""
-    } else {
-        "let it go on, and "
+    let common = common_region(down).map_or_else(String::new, |(region, here)| {
+        format!("look first for what the {here} in {region} have in common, then ")
+    });
+    let wait = match (report.waiting.is_empty(), common.is_empty()) {
+        (true, _) => "",
+        (false, true) => "let it go on, and ",
+        (false, false) => "let it go on; ",
     };
     let words = format!(
-        "{wait}find out whether {who} can be reached from elsewhere, or whether {dead} dead{harm}"
+        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead{harm}"
     );
-    let command = match down.len() {
-        1 => format!("{DESCRIBE} {}", first.name),
-        _ => "kubectl muster get clusters".to_owned(),
+    let names = down.iter().map(|it| it.name.as_str());
+    let (words, command) = match down.len() {
+        1 => (
+            format!("{words}; what is known here"),
+            format!("{DESCRIBE} {}", first.name),
+        ),
+        2..=NAMED => (
+            format!("{words}; what is known here"),
+            format!(
+                "kubectl muster get clusters {}",
+                names.collect::<Vec<_>>().join(" ")
+            ),
+        ),
+        _ => (
+            format!("{words}; to list those that are not ready"),
+            "kubectl muster get clusters | grep -v ' True '".to_owned(),
+        ),
     };
     Advice::new(words, command)
+}
+
+/// Returns what to do where too many clusters have failed for anything to move.
+fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
+    let pace = &report.pace;
+    let percent = (100 * pace.failed).div_ceil(pace.counted.max(1));
+    let enough = format!("{}.{:02}", percent / 100, percent % 100);
+    let names = down.iter().take(NAMED).map(|it| it.name.as_str());
+    let names = names.collect::<Vec<_>>().join(",");
+    let words = format!(
+        "look for the common cause and bring clusters back; only if they are dead and the others have room, raise muster-control-plane --unhealthy-cluster-threshold from {} to {enough} or more (the part of all clusters that may have failed while workloads move; now {} of {} have). What would move then",
+        pace.threshold, pace.failed, pace.counted
+    );
+    let command =
+        format!("kubectl muster simulate --lost {names} -- --unhealthy-cluster-threshold={enough}");
+    Advice::new(words, command)
+}
+
+/// Returns what happens when movement is resumed.
+fn effect(report: &Report) -> String {
+    if report.pace.band == "stopped" {
+        return ", by which nothing moves before fewer clusters have failed".to_owned();
+    }
+    let whose = report.paused_clusters.first().and_then(Option::as_ref);
+    let is_here = |it: &&Waiting| whose.is_none() || it.cluster.as_ref() == whose;
+    let (fenced, others): (Vec<&Waiting>, Vec<&Waiting>) = report
+        .waiting
+        .iter()
+        .filter(is_here)
+        .partition(|it| it.stops_seconds.is_some());
+    let leave = match others.len() {
+        0 => None,
+        1 => Some("1 workload that waits leaves its cluster, at the pace of the fleet".to_owned()),
+        more => Some(format!(
+            "{more} workloads that wait leave their clusters, at the pace of the fleet"
+        )),
+    };
+    let last = fenced.iter().filter_map(|it| it.stops_seconds).max();
+    let start = last.map(|seconds| {
+        let (who, is) = match &fenced[..] {
+            [only] => (only.workload.clone(), "is"),
+            more => (count(more.len(), "workload"), "are"),
+        };
+        let when = match seconds {
+            0 => String::new(),
+            _ => format!(
+                ", not before its old copy has stopped (in {} at the latest)",
+                span_of(seconds)
+            ),
+        };
+        format!("{who} {is} started elsewhere{when}")
+    });
+    let effects: Vec<String> = leave.into_iter().chain(start).collect();
+    match effects.is_empty() {
+        true => String::new(),
+        false => format!(", by which {}", effects.join(", and ")),
+    }
 }
 
 /// Returns what may be done at leisure, or nothing.

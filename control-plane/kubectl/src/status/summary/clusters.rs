@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::listed;
 use muster_shared::conditions;
 
-use super::super::decide::{Fates, NotWell, Report};
+use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
 use super::{Severity, count, span, time};
 
 /// Clusters that are named.
@@ -107,13 +107,19 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
     let is_network = together && found.len() == all;
     if found.len() > 1 && !is_network {
-        let place = common_region(report, found).unwrap_or_else(|| {
+        let place = in_common_region(report, found).unwrap_or_else(|| {
             let names: Vec<String> = found.iter().map(|it| it.name.clone()).collect();
             format!(" ({})", listed(&names, NAMED))
         });
         text.push_str(&place);
     }
-    let fates = sum(found);
+    let mut fates = sum(found);
+    // What stops itself does not leave then, where nothing moves.
+    if let Some(reason) = report.held_by(None)
+        && let Some(fenced) = fates.waiting.remove(FOR_FENCE)
+    {
+        *fates.waiting.entry(reason.to_owned()).or_default() += fenced;
+    }
     if is_network {
         let moves = match (report.failover, is_stopped) {
             (Some(false), _) => "failover is off",
@@ -152,21 +158,24 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
 }
 
 /// Tells of many clusters in which region most of them are, if there is one.
-fn common_region(report: &Report, found: &[&NotWell]) -> Option<String> {
+fn in_common_region(report: &Report, found: &[&NotWell]) -> Option<String> {
+    let (region, here) = common_region(found)?;
+    let all = report.regions.get(region).copied().unwrap_or_default();
+    Some(if here == found.len() {
+        format!(", all of them in {region} ({here} of {all} there)")
+    } else {
+        format!(", {here} of them in {region} ({here} of {all} there)")
+    })
+}
+
+/// Returns the region that most of many clusters are in, and how many; `None` if there is none.
+pub(super) fn common_region<'a>(found: &[&'a NotWell]) -> Option<(&'a str, usize)> {
     let mut regions: BTreeMap<&str, usize> = BTreeMap::new();
     for region in found.iter().filter_map(|it| it.region.as_deref()) {
         *regions.entry(region).or_default() += 1;
     }
     let (region, here) = regions.into_iter().max_by_key(|it| it.1)?;
-    let all = report.regions.get(region).copied().unwrap_or_default();
-    let is_common = found.len() > NAMED && 2 * here > found.len();
-    is_common.then(|| {
-        if here == found.len() {
-            format!(", all of them in {region} ({here} of {all} there)")
-        } else {
-            format!(", {here} of them in {region} ({here} of {all} there)")
-        }
-    })
+    (found.len() > NAMED && 2 * here > found.len()).then_some((region, here))
 }
 
 fn sum(found: &[&NotWell]) -> Fates {

@@ -47,6 +47,23 @@ export function told(summary, away) {
   ];
 }
 
+// Returns what an empty queue says: what comes later is no member of it, and is told by Next.
+export function idle(status) {
+  const returning = (status.left || []).reduce((sum, it) => sum + it.returning, 0);
+  const old = (status.oldCopies || []).reduce((sum, it) => sum + it.copies, 0);
+  const later = [
+    ...(returning ? [`${plural(returning, "workload")} ${returning === 1 ? "returns" : "return"} later`] : []),
+    ...(old ? [`${old === 1 ? "1 old copy is" : `${old} old copies are`} removed later`] : []),
+  ];
+  return later.length ? `nothing has to move now; ${later.join(", ")}: see Next above` : "nothing moves or waits";
+}
+// Returns until when at the latest a workload is in the queue, or when its copy has stopped.
+export function latest({ atMostSeconds, stopsSeconds }) {
+  if (atMostSeconds !== undefined) return `in ${span(atMostSeconds)}`;
+  if (stopsSeconds === undefined) return "–";
+  return stopsSeconds ? `its copy stops in ${span(stopsSeconds)}, and it stays down` : "its copy has stopped, and it stays down";
+}
+
 // Clusters.
 
 export const ORDERS = { Drained: "drained", Cordoned: "cordoned", "Drained,Cordoned": "drained and cordoned", DrainIncomplete: "kept free by a drain that was not completed" };
@@ -124,7 +141,10 @@ export function layout(all, { width, open }) {
       return named ? { cluster, w: Math.min(wide + 90 * size(cluster), width - 2 * PAD), h: high + 30 * size(cluster) + (cluster.state === "ready" ? 0 : LINE) } : { cluster, w: side, h: side };
     });
     const needed = tiles.reduce((sum, it) => sum + it.w + GAP, -GAP);
-    const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : width < 2 * 190 + BETWEEN ? (width - BETWEEN) / 2 : 190;
+    // The box that lost the most keeps its words where others have signs alone.
+    const isWorst = group === all[0] && STATES[RANK.find((it) => group.counts[it])].kind === "bad";
+    const narrow = isWorst ? width : (width - BETWEEN) / 2;
+    const w = isOpen ? Math.min(width, Math.max(needed, 225) + 2 * PAD) : width < 2 * 190 + BETWEEN ? narrow : 190;
     let [tx, ty, row] = [PAD, HEAD + PAD, 0];
     for (const tile of tiles) {
       if (tx > PAD && tx + tile.w > w - PAD + 0.5) [tx, ty, row] = [PAD, ty + row + GAP, 0];
@@ -146,16 +166,21 @@ export function layout(all, { width, open }) {
 // placed.
 export function flows(status, failovers) {
   const found = new Map();
-  const add = (from, to, what, workloads) => {
+  const add = (from, to, what, workloads, isTwice) => {
     if (from === to) return;
     const key = `${from}\n${to}`;
     if (!found.has(key)) found.set(key, { from, to, moving: 0, moved: 0 });
     found.get(key)[what] += workloads;
+    if (isTwice) found.get(key).isTwice = true;
   };
-  for (const it of status?.flows || []) add(it.from, it.to, "moving", it.workloads);
+  // A workload in several clusters goes to each of them.
+  const isTwice = (all, count) => all.reduce((sum, it) => sum + it.workloads, 0) > count;
+  const moving = status?.flows || [];
+  for (const it of moving) add(it.from, it.to, "moving", it.workloads, isTwice(moving, status.counts.moving));
   for (const it of failovers) {
     if (it.status?.state === "Ended" || isOver(it)) continue;
-    for (const to of it.status?.targets || []) add(it.spec.cluster, to.cluster, "moved", to.workloads);
+    const targets = it.status?.targets || [];
+    for (const to of targets) add(it.spec.cluster, to.cluster, "moved", to.workloads, isTwice(targets, it.status.workloads?.moved));
   }
   return [...found.values()].sort((a, b) => b.moving - a.moving || b.moved - a.moved);
 }
@@ -178,23 +203,26 @@ export function arrows(all, { boxes, named }, width) {
   const found = new Map();
   for (const it of all) {
     const [[from, a], [to, b]] = [places.get(it.from) || [], places.get(it.to) || []];
-    if (!from || !to || from === to) continue;
+    if (!from || !to || (named && from === to)) continue;
     const below = Math.max(a.y + a.h, b.y + b.h);
     const others = found.get(from) || found.set(from, new Map()).get(from);
     const arrow = others.get(to) || others.set(to, { from, to, below, moving: 0, moved: 0 }).get(to);
     arrow.moving += it.moving;
     arrow.moved += it.moved;
+    arrow.isTwice ||= it.isTwice;
   }
   const sum = (it) => it.moving + it.moved;
   const sorted = [...found].map(([from, others]) => [from, [...others.values()].sort((a, b) => sum(b) - sum(a))]);
   const total = (all) => all.reduce((all, it) => all + sum(it), 0);
   sorted.sort(([, a], [, b]) => total(b) - total(a));
   const flat = sorted.flatMap(([, all]) => all);
-  const drawn = width < NARROW || flat.length > ARROWS ? [] : flat.map(arrow);
+  const drawn = width < NARROW || flat.length > ARROWS ? [] : flat.filter((it) => it.from !== it.to).map(arrow);
   const name = (place) => place.cluster?.name ?? (place.group.name || "none");
   const more = (all) => (all.length > LISTED ? [`${total(all.slice(LISTED))} to ${all.length - LISTED} more`] : []);
-  const amount = (it) => (it.moving ? `${it.moving} moving to ${name(it.to)}` : `${it.moved} to ${name(it.to)}`);
-  const lines = sorted.slice(0, LISTED).map(([from, all]) => `→ From ${named ? "" : "the clusters of "}${name(from)}: ${[...all.slice(0, LISTED).map(amount), ...more(all)].join(", ")}`);
+  const target = (it) => (it.from === it.to ? "others there" : name(it.to));
+  const amount = (it) => (it.moving ? `${it.moving} moving to ${target(it)}` : `${it.moved} to ${target(it)}`);
+  const twice = (all) => (all.some((it) => it.isTwice) ? " (one that is placed in several clusters counts in each)" : "");
+  const lines = sorted.slice(0, LISTED).map(([from, all]) => `→ From ${named ? "" : "the clusters of "}${name(from)}: ${[...all.slice(0, LISTED).map(amount), ...more(all)].join(", ")}${twice(all)}`);
   if (sorted.length > LISTED) lines.push(`→ From ${sorted.length - LISTED} more: ${sorted.slice(LISTED).reduce((sum, [, all]) => sum + total(all), 0)}`);
   return { lines, drawn: drawn.filter((it) => isClear(it, boxes)) };
 }

@@ -42,6 +42,21 @@ test("who is without service, what comes next and what to do stand in this order
   assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);
 });
 
+test("an empty queue says what comes later, and a row when its copy stops although nothing moves", () => {
+  for (const [more, expected] of [
+    [{}, "nothing moves or waits"],
+    [{ left: [{ cluster: "m1", returning: 0, staying: 3 }] }, "nothing moves or waits"],
+    [{ left: [{ cluster: "m1", returning: 6 }] }, "nothing has to move now; 6 workloads return later: see Next above"],
+    [{ left: [{ cluster: "m1", returning: 1 }], oldCopies: [{ cluster: "m1", copies: 2 }] }, "nothing has to move now; 1 workload returns later, 2 old copies are removed later: see Next above"],
+  ]) assert.equal(model.idle(status(more)), expected);
+  for (const [row, expected] of [
+    [{}, "–"],
+    [{ atMostSeconds: 9, stopsSeconds: 9 }, "in 9 s"],
+    [{ stopsSeconds: 9 }, "its copy stops in 9 s, and it stays down"],
+    [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],
+  ]) assert.equal(model.latest(row), expected);
+});
+
 test("each state of a cluster has a form of its own, and what is not known is not well", () => {
   for (const [it, order, expected] of [
     [cluster("a"), undefined, "ready"],
@@ -94,8 +109,14 @@ test("no tile overlaps another one or leaves the page, on a wide and a narrow pa
   }
 });
 
+test("on a narrow page the box that lost the most has room for its words", () => {
+  const all = Array.from({ length: 100 }, (_, at) => cluster(`m${at}`, { region: `r${at % 4}`, ready: at % 4 === 2 ? "Unknown" : "True" }));
+  const { boxes } = model.layout(model.groups(all, "region", new Map()), { width: 360, open: new Set() });
+  assert.deepEqual(boxes.map((it) => [it.group.name, it.w]), [["r2", 360], ["r0", 164], ["r1", 164], ["r3", 164]]);
+});
+
 test("arrows lead from cluster to cluster, or from group to group where tiles are closed", () => {
-  const flows = model.flows(status({ flows: [{ from: "m1", to: "m2", workloads: 3 }] }), [failover(), failover({ state: "Ended" })]);
+  const flows = model.flows(status({ counts: { ...COUNTS, moving: 3 }, flows: [{ from: "m1", to: "m2", workloads: 3 }] }), [failover(), failover({ state: "Ended" })]);
   assert.deepEqual(flows, [{ from: "m1", to: "m2", moving: 3, moved: 12 }]);
   const draw = (count, width = 1400) => {
     const all = Array.from({ length: count }, (_, at) => cluster(`m${at + 1}`, { region: `r${at % 2}` }));
@@ -108,8 +129,12 @@ test("arrows lead from cluster to cluster, or from group to group where tiles ar
     assert.deepEqual(lines, [line]);
   }
   assert.deepEqual(draw(2, 390), { drawn: [], lines: ["→ From m1: 3 moving to m2"] });
+  // 12 moved, of which 2 are placed in two clusters.
+  const [twice] = model.flows(status(), [failover({ targets: [{ cluster: "m2", workloads: 14 }] })]);
+  const pair = model.layout(model.groups([cluster("m1"), cluster("m2")], "region", new Map()), { width: 1400, open: new Set() });
+  assert.deepEqual(model.arrows([twice], pair, 1400).lines, ["→ From m1: 14 to m2 (one that is placed in several clusters counts in each)"]);
   const inOne = model.groups([cluster("m1"), ...Array.from({ length: 99 }, (_, at) => cluster(`m${at + 2}`))], "region", new Map());
-  assert.deepEqual(model.arrows(flows, model.layout(inOne, { width: 1400, open: new Set() }), 1400), { drawn: [], lines: [] });
+  assert.deepEqual(model.arrows(flows, model.layout(inOne, { width: 1400, open: new Set() }), 1400), { drawn: [], lines: ["→ From the clusters of eu: 3 moving to others there"] });
 });
 
 test("no arrow crosses words or a tile that is not its own, and of too many none is drawn", () => {

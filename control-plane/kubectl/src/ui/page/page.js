@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, ORDERS, STATES, address, ago, groupings, headline, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, latest, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -68,14 +68,14 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
   { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
-  { title: "At the latest", text: (it) => inTime(it.atMostSeconds) || "–" },
-], "nothing moves or waits", innerWidth < 720 ? 4 : 10);
+  { title: "At the latest", text: latest },
+], "nothing moves or waits", innerWidth < 720 ? 4 : 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
 function showHeadline({ severity, sentence, told, title, icon }) {
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
-  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.text], it.command && ["code", {}, it.command]]]]]));
+  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.command ? `${it.text}: ` : it.text], it.command && ["code", {}, it.command]]]]]));
   mark(title, icon);
 }
 function showStatus(status, code) {
@@ -83,7 +83,7 @@ function showStatus(status, code) {
   // What could not be read has no list of orders: the last known ones stay.
   const isUnread = code === 2;
   if (!isUnread) orders = new Map(status.ordered.map((it) => [it.name, it]));
-  queue.empty = isUnread ? UNKNOWN : "nothing moves or waits";
+  queue.empty = isUnread ? UNKNOWN : idle(status);
   patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
   fillList("notes", [
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
@@ -284,7 +284,7 @@ async function look() {
 let known; // the status that was shown last as known
 function tick(isLook) {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
-  say(byId("read"), age === undefined ? "not read yet" : `last updated ${span(age)} ago`);
+  say(byId("read"), age === undefined ? "not read yet" : `read at ${new Date(at).toISOString().slice(11, 19)} UTC, last updated ${span(age)} ago`);
   // A browser calls a page that nobody sees once a minute.
   const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];

@@ -51,8 +51,9 @@ export const tables = [];
 export class Rows {
   // columns: {title, text(row), kind?(row), href?(row), press?(row)}
   // few: rows that are shown unless somebody filters
-  constructor(name, key, columns, empty, few = SHOWN) {
-    Object.assign(this, { key, columns, empty, few, items: [], all: undefined, rows: new Map() });
+  // whole: command that shows all, where the page is not given all
+  constructor(name, key, columns, empty, few = SHOWN, whole) {
+    Object.assign(this, { key, columns, empty, few, whole, items: [], all: undefined, rows: new Map() });
     this.filter = byId(`${name}-filter`);
     this.count = byId(`${name}-count`);
     const table = byId(`${name}-table`);
@@ -89,7 +90,7 @@ export class Rows {
       : this.items;
     const shown = found.slice(0, wanted.length ? SHOWN : this.few);
     const more = found.length - shown.length;
-    const all = this.all > this.items.length ? `the first ${this.items.length} of ${this.all}` : `${this.items.length}`;
+    const all = this.all > this.items.length ? `the first ${this.items.length} of ${this.all} (all of them: ${this.whole})` : `${this.items.length}`;
     const of = wanted.length ? `${found.length} of ${all} match` : all;
     say(this.count, !this.items.length ? this.empty : more ? `${of}; ${more} more: filter to see them` : of);
     this.filter.parentElement.hidden = !this.items.length;

@@ -79,13 +79,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         Ok(BTreeMap::from(leases))
     };
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
+    let raise = "look for the common cause and bring clusters back; only if they are dead and the others have room, raise muster-control-plane --unhealthy-cluster-threshold from 0.55 to 0.60 or more (the part of all clusters that may have failed while workloads move; now 3 of 5 have). What would move then: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
     let nothing = (
         "no workload is without service",
         "nothing moves or waits",
         "nothing",
     );
-    let down = "find out whether m1 can be reached from elsewhere, or whether it is dead";
-    let describe = "kubectl describe cluster m1";
+    let down = "find out by its own access (kubeconfig, console of the provider) whether m1 runs or is dead";
+    let describe = "what is known here: kubectl describe cluster m1";
     for (what, snapshot, service, next, advice) in vec![
         ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
         (
@@ -93,63 +94,77 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             with(&["Unknown"], vec![Arc::new(config)]),
             nothing.0,
             "nothing until m1 is ready again",
-            format!("{down}: {describe}"),
+            format!("{down}; {describe}"),
         ),
         (
             "moved, with old copies",
             Snapshot { works: Ok(vec![work("web0", "m1")]), ..with(&["Unknown"], healthy(1, "m2")) },
             nothing.0,
             "the old copies in m1 go when it is ready again; nobody knows when",
-            format!("{down}; if two running copies of one workload do harm, switch the old ones off there: {describe}"),
+            format!("{down}; if two running copies of one workload do harm, switch the old ones off there; {describe}"),
         ),
         (
             "the first may leave in a moment",
             with(&["Unknown"], vec![pending("a", "WaitingForToleration", TOLERATED)]),
             "perhaps 1 workload is without service (Deployment default/a): its cluster is not heard",
             "in 26 s: the first workload may leave m1",
-            format!("let it go on, and {down}: {describe}"),
+            format!("let it go on, and {down}; {describe}"),
         ),
         (
             "the taint comes first",
             Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) },
             "perhaps 1 workload is without service (Deployment default/web0): its cluster is not heard",
             "in 20 s: workloads are told to leave m1 (a taint)",
-            format!("{down}: {describe}"),
+            format!("{down}; {describe}"),
         ),
         (
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger may start elsewhere, because its copy in m1 has surely stopped by then",
-            format!("let it go on, and {down}: {describe}"),
+            "in 60 s: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            format!("let it go on, and {down}; {describe}"),
         ),
         (
             "fenced, and surely stopped",
             Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
             "1 workload is without service (Deployment default/ledger)",
-            "in 0 s: Deployment default/ledger may start elsewhere, because its copy in m1 has surely stopped by then",
-            format!("let it go on, and {down}: {describe}"),
+            "in 0 s: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            format!("let it go on, and {down}; {describe}"),
         ),
         (
             "fenced and stopped, and nothing moves",
             stopped("StoppedByThreshold"),
             "1 workload is without service (Deployment default/ledger)",
             "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            "look for the common cause and bring clusters back; only if they are dead and the others have room, raise --unhealthy-cluster-threshold. What would move then: kubectl muster simulate --lost m1,m2,m3".to_owned(),
+            raise.to_owned(),
         ),
         (
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            "look for the common cause and bring clusters back; only if they are dead and the others have room, raise --unhealthy-cluster-threshold. What would move then: kubectl muster simulate --lost m1,m2,m3".to_owned(),
+            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest; then it is down, and nothing moves, until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            raise.to_owned(),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "nothing moves until somebody resumes movement",
-            "ask whoever paused movement whether it may go on; this lets it: kubectl muster resume".to_owned(),
+            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest; then it is down, and nothing moves, until somebody resumes movement (the pause has no end of its own)",
+            "ask whoever paused movement whether it may go on; to resume it, by which Deployment default/ledger is started elsewhere, not before its old copy has stopped (in 60 s at the latest): kubectl muster resume".to_owned(),
+        ),
+        (
+            "paused, and one has stopped already while others wait",
+            paused(Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
+            "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service (Deployment default/a, Deployment default/b): their clusters are not heard",
+            "nothing moves until somebody resumes movement (the pause has no end of its own)",
+            "ask whoever paused movement whether it may go on; to resume it, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
+        ),
+        (
+            "paused and stopped",
+            paused(stopped("StoppedByThreshold")),
+            "1 workload is without service (Deployment default/ledger)",
+            "nothing moves until somebody resumes movement (the pause has no end of its own), and until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            "ask whoever paused movement whether it may go on; to resume it, by which nothing moves before fewer clusters have failed: kubectl muster resume".to_owned(),
         ),
         (
             "all silent",
@@ -184,7 +199,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             Snapshot { failover: Some(false), ..with(&["Unknown"], healthy(1, "m1")) },
             "perhaps 1 workload is without service (Deployment default/web0): its cluster is not heard",
             "nothing moves, because failover is off",
-            format!("bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: {describe}"),
+            "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
         ),
         (
             "drained",
@@ -218,7 +233,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "nobody leads",
             Snapshot { leader: Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z"))), leases: Ok(BTreeMap::new()), ..with(&[], vec![pending("a", "WaitingForRate", "m1 has x")]) },
             nothing.0,
-            "nothing moves, because no control plane leads",
+            "nothing moves until a control plane leads",
             "find out on the host cluster why no control plane runs: kubectl -n muster-system get pods".to_owned(),
         ),
         (
@@ -299,4 +314,121 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         "on, but STOPPED: too many clusters have failed"
     );
     assert_eq!(failover(&snapshot(five(&[]), Vec::new())), "on");
+}
+
+#[test]
+fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
+    let fence = "m1 has x: its copy may run until 400 s after the last renewal";
+    let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
+    let told = |ready: &[&str], is_paused: bool, reason: &str| {
+        let record = json!({"data": {"by": "ann", "since": NOW}});
+        let message = if reason == FOR_FENCE {
+            fence
+        } else {
+            tolerated
+        };
+        let waits = vec![pending("ledger", reason, message)];
+        let report = decide(&Snapshot {
+            pause: Ok(is_paused.then(|| serde_json::from_value(record).unwrap())),
+            ..snapshot(five(ready), waits)
+        });
+        let row = &report.waiting[0];
+        let line = report.summary.line();
+        let (_, line) = line.split_once("1 workload ").unwrap();
+        let (line, _) = line.split_once(';').unwrap_or((line, ""));
+        let why = row.why.clone().unwrap();
+        (why, row.at_most_seconds, row.stops_seconds, line.to_owned())
+    };
+    let (fence, grace) = (
+        "until the old copy has surely stopped",
+        "for the end of the grace time (toleration)",
+    );
+    let (pause, fewer) = (
+        "waits for the end of a pause",
+        "waits until fewer clusters have failed",
+    );
+    let one = &["Unknown"][..];
+    for (ready, is_paused, reason, why, at_most, stops, line) in [
+        (
+            one,
+            false,
+            FOR_FENCE,
+            format!("waits {fence}"),
+            Some(60),
+            Some(60),
+            format!("waits {fence}"),
+        ),
+        (
+            one,
+            true,
+            FOR_FENCE,
+            format!("{pause}, and {fence}"),
+            None,
+            Some(60),
+            pause.to_owned(),
+        ),
+        (
+            &["Unknown"; 3],
+            false,
+            FOR_FENCE,
+            format!("{fewer}, and {fence}"),
+            None,
+            Some(60),
+            fewer.to_owned(),
+        ),
+        (
+            one,
+            false,
+            FOR_TOLERATION,
+            format!("waits {grace}"),
+            Some(60),
+            None,
+            format!("waits {grace}"),
+        ),
+        (
+            one,
+            true,
+            FOR_TOLERATION,
+            format!("{pause}, and {grace}"),
+            None,
+            None,
+            format!("waits {grace}"),
+        ),
+    ] {
+        assert_eq!(told(ready, is_paused, reason), (why, at_most, stops, line));
+    }
+}
+
+#[test]
+fn what_many_lost_clusters_have_in_common_is_advised_with_a_list_of_them_alone() {
+    let lost = |count: usize| {
+        let clusters = (0..40).map(|at| {
+            let ready = if at < count { "Unknown" } else { "True" };
+            let mut it = cluster(&format!("c{at:02}"), ready, &[]);
+            it.spec.region = Some(if at < 8 { "eu-north" } else { "us" }.to_owned());
+            it
+        });
+        decide(&snapshot(clusters.collect(), Vec::new()))
+            .summary
+            .told()[2]
+            .1
+            .clone()
+    };
+    let own = "find out by their own access (kubeconfig, console of the provider) whether";
+    for (count, expected) in [
+        (
+            2,
+            format!(
+                "{own} the 2 clusters run or are dead; what is known here: kubectl muster get clusters c00 c01"
+            ),
+        ),
+        (
+            12,
+            format!(
+                "look first for what the 8 in eu-north have in common, then {own} the 12 clusters run or are dead; to list those that are not ready: kubectl muster get clusters | grep -v ' True '"
+            ),
+        ),
+    ] {
+        assert_eq!(lost(count), expected);
+    }
 }

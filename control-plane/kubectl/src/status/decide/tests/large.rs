@@ -90,7 +90,7 @@ fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer
         [
             "perhaps 1200 workloads are without service (Deployment default/w00043, Deployment default/w00045, Deployment default/w00047 and 1197 more): their clusters are not heard",
             "in 4 min: the last of 1200 workloads that wait has left, at the latest",
-            "let it go on, and find out whether 100 clusters can be reached from elsewhere, or whether they are dead; if two running copies of one workload do harm, switch the old ones off there: kubectl muster get clusters",
+            "let it go on; look first for what the 80 in region-03 have in common, then find out by their own access (kubeconfig, console of the provider) whether the 100 clusters run or are dead; if two running copies of one workload do harm, switch the old ones off there; to list those that are not ready: kubectl muster get clusters | grep -v ' True '",
         ]
     );
 }
