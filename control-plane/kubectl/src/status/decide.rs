@@ -202,19 +202,6 @@ pub(super) struct Pace {
     pub threshold: f64,
 }
 
-impl Report {
-    /// Returns the reason for which nothing leaves a cluster, or any cluster, now; `None` if
-    /// something may.
-    pub(super) fn held_by(&self, cluster: Option<&str>) -> Option<&'static str> {
-        let holds = |it: &Option<String>| it.is_none() || it.as_deref() == cluster;
-        match self.pace.band {
-            _ if self.paused_clusters.iter().any(holds) => Some(PAUSED),
-            "stopped" => Some(STOPPED),
-            _ => None,
-        }
-    }
-}
-
 /// Returns the report on a snapshot.
 pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let mut unread = Vec::new();

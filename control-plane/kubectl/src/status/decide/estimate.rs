@@ -1,6 +1,6 @@
 //! How long what waits may take at the most.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use muster_control_plane::fleet::budget::rate::{Band, Rates};
@@ -9,18 +9,31 @@ use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::conditions;
+use muster_shared::conditions::{self, UNKNOWN};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition;
 use muster_shared::taints::is_drain;
 
 use super::{
-    FOR_FENCE, FOR_RATE, FOR_TOLERATION, Pace, Report, Snapshot, Waiting, cluster_of,
-    seconds_until, verbs,
+    FOR_FENCE, FOR_RATE, FOR_TOLERATION, PAUSED, Pace, Report, STOPPED, Snapshot, Waiting,
+    cluster_of, seconds_until, verbs,
 };
 use crate::forecast::disaster::due;
 use crate::leader::renewed;
 use crate::pace;
+
+impl Report {
+    /// Returns the reason for which nothing leaves a cluster, or any cluster, now; `None` if
+    /// something may.
+    pub(in super::super) fn held_by(&self, cluster: Option<&str>) -> Option<&'static str> {
+        let holds = |it: &Option<String>| it.is_none() || it.as_deref() == cluster;
+        match self.pace.band {
+            _ if self.paused_clusters.iter().any(holds) => Some(PAUSED),
+            "stopped" => Some(STOPPED),
+            _ => None,
+        }
+    }
+}
 
 /// Notes for each workload that waits how long it does at the most.
 pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause]) {
@@ -72,11 +85,14 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
 /// waits for its fence when its copy has stopped: it does so whether anything moves or not.
 fn holds(report: &mut Report, snapshot: &Snapshot) {
     let mut waiting = std::mem::take(&mut report.waiting);
+    let silent = report.not_well.iter().filter(|it| it.ready == UNKNOWN);
+    let silent: BTreeSet<&str> = silent.map(|it| it.name.as_str()).collect();
     let is_timed = |it: &&mut Waiting| [FOR_FENCE, FOR_TOLERATION].contains(&it.reason.as_str());
     for waiting in waiting.iter_mut().filter(is_timed) {
         let cluster = cluster_of(&waiting.message);
-        // What is tolerated tells of no fence.
-        waiting.stops_seconds = cluster.and_then(|it| fenced_in(&waiting.message, it, snapshot));
+        // Nothing stops itself in a cluster that is heard; what is tolerated tells of no fence.
+        let unheard = cluster.filter(|it| silent.contains(it));
+        waiting.stops_seconds = unheard.and_then(|it| fenced_in(&waiting.message, it, snapshot));
         let told = report.held_by(cluster).map(|reason| verbs(reason).0);
         if let Some((held, own)) = told.zip(waiting.why.as_mut()) {
             *own = format!("{held}, and {}", own.trim_start_matches("waits "));
