@@ -199,10 +199,10 @@ fn effect(report: &Report) -> String {
         format!("{who} {is} started elsewhere{when}")
     });
     let effects: Vec<String> = leave.into_iter().chain(start).collect();
-    match effects.is_empty() {
-        true => String::new(),
-        false => format!(", by which {}", effects.join(", and ")),
+    if effects.is_empty() {
+        return String::new();
     }
+    format!(", by which {}", effects.join(", and "))
 }
 
 /// Returns what may be done at leisure, or nothing.

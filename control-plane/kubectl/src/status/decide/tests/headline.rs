@@ -244,7 +244,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "find out why the fleet API does not answer here (its server, the network, your credentials): kubectl muster check".to_owned(),
         ),
     ] {
-        let [told_service, told_next, told_advice] = decide(&snapshot).summary.told();
+        let summary = decide(&snapshot).summary;
+        let command = summary.advice.command.as_deref();
+        if let Some(words) = command.and_then(|it| it.strip_prefix("kubectl muster ")) {
+            let line = ["kubectl-muster"].into_iter().chain(words.split(' '));
+            crate::line::parse(line.map(str::to_owned)).unwrap();
+        }
+        let [told_service, told_next, told_advice] = summary.told();
         let found = [told_service.1, told_next.1, told_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
