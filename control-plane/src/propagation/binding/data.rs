@@ -248,6 +248,45 @@ async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
     assert!(message.contains("is not propagated to m3"), "{message}");
 }
 
+/// Returns a stand with the workload in m1, where the object is primary.
+async fn running() -> Stand {
+    let stand = stand().await;
+    report(&stand, "m1", "Primary", true).await;
+    report(&stand, "m2", "Secondary", true).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    stand
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_another_one() {
+    let stand = running().await;
+    stand.api.put("resourcebindings", binding(0, &[], 2));
+    pass(10).await;
+    let plurals = ["clusters", "works", "statefulsets", "replications"];
+    let all = plurals.map(|it| {
+        stand
+            .api
+            .all(it)
+            .into_iter()
+            .map(move |object| (it, object))
+    });
+    let mut stand = Stand::new(all.into_iter().flatten());
+    for (path, version, plural, kind) in KINDS {
+        stand.api.serve(path, version, plural, kind);
+    }
+    let lost = names::work("Replication", "db", "shop");
+    stand.api.hide("works", "karmada-es-m1", &lost);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    stand.api.show_again("works", "karmada-es-m1", &lost);
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    stand
+        .api
+        .put("resourcebindings", binding(1, &["m1", "m2"], 1));
+    pass(60).await;
+    assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     let stand = stand().await;

@@ -148,6 +148,7 @@ async fn read(
     key: &BindingKey,
     works: &[Arc<CachedWork>],
 ) -> Result<Vec<Arc<CachedWork>>, ApiError> {
+    fleet.unseen_works.compare(fleet).await?;
     let unseen = fleet.unseen_works.read(fleet, key).await?;
     let unseen = unseen.iter().map(|it| &it.metadata);
     let places = works.iter().map(|it| &it.metadata).chain(unseen);
