@@ -258,6 +258,23 @@ async fn running() -> Stand {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_copy_that_starts_without_its_data_has_waited_for_that_since_its_role_was_settled() {
+    let stand = running().await;
+    let mut moved = binding(0, &["m2"], 2);
+    moved["spec"]["dataReplication"]["gates"][0]["onTimeout"] = json!("Start");
+    stand.api.put("resourcebindings", moved);
+    pass(60).await;
+    let workload = names::work("StatefulSet", "db", "shop");
+    stand.api.delete("works", "karmada-es-m1", &workload);
+    pass(120).await;
+    report(&stand, "m1", "Secondary", true).await;
+    report(&stand, "m2", "Primary", false).await;
+    assert_eq!(seen(&stand), "secondary primary ");
+    pass(60).await;
+    assert_eq!(seen(&stand), "secondary primary m2");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_another_one() {
     let stand = running().await;
     stand.api.put("resourcebindings", binding(0, &[], 2));

@@ -32,6 +32,8 @@ pub struct Closed {
     pub timeout: SignedDuration,
     /// Whether the copy is created then.
     pub starts: bool,
+    /// When the roles were settled that it waited for before, so that its own time began.
+    pub after: Option<Timestamp>,
 }
 
 /// What the copies of a workload wait for.
@@ -47,7 +49,10 @@ pub struct Waiting {
 
 /// Judges what is closed by how long it has been waited for. `since` is the beginning.
 pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) -> Waiting {
-    let end = |it: &Closed| since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX);
+    let end = |it: &Closed| {
+        let since = it.after.map_or(since, |after| after.max(since));
+        since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX)
+    };
     let is_over = |it: &Closed| end(it) <= now;
     let closed = closed
         .into_iter()
@@ -101,6 +106,7 @@ fn of_role(
         why,
         timeout: SignedDuration::from_secs(TIMEOUT_SECONDS.into()),
         starts: false,
+        after: None,
     })
 }
 
@@ -121,6 +127,7 @@ fn of_gate(gate: &DataGate, cluster: &str, work: Option<&CachedWork>) -> Option<
         why,
         timeout: SignedDuration::from_secs(timeout.into()),
         starts: gate.on_timeout == Some(OnDataTimeout::Start),
+        after: None,
     })
 }
 
@@ -154,11 +161,13 @@ pub async fn closed(
         let (namespace, name) = place(key, object, cluster);
         fleet.works.get(Some(&namespace), &name)
     };
+    let mut after = None;
     for role in &data.roles {
         let binding = fleet.bindings.get(&object_key(key, &role.object));
         let conditions = binding.as_ref().map(|it| &*it.status().conditions);
-        let wait = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
-        let wait = wait.filter(|it| it.status == conditions::TRUE);
+        let told = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
+        after = after.max(told.map(|it| it.last_transition_time.0));
+        let wait = told.filter(|it| it.status == conditions::TRUE);
         let wait = wait.map_or("", |it| &*it.message);
         let work = cached(&role.object);
         if let Some(closed) = of_role(role, cluster, work.as_deref(), wait) {
@@ -167,7 +176,7 @@ pub async fn closed(
     }
     for gate in &data.gates {
         if let Some(closed) = of_gate(gate, cluster, cached(&gate.object).as_deref()) {
-            return Ok(Some(closed));
+            return Ok(Some(Closed { after, ..closed }));
         }
     }
     for role in &data.roles {
