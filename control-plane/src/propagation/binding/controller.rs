@@ -258,9 +258,10 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     };
     let _turn = memory.data.turn(key).await;
     // A setting that protects counts from the moment at which it stands in the policy.
-    let spec = &*protected(fleet, binding.as_ref());
+    let spec = protected(fleet, binding.as_ref());
+    let mut spec = &*spec;
     let works = fleet.work_index.of(key);
-    let scope = Scope::of(spec);
+    let mut scope = Scope::of(spec);
     let left = works
         .iter()
         .filter(|work| cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster)));
@@ -270,6 +271,12 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     }
     let data = &memory.data;
     let roles = roles(fleet, &client, data, &binding, &scope.targets, &works).await?;
+    let with_stays;
+    if let Some(roles) = roles.as_ref().filter(|it| !it.stays.is_empty()) {
+        with_stays = roles.with_stays(spec);
+        spec = &with_stays;
+        scope = Scope::of(spec);
+    }
     let make = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
     } else {

@@ -275,6 +275,34 @@ async fn a_copy_that_starts_without_its_data_has_waited_for_that_since_its_role_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_a_cluster_is_to_lose_is_demoted_there_first() {
+    let stand = running().await;
+    let mut object = binding(1, &["m2"], 2);
+    object["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    object["spec"]["placement"] = json!({"clusterAffinity": {"clusterNames": ["m2"]}});
+    stand.api.put("resourcebindings", object);
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    pass(60).await;
+    assert_eq!(seen(&stand), "primary secondary ");
+    stand.api.delete(
+        "works",
+        "karmada-es-m1",
+        &names::work("StatefulSet", "db", "shop"),
+    );
+    pass(60).await;
+    assert_eq!(seen(&stand), "secondary secondary ");
+    report(&stand, "m1", "Secondary", true).await;
+    pass(10).await;
+    let it = work(&stand, 1, "m1").unwrap_or_default();
+    assert!(
+        it.is_null() || !it["metadata"]["deletionTimestamp"].is_null(),
+        "{it}"
+    );
+    let value = work(&stand, 1, "m2").unwrap()["spec"]["workload"]["manifests"][0]["spec"].clone();
+    assert_eq!(value["state"], "primary");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_another_one() {
     let stand = running().await;
     stand.api.put("resourcebindings", binding(0, &[], 2));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::TargetCluster;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::data_replication::DataRole;
 use muster_shared::names::execution_namespace;
 use serde_json::Value;
@@ -31,9 +31,23 @@ pub struct Roles {
     fencing: Option<(DataRole, u32)>,
     /// What the roles wait for.
     pub wait: Option<String>,
+    /// Clusters that the object is not propagated to any more, and that have it until it is demoted
+    /// there.
+    pub stays: Vec<String>,
 }
 
 impl Roles {
+    /// Returns the spec of the binding with the clusters that keep the object for now.
+    pub fn with_stays(&self, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
+        let mut spec = spec.clone();
+        spec.clusters
+            .extend(self.stays.iter().map(|it| TargetCluster {
+                name: it.clone(),
+                ..TargetCluster::default()
+            }));
+        spec
+    }
+
     /// Writes the role of a cluster into the manifest for it; returns the annotation of its Work.
     pub fn write(&self, manifest: &mut Value, cluster: &str) -> Option<(String, String)> {
         let mark = self.marks.get(cluster)?;
@@ -131,6 +145,8 @@ pub async fn roles(
         let mark = Mark::after(before.as_ref(), (*step)?, &followed.role);
         Some((cluster.clone(), mark))
     });
+    let stays = decision.steps.iter();
+    let stays = stays.filter(|it| !targets.contains(&&*it.0));
     let after = followed
         .fencing()
         .and_then(|it| u32::try_from(it.as_secs()).ok());
@@ -138,6 +154,7 @@ pub async fn roles(
         marks: marks.collect(),
         fencing: after.map(|after| (followed.role.clone(), after)),
         wait: decision.wait,
+        stays: stays.map(|it| it.0.clone()).collect(),
     }))
 }
 
