@@ -8,12 +8,12 @@ use kube::Client;
 use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::data_replication::DataRole;
+use muster_shared::api::data_replication::{DataReference, DataRole};
 use muster_shared::names::execution_namespace;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::followers::Followers;
+use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, orders};
 use super::roles::{Copy, Decision, Order, Reach, Scene, decide};
 use crate::fleet::Fleet;
@@ -37,15 +37,15 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Returns the spec of the binding with the clusters that keep the object for now.
-    pub fn with_stays(&self, spec: &ResourceBindingSpec) -> ResourceBindingSpec {
-        let mut spec = spec.clone();
+    /// Returns the spec of the binding with the clusters that keep the object for now, if any does.
+    pub fn with_stays(&self, spec: &ResourceBindingSpec) -> Option<ResourceBindingSpec> {
+        let mut spec = (!self.stays.is_empty()).then(|| spec.clone())?;
         spec.clusters
             .extend(self.stays.iter().map(|it| TargetCluster {
                 name: it.clone(),
                 ..TargetCluster::default()
             }));
-        spec
+        Some(spec)
     }
 
     /// Writes the role of a cluster into the manifest for it; returns the annotation of its Work.
@@ -68,6 +68,34 @@ struct Followed {
     key: BindingKey,
     binding: Arc<AnyBinding>,
     role: DataRole,
+}
+
+/// Returns the workloads that give the object of a binding a role.
+fn followed(
+    fleet: &Fleet,
+    followers: &Followers,
+    key: &BindingKey,
+    is_object: impl Fn(&DataReference) -> bool,
+) -> Vec<Followed> {
+    let workloads = followers.of(key).into_iter();
+    let followed = workloads.filter_map(|key| {
+        let binding = fleet.bindings.get(&key)?;
+        let data = binding.spec.data_replication.as_ref()?;
+        let role = data.roles.iter().find(|it| is_object(&it.object))?.clone();
+        Some(Followed { key, binding, role })
+    });
+    followed.collect()
+}
+
+/// Returns whether several workloads give an object a role, so that it does not change.
+pub fn is_shared(
+    fleet: &Fleet,
+    followers: &Followers,
+    workload: &BindingKey,
+    object: &DataReference,
+) -> bool {
+    let key = object_key(workload, object);
+    followed(fleet, followers, &key, |it| it == object).len() > 1
 }
 
 impl Followed {
@@ -93,21 +121,8 @@ pub async fn roles(
     works: &[Arc<CachedWork>],
 ) -> Result<Option<Roles>, ApiError> {
     let key = BindingKey::of(binding);
-    let workloads = followers.of(&key);
-    let followed = workloads.iter().filter_map(|it| {
-        let workload = fleet.bindings.get(it)?;
-        let data = workload.spec.data_replication.as_ref()?;
-        let mut roles = data.roles.iter();
-        let role = roles
-            .find(|it| it.object.is(&binding.spec.resource))?
-            .clone();
-        Some(Followed {
-            key: it.clone(),
-            binding: workload,
-            role,
-        })
-    });
-    let followed: Vec<_> = followed.collect();
+    let resource = &binding.spec.resource;
+    let followed = followed(fleet, followers, &key, |it| it.is(resource));
     let [followed] = &*followed else {
         let kept = works
             .iter()

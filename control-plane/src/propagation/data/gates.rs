@@ -15,13 +15,15 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
 
 use super::check::{Words, holds};
-use super::followers::object_key;
+use super::facts::is_shared;
+use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, Told, generation};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::Order;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Reason why a copy is not created yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,23 +194,97 @@ pub async fn closed(
     Ok(None)
 }
 
-/// Returns whether the old copies of a workload stay because its data cannot follow it: the
-/// workload is placed in several clusters, or an object that has a role is not applied there.
-pub fn keeps_copies(
+/// Returns why the old copies of a workload stay: its data cannot follow it to the clusters that it
+/// is placed in. `left` are the Works of old copies.
+pub fn keeps_copies<'a>(
     fleet: &Fleet,
+    followers: &Followers,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     targets: &[TargetCluster],
-) -> bool {
-    let is_applied = |object: &DataReference, cluster: &str| {
+    left: &(impl Iterator<Item = &'a Arc<CachedWork>> + Clone),
+) -> Option<String> {
+    let data = spec.data_replication.as_ref()?;
+    let left = left.clone().filter_map(|work| cluster_of(work));
+    left.clone().next()?;
+    let found = |object: &DataReference, cluster: &str| {
         let (namespace, name) = place(key, object, cluster);
-        let work = fleet.works.get(Some(&namespace), &name);
-        work.is_some_and(|it| Order::said(&it.status()) == Order::Applied)
+        fleet.works.get(Some(&namespace), &name)
     };
-    let mut roles = spec.data_replication.iter().flat_map(|it| &it.roles);
-    roles.any(|role| {
-        let mut targets = targets.iter();
-        targets.len() > 1 || !targets.all(|it| is_applied(&role.object, &it.name))
+    let targets = targets.iter().map(|it| &*it.name);
+    // Where it is to be nowhere, nothing follows it.
+    targets.clone().next()?;
+    for role in &data.roles {
+        let object = named(&role.object);
+        if targets.len() > 1 {
+            return Some("it is placed in several clusters".to_owned());
+        }
+        if is_shared(fleet, followers, key, &role.object) {
+            return Some(format!("several workloads give {object} a role"));
+        }
+        // What is in a silent cluster is fenced, or given up.
+        let mut left = left.clone().filter(|it| is_heard(fleet, it));
+        let is_running = left.clone().next().is_some();
+        let of_left = |cluster: &str| {
+            let work = found(&role.object, cluster)?;
+            let mark = Mark::on(&work)?;
+            let why = unfit(&object, cluster, Some(&work));
+            why.or_else(|| untold(&mark, &object, &work, cluster))
+        };
+        let of_target = |cluster: &str| {
+            let work = found(&role.object, cluster);
+            let why = unfit(&object, cluster, work.as_deref());
+            why.or_else(|| {
+                let work = work?;
+                let Some(mark) = Mark::on(&work) else {
+                    return Some(format!("{object} in {cluster} has no role yet"));
+                };
+                let why = untold(&mark, &object, &work, cluster);
+                why.or_else(|| {
+                    // It was primary at another time, and may lack what was written since. Where
+                    // nothing else runs, it is better than nothing.
+                    let is_behind = is_running
+                        && mark.step == Step::Demoting
+                        && mark.told(role, &work.status()) != Told::Demoted;
+                    is_behind.then(|| {
+                        format!("{object} in {cluster} has not said yet that it is demoted")
+                    })
+                })
+            })
+        };
+        let why = targets.clone().find_map(of_target);
+        if let Some(why) = why.or_else(|| left.find_map(of_left)) {
+            return Some(why);
+        }
+    }
+    let mut gates = data.gates.iter();
+    gates.find_map(|gate| {
+        let object = named(&gate.object);
+        let waits = gate.on_timeout != Some(OnDataTimeout::Start);
+        let mut targets = targets.clone().filter(|_| waits);
+        targets.find_map(|it| unfit(&object, it, found(&gate.object, it).as_deref()))
+    })
+}
+
+/// Returns why nothing becomes of an order for an object in a cluster, if so.
+fn unfit(object: &str, cluster: &str, work: Option<&CachedWork>) -> Option<String> {
+    let Some(work) = work else {
+        return Some(format!("{object} is not propagated to {cluster}"));
+    };
+    if work.suspend_dispatching == Some(true) {
+        return Some(format!("dispatching of {object} to {cluster} is suspended"));
+    }
+    let is_applied = Order::said(&work.status()) == Order::Applied;
+    (!is_applied).then(|| format!("{object} is not applied in {cluster}"))
+}
+
+/// Returns why it will not be known whether an object gets another role in a cluster, if so.
+fn untold(mark: &Mark, object: &str, work: &CachedWork, cluster: &str) -> Option<String> {
+    (!mark.is_reported(&work.status())).then(|| {
+        format!(
+            "the status of {object} in {cluster} does not say yet which role it has (the agent there is Karmada's or an \
+             older one, or the status is too long)"
+        )
     })
 }
 

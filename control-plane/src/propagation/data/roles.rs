@@ -154,8 +154,8 @@ fn is_free(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
     copy.in_use.is_none() || promotes_unreachable && copy.reach != Reach::Heard
 }
 
-/// Returns whether an object stays where it is not propagated any more: it may be primary there, and
-/// nothing but its demotion makes sure that another one can be.
+/// Returns whether an object stays where it is not propagated any more: it may be primary there,
+/// and nothing but its demotion makes sure that another one can be.
 fn stays(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
     let step = copy.order.and_then(|it| it.step);
     step.is_some() && blocks(copy, promotes_unreachable).is_some()
