@@ -19,9 +19,10 @@ use parking_lot::Mutex;
 
 use super::store::{Held, address, version};
 
-/// Objects of a collection that stay decoded: more than are in the hands of all workers, and few
-/// enough to take no more than some megabytes.
+/// Objects of a collection that stay decoded: more than are in the hands of all workers.
 const DECODED: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+/// Bytes of their texts at most: large objects take no more than some megabytes either.
+const DECODED_BYTES: usize = 4 << 20;
 /// Objects of which the texts make up a dictionary.
 const SAMPLES: usize = 3;
 /// Bytes of each of them.
@@ -76,8 +77,27 @@ impl Packed {
 /// Packs the objects of one collection.
 pub(super) struct Packer<K> {
     codec: Codec<K>,
-    decoded: Mutex<LruCache<u64, Arc<K>>>,
+    decoded: Mutex<Decoded<K>>,
     dictionary: Mutex<Dictionary>,
+}
+
+/// Objects that stay decoded, each with the length of its text.
+struct Decoded<K> {
+    objects: LruCache<u64, (usize, Arc<K>)>,
+    bytes: usize,
+}
+
+impl<K> Decoded<K> {
+    fn put(&mut self, serial: u64, length: usize, object: Arc<K>) {
+        let former = self.objects.push(serial, (length, object));
+        self.bytes += length;
+        self.bytes -= former.map_or(0, |(_, (length, _))| length);
+        while self.bytes > DECODED_BYTES
+            && let Some((_, (length, _))) = self.objects.pop_lru()
+        {
+            self.bytes -= length;
+        }
+    }
 }
 
 /// What the texts of a collection have in common: some of them. It is made anew each time the
@@ -108,7 +128,10 @@ impl<K: Resource> Packer<K> {
     pub(super) fn new(codec: Codec<K>) -> Self {
         Self {
             codec,
-            decoded: Mutex::new(LruCache::new(DECODED)),
+            decoded: Mutex::new(Decoded {
+                objects: LruCache::new(DECODED),
+                bytes: 0,
+            }),
             dictionary: Mutex::default(),
         }
     }
@@ -139,7 +162,9 @@ impl<K: Resource> Packer<K> {
             dictionary,
         };
         let read = Arc::new(read);
-        self.decoded.lock().put(serial, Arc::clone(&read));
+        let mut decoded = self.decoded.lock();
+        decoded.put(serial, text.len(), Arc::clone(&read));
+        drop(decoded);
         Some((packed, read))
     }
 
@@ -153,25 +178,37 @@ impl<K: Resource> Packer<K> {
 
     /// Returns an object, which stays decoded for a while.
     pub(super) fn read(&self, packed: &Packed) -> Option<Arc<K>> {
-        if let Some(decoded) = self.decoded.lock().get(&packed.serial) {
+        if let Some((_, decoded)) = self.decoded.lock().objects.get(&packed.serial) {
             return Some(Arc::clone(decoded));
         }
-        let read = Arc::new(self.unpack(packed)?);
-        self.decoded.lock().put(packed.serial, Arc::clone(&read));
+        let (length, read) = self.unpack(packed)?;
+        let mut decoded = self.decoded.lock();
+        decoded.put(packed.serial, length, Arc::clone(&read));
+        drop(decoded);
         Some(read)
     }
 
     /// Returns an object of many that are read one after the other: none of them stays decoded.
     pub(super) fn read_once(&self, packed: &Packed) -> Option<Arc<K>> {
-        let decoded = self.decoded.lock().peek(&packed.serial).cloned();
-        decoded.or_else(|| self.unpack(packed).map(Arc::new))
+        let decoded = {
+            let decoded = self.decoded.lock();
+            decoded
+                .objects
+                .peek(&packed.serial)
+                .map(|it| Arc::clone(&it.1))
+        };
+        decoded.or_else(|| self.unpack(packed).map(|it| it.1))
     }
 
-    /// Unpacks an object. That it can be was seen when it was packed.
-    fn unpack(&self, packed: &Packed) -> Option<K> {
+    /// Unpacks an object, and returns the length of its text, too. That it can be was seen when it
+    /// was packed.
+    fn unpack(&self, packed: &Packed) -> Option<(usize, Arc<K>)> {
         let compressed = &packed.bytes[packed.ends.1 as usize..];
         let text = decompress_size_prepended_with_dict(compressed, &packed.dictionary);
-        let read = text.map(|text| (self.codec.unpack)(&text, packed.shared.as_ref()));
+        let read = text.map(|text| {
+            let object = (self.codec.unpack)(&text, packed.shared.as_ref());
+            object.map(|object| (text.len(), Arc::new(object)))
+        });
         match read {
             Ok(Ok(object)) => return Some(object),
             Ok(Err(error)) => tracing::error!(%error, "a cached object cannot be read"),
@@ -313,6 +350,29 @@ mod tests {
         let read = packer.read(&kept[0].0).unwrap();
         assert!(Arc::ptr_eq(&packer.read(&kept[0].0).unwrap(), &read));
         assert_eq!([2, 3].map(stays), [false, true], "the oldest makes room");
+    }
+
+    #[test]
+    fn large_objects_stay_decoded_up_to_a_number_of_bytes() {
+        let packer = Packer::new(codec());
+        let large = |number| {
+            let mut object = object(number);
+            let text = number.to_string().repeat(DECODED_BYTES / 4);
+            object.data = Some([("text".to_owned(), text)].into());
+            packer.pack(&object).unwrap()
+        };
+        let kept: Vec<_> = (0..8).map(large).collect();
+        let (bytes, decoded) = {
+            let decoded = packer.decoded.lock();
+            (decoded.bytes, decoded.objects.len())
+        };
+        assert_eq!((bytes <= DECODED_BYTES, decoded), (true, 3));
+        for (it, object) in &kept {
+            assert_eq!(packer.read(it).as_ref(), Some(object));
+        }
+        let decoded = packer.decoded.lock();
+        let sum: usize = decoded.objects.iter().map(|(_, (length, _))| length).sum();
+        assert_eq!((decoded.bytes, decoded.objects.len()), (sum, 3));
     }
 
     #[test]

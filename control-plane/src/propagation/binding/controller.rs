@@ -265,11 +265,15 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         .iter()
         .filter(|work| cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster)));
     let mut kept = memory.companions.kept(fleet, key, &binding, left.clone());
-    if keeps_copies(fleet, key, spec, &scope.targets) {
+    let data = &memory.data;
+    let stays = keeps_copies(fleet, data, key, spec, &scope.targets, &left);
+    if stays.is_some() {
         kept.extend(left.filter_map(|work| cluster_of(work).map(str::to_owned)));
     }
-    let data = &memory.data;
     let roles = roles(fleet, &client, data, &binding, &scope.targets, &works).await?;
+    let with_stays = roles.as_ref().and_then(|it| it.with_stays(spec));
+    let scope = with_stays.as_ref().map_or(scope, Scope::of);
+    let spec = with_stays.as_ref().unwrap_or(spec);
     let make = if scope.targets.is_empty() {
         Ok(Prepared::Nothing)
     } else {
@@ -283,6 +287,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         scope: &scope,
         works: &works,
         kept: &kept,
+        stays: stays.as_deref(),
     };
     // A Work whose deletion this process asked for may have stayed, and is a copy then. One that
     // cannot be read is none; whoever makes it says why.

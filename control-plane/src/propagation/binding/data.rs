@@ -248,6 +248,167 @@ async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
     assert!(message.contains("is not propagated to m3"), "{message}");
 }
 
+/// Returns a stand with the workload in m1, where the object is primary.
+async fn running() -> Stand {
+    let stand = stand().await;
+    report(&stand, "m1", "Primary", true).await;
+    report(&stand, "m2", "Secondary", true).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    stand
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_copy_leaves_for_a_cluster_where_its_data_can_never_become_primary() {
+    for what in [
+        "suspended",
+        "no role",
+        "a long status",
+        "m1 is suspended",
+        "a former primary",
+        "another one",
+    ] {
+        let stand = running().await;
+        let cluster = if what == "m1 is suspended" {
+            "m1"
+        } else {
+            "m2"
+        };
+        let mut object = work(&stand, 1, cluster).unwrap();
+        match what {
+            "suspended" | "m1 is suspended" => {
+                let mut suspended = binding(1, &["m1", "m2"], 2);
+                suspended["spec"]["suspension"] =
+                    json!({"dispatchingOnClusters": {"clusterNames": [cluster]}});
+                stand.api.put("resourcebindings", suspended);
+            }
+            "no role" => {
+                object["status"]["manifestStatuses"][0]["status"] = json!({"state": "Secondary"});
+                stand.api.put("works", object);
+            }
+            "a former primary" => {
+                // It returned after a failover, and its engine has not given the role up yet.
+                let key = annotation::DATA_ROLE;
+                let mark = object["metadata"]["annotations"][key].as_str().unwrap();
+                let mark = mark.replace("\"step\":\"secondary\"", "\"step\":\"demoting\"");
+                object["metadata"]["annotations"][key] = json!(mark);
+                object["status"]["manifestStatuses"][0]["status"]["state"] = json!("Primary");
+                stand.api.put("works", object);
+            }
+            "a long status" => {
+                object["status"]["manifestStatuses"] = json!([]);
+                stand.api.put("works", object);
+            }
+            _ => {
+                let mut other = binding(0, &["m1"], 1);
+                other["metadata"]["name"] = json!("other-statefulset");
+                other["spec"]["resource"]["name"] = json!("other");
+                stand.api.put("resourcebindings", other);
+            }
+        }
+        pass(10).await;
+        stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+        pass(60 * 60).await;
+        assert!(seen(&stand).ends_with(" m1"), "{what}: {}", seen(&stand));
+        let (reason, message) = pending(&stand, "db-statefulset");
+        assert_eq!(reason, "DataNotReady", "{what}: {message}");
+        assert!(
+            message.contains("; old copies stay until then: "),
+            "{what}: {message}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_copy_leaves_for_a_cluster_without_the_object_of_a_gate() {
+    let stand = running().await;
+    let mut moved = binding(0, &["m2"], 2);
+    let gates = &mut moved["spec"]["dataReplication"]["gates"];
+    gates[0]["object"]["name"] = json!("elsewhere");
+    stand.api.put("resourcebindings", moved.clone());
+    pass(60 * 60).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    moved["metadata"]["generation"] = json!(3);
+    moved["spec"]["dataReplication"]["gates"][0]["onTimeout"] = json!("Start");
+    stand.api.put("resourcebindings", moved);
+    pass(60).await;
+    assert_eq!(seen(&stand), "primary secondary ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_starts_without_its_data_has_waited_for_that_since_its_role_was_settled() {
+    let stand = running().await;
+    let mut moved = binding(0, &["m2"], 2);
+    moved["spec"]["dataReplication"]["gates"][0]["onTimeout"] = json!("Start");
+    stand.api.put("resourcebindings", moved);
+    pass(60).await;
+    let workload = names::work("StatefulSet", "db", "shop");
+    stand.api.delete("works", "karmada-es-m1", &workload);
+    pass(120).await;
+    report(&stand, "m1", "Secondary", true).await;
+    report(&stand, "m2", "Primary", false).await;
+    assert_eq!(seen(&stand), "secondary primary ");
+    pass(60).await;
+    assert_eq!(seen(&stand), "secondary primary m2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_a_cluster_is_to_lose_is_demoted_there_first() {
+    let stand = running().await;
+    let mut object = binding(1, &["m2"], 2);
+    object["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    object["spec"]["placement"] = json!({"clusterAffinity": {"clusterNames": ["m2"]}});
+    stand.api.put("resourcebindings", object);
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    pass(60).await;
+    assert_eq!(seen(&stand), "primary secondary ");
+    stand.api.delete(
+        "works",
+        "karmada-es-m1",
+        &names::work("StatefulSet", "db", "shop"),
+    );
+    pass(60).await;
+    assert_eq!(seen(&stand), "secondary secondary ");
+    report(&stand, "m1", "Secondary", true).await;
+    pass(10).await;
+    let it = work(&stand, 1, "m1").unwrap_or_default();
+    assert!(
+        it.is_null() || !it["metadata"]["deletionTimestamp"].is_null(),
+        "{it}"
+    );
+    let value = work(&stand, 1, "m2").unwrap()["spec"]["workload"]["manifests"][0]["spec"].clone();
+    assert_eq!(value["state"], "primary");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_a_short_list_lacks_at_the_start_is_not_followed_by_another_one() {
+    let stand = running().await;
+    stand.api.put("resourcebindings", binding(0, &[], 2));
+    pass(10).await;
+    let plurals = ["clusters", "works", "statefulsets", "replications"];
+    let all = plurals.map(|it| {
+        stand
+            .api
+            .all(it)
+            .into_iter()
+            .map(move |object| (it, object))
+    });
+    let mut stand = Stand::new(all.into_iter().flatten());
+    for (path, version, plural, kind) in KINDS {
+        stand.api.serve(path, version, plural, kind);
+    }
+    let lost = names::work("Replication", "db", "shop");
+    stand.api.hide("works", "karmada-es-m1", &lost);
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    stand.api.show_again("works", "karmada-es-m1", &lost);
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    stand
+        .api
+        .put("resourcebindings", binding(1, &["m1", "m2"], 1));
+    pass(60).await;
+    assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     let stand = stand().await;

@@ -122,7 +122,12 @@ async fn wait_for_data(
                 continue;
             }
             let found = gates::closed(fleet, client, key, spec, cluster).await?;
-            closed.extend(found.map(|it| (cluster.clone(), it)));
+            closed.extend(found.map(|mut it| {
+                if let Some(why) = wanted.stays {
+                    it.why = format!("{}; old copies stay until then: {why}", it.why);
+                }
+                (cluster.clone(), it)
+            }));
         }
     }
     let (now, before) = (fleet.clock.now(), &binding.status().conditions);

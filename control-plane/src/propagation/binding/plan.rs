@@ -30,6 +30,8 @@ pub(super) struct Wanted<'a> {
     pub(super) works: &'a [Arc<CachedWork>],
     /// Clusters in which a Work stays because a workload of the policy may be there.
     pub(super) kept: &'a BTreeSet<String>,
+    /// Why the data of the workload keeps its old copies.
+    pub(super) stays: Option<&'a str>,
 }
 
 /// Facts about Works and clusters that do not stand in them.
@@ -321,6 +323,7 @@ mod tests {
             scope: &Scope::of(&spec),
             works: &works,
             kept: &kept.iter().map(|it| (*it).to_owned()).collect(),
+            stays: None,
         };
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),

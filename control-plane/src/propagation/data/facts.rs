@@ -7,13 +7,13 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::TargetCluster;
-use muster_shared::api::data_replication::DataRole;
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::data_replication::{DataReference, DataRole};
 use muster_shared::names::execution_namespace;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::followers::Followers;
+use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, orders};
 use super::roles::{Copy, Decision, Order, Reach, Scene, decide};
 use crate::fleet::Fleet;
@@ -31,9 +31,23 @@ pub struct Roles {
     fencing: Option<(DataRole, u32)>,
     /// What the roles wait for.
     pub wait: Option<String>,
+    /// Clusters that the object is not propagated to any more, and that have it until it is demoted
+    /// there.
+    pub stays: Vec<String>,
 }
 
 impl Roles {
+    /// Returns the spec of the binding with the clusters that keep the object for now, if any does.
+    pub fn with_stays(&self, spec: &ResourceBindingSpec) -> Option<ResourceBindingSpec> {
+        let mut spec = (!self.stays.is_empty()).then(|| spec.clone())?;
+        spec.clusters
+            .extend(self.stays.iter().map(|it| TargetCluster {
+                name: it.clone(),
+                ..TargetCluster::default()
+            }));
+        Some(spec)
+    }
+
     /// Writes the role of a cluster into the manifest for it; returns the annotation of its Work.
     pub fn write(&self, manifest: &mut Value, cluster: &str) -> Option<(String, String)> {
         let mark = self.marks.get(cluster)?;
@@ -54,6 +68,34 @@ struct Followed {
     key: BindingKey,
     binding: Arc<AnyBinding>,
     role: DataRole,
+}
+
+/// Returns the workloads that give the object of a binding a role.
+fn followed(
+    fleet: &Fleet,
+    followers: &Followers,
+    key: &BindingKey,
+    is_object: impl Fn(&DataReference) -> bool,
+) -> Vec<Followed> {
+    let workloads = followers.of(key).into_iter();
+    let followed = workloads.filter_map(|key| {
+        let binding = fleet.bindings.get(&key)?;
+        let data = binding.spec.data_replication.as_ref()?;
+        let role = data.roles.iter().find(|it| is_object(&it.object))?.clone();
+        Some(Followed { key, binding, role })
+    });
+    followed.collect()
+}
+
+/// Returns whether several workloads give an object a role, so that it does not change.
+pub fn is_shared(
+    fleet: &Fleet,
+    followers: &Followers,
+    workload: &BindingKey,
+    object: &DataReference,
+) -> bool {
+    let key = object_key(workload, object);
+    followed(fleet, followers, &key, |it| it == object).len() > 1
 }
 
 impl Followed {
@@ -79,21 +121,8 @@ pub async fn roles(
     works: &[Arc<CachedWork>],
 ) -> Result<Option<Roles>, ApiError> {
     let key = BindingKey::of(binding);
-    let workloads = followers.of(&key);
-    let followed = workloads.iter().filter_map(|it| {
-        let workload = fleet.bindings.get(it)?;
-        let data = workload.spec.data_replication.as_ref()?;
-        let mut roles = data.roles.iter();
-        let role = roles
-            .find(|it| it.object.is(&binding.spec.resource))?
-            .clone();
-        Some(Followed {
-            key: it.clone(),
-            binding: workload,
-            role,
-        })
-    });
-    let followed: Vec<_> = followed.collect();
+    let resource = &binding.spec.resource;
+    let followed = followed(fleet, followers, &key, |it| it.is(resource));
     let [followed] = &*followed else {
         let kept = works
             .iter()
@@ -131,6 +160,8 @@ pub async fn roles(
         let mark = Mark::after(before.as_ref(), (*step)?, &followed.role);
         Some((cluster.clone(), mark))
     });
+    let stays = decision.steps.iter();
+    let stays = stays.filter(|it| !targets.contains(&&*it.0));
     let after = followed
         .fencing()
         .and_then(|it| u32::try_from(it.as_secs()).ok());
@@ -138,6 +169,7 @@ pub async fn roles(
         marks: marks.collect(),
         fencing: after.map(|after| (followed.role.clone(), after)),
         wait: decision.wait,
+        stays: stays.map(|it| it.0.clone()).collect(),
     }))
 }
 
@@ -148,6 +180,7 @@ async fn read(
     key: &BindingKey,
     works: &[Arc<CachedWork>],
 ) -> Result<Vec<Arc<CachedWork>>, ApiError> {
+    fleet.unseen_works.compare(fleet).await?;
     let unseen = fleet.unseen_works.read(fleet, key).await?;
     let unseen = unseen.iter().map(|it| &it.metadata);
     let places = works.iter().map(|it| &it.metadata).chain(unseen);

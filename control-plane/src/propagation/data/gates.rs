@@ -15,13 +15,15 @@ use muster_shared::k8s::Condition;
 use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
 
 use super::check::{Words, holds};
-use super::followers::object_key;
+use super::facts::is_shared;
+use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, Told, generation};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::Order;
-use crate::fleet::works::CachedWork;
+use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Reason why a copy is not created yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Closed {
     pub timeout: SignedDuration,
     /// Whether the copy is created then.
     pub starts: bool,
+    /// When the roles were settled that it waited for before, so that its own time began.
+    pub after: Option<Timestamp>,
 }
 
 /// What the copies of a workload wait for.
@@ -47,7 +51,10 @@ pub struct Waiting {
 
 /// Judges what is closed by how long it has been waited for. `since` is the beginning.
 pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) -> Waiting {
-    let end = |it: &Closed| since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX);
+    let end = |it: &Closed| {
+        let since = it.after.map_or(since, |after| after.max(since));
+        since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX)
+    };
     let is_over = |it: &Closed| end(it) <= now;
     let closed = closed
         .into_iter()
@@ -101,6 +108,7 @@ fn of_role(
         why,
         timeout: SignedDuration::from_secs(TIMEOUT_SECONDS.into()),
         starts: false,
+        after: None,
     })
 }
 
@@ -121,6 +129,7 @@ fn of_gate(gate: &DataGate, cluster: &str, work: Option<&CachedWork>) -> Option<
         why,
         timeout: SignedDuration::from_secs(timeout.into()),
         starts: gate.on_timeout == Some(OnDataTimeout::Start),
+        after: None,
     })
 }
 
@@ -154,11 +163,13 @@ pub async fn closed(
         let (namespace, name) = place(key, object, cluster);
         fleet.works.get(Some(&namespace), &name)
     };
+    let mut after = None;
     for role in &data.roles {
         let binding = fleet.bindings.get(&object_key(key, &role.object));
         let conditions = binding.as_ref().map(|it| &*it.status().conditions);
-        let wait = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
-        let wait = wait.filter(|it| it.status == conditions::TRUE);
+        let told = conditions.and_then(|it| conditions::get(it, DATA_PENDING));
+        after = after.max(told.map(|it| it.last_transition_time.0));
+        let wait = told.filter(|it| it.status == conditions::TRUE);
         let wait = wait.map_or("", |it| &*it.message);
         let work = cached(&role.object);
         if let Some(closed) = of_role(role, cluster, work.as_deref(), wait) {
@@ -167,7 +178,7 @@ pub async fn closed(
     }
     for gate in &data.gates {
         if let Some(closed) = of_gate(gate, cluster, cached(&gate.object).as_deref()) {
-            return Ok(Some(closed));
+            return Ok(Some(Closed { after, ..closed }));
         }
     }
     for role in &data.roles {
@@ -183,23 +194,97 @@ pub async fn closed(
     Ok(None)
 }
 
-/// Returns whether the old copies of a workload stay because its data cannot follow it: the
-/// workload is placed in several clusters, or an object that has a role is not applied there.
-pub fn keeps_copies(
+/// Returns why the old copies of a workload stay: its data cannot follow it to the clusters that it
+/// is placed in. `left` are the Works of old copies.
+pub fn keeps_copies<'a>(
     fleet: &Fleet,
+    followers: &Followers,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     targets: &[TargetCluster],
-) -> bool {
-    let is_applied = |object: &DataReference, cluster: &str| {
+    left: &(impl Iterator<Item = &'a Arc<CachedWork>> + Clone),
+) -> Option<String> {
+    let data = spec.data_replication.as_ref()?;
+    let left = left.clone().filter_map(|work| cluster_of(work));
+    left.clone().next()?;
+    let found = |object: &DataReference, cluster: &str| {
         let (namespace, name) = place(key, object, cluster);
-        let work = fleet.works.get(Some(&namespace), &name);
-        work.is_some_and(|it| Order::said(&it.status()) == Order::Applied)
+        fleet.works.get(Some(&namespace), &name)
     };
-    let mut roles = spec.data_replication.iter().flat_map(|it| &it.roles);
-    roles.any(|role| {
-        let mut targets = targets.iter();
-        targets.len() > 1 || !targets.all(|it| is_applied(&role.object, &it.name))
+    let targets = targets.iter().map(|it| &*it.name);
+    // Where it is to be nowhere, nothing follows it.
+    targets.clone().next()?;
+    for role in &data.roles {
+        let object = named(&role.object);
+        if targets.len() > 1 {
+            return Some("it is placed in several clusters".to_owned());
+        }
+        if is_shared(fleet, followers, key, &role.object) {
+            return Some(format!("several workloads give {object} a role"));
+        }
+        // What is in a silent cluster is fenced, or given up.
+        let mut left = left.clone().filter(|it| is_heard(fleet, it));
+        let is_running = left.clone().next().is_some();
+        let of_left = |cluster: &str| {
+            let work = found(&role.object, cluster)?;
+            let mark = Mark::on(&work)?;
+            let why = unfit(&object, cluster, Some(&work));
+            why.or_else(|| untold(&mark, &object, &work, cluster))
+        };
+        let of_target = |cluster: &str| {
+            let work = found(&role.object, cluster);
+            let why = unfit(&object, cluster, work.as_deref());
+            why.or_else(|| {
+                let work = work?;
+                let Some(mark) = Mark::on(&work) else {
+                    return Some(format!("{object} in {cluster} has no role yet"));
+                };
+                let why = untold(&mark, &object, &work, cluster);
+                why.or_else(|| {
+                    // It was primary at another time, and may lack what was written since. Where
+                    // nothing else runs, it is better than nothing.
+                    let is_behind = is_running
+                        && mark.step == Step::Demoting
+                        && mark.told(role, &work.status()) != Told::Demoted;
+                    is_behind.then(|| {
+                        format!("{object} in {cluster} has not said yet that it is demoted")
+                    })
+                })
+            })
+        };
+        let why = targets.clone().find_map(of_target);
+        if let Some(why) = why.or_else(|| left.find_map(of_left)) {
+            return Some(why);
+        }
+    }
+    let mut gates = data.gates.iter();
+    gates.find_map(|gate| {
+        let object = named(&gate.object);
+        let waits = gate.on_timeout != Some(OnDataTimeout::Start);
+        let mut targets = targets.clone().filter(|_| waits);
+        targets.find_map(|it| unfit(&object, it, found(&gate.object, it).as_deref()))
+    })
+}
+
+/// Returns why nothing becomes of an order for an object in a cluster, if so.
+fn unfit(object: &str, cluster: &str, work: Option<&CachedWork>) -> Option<String> {
+    let Some(work) = work else {
+        return Some(format!("{object} is not propagated to {cluster}"));
+    };
+    if work.suspend_dispatching == Some(true) {
+        return Some(format!("dispatching of {object} to {cluster} is suspended"));
+    }
+    let is_applied = Order::said(&work.status()) == Order::Applied;
+    (!is_applied).then(|| format!("{object} is not applied in {cluster}"))
+}
+
+/// Returns why it will not be known whether an object gets another role in a cluster, if so.
+fn untold(mark: &Mark, object: &str, work: &CachedWork, cluster: &str) -> Option<String> {
+    (!mark.is_reported(&work.status())).then(|| {
+        format!(
+            "the status of {object} in {cluster} does not say yet which role it has (the agent there is Karmada's or an \
+             older one, or the status is too long)"
+        )
     })
 }
 

@@ -89,14 +89,25 @@ impl Mark {
         (key, json!(self).to_string())
     }
 
+    /// Returns whether the agent reports the object with this role. One that does not report roles,
+    /// or whose report is too long, will never say that the object is promoted or demoted.
+    pub fn is_reported(&self, report: &WorkStatus) -> bool {
+        self.seen(report).is_some()
+    }
+
+    fn seen(&self, report: &WorkStatus) -> Option<SeenRole> {
+        let status = report.manifest_statuses.first()?.status.as_ref()?;
+        let seen = SeenRole::deserialize(&status.0[DATA_ROLE]).ok();
+        seen.filter(|it| it.step == self.number)
+    }
+
     /// Returns what the report on a Work says of this role.
     pub fn told(&self, role: &DataRole, report: &WorkStatus) -> Told {
         let status = report.manifest_statuses.first();
         let Some(status) = status.and_then(|it| it.status.as_ref()) else {
             return Told::Nothing;
         };
-        let seen = SeenRole::deserialize(&status.0[DATA_ROLE]);
-        let Some(seen) = seen.ok().filter(|it| it.step == self.number) else {
+        let Some(seen) = self.seen(report) else {
             return Told::Nothing;
         };
         let generation = Some(seen.generation);

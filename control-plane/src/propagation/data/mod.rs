@@ -84,6 +84,7 @@ mod tests {
             why: "Replication db is not primary in m2 yet".to_owned(),
             timeout: SignedDuration::from_secs(timeout),
             starts,
+            after: None,
         };
         vec![("m2".to_owned(), closed)]
     }
@@ -105,6 +106,16 @@ mod tests {
                 expected,
                 "{starts} {now}"
             );
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_gate_begins_when_the_roles_are_settled() {
+        let mut waits = closed(60, true);
+        for (after, expected) in [(None, 70), (Some(5), 70), (Some(100), 160)] {
+            waits[0].1.after = after.map(at);
+            let due = judge(waits.clone(), at(10), at(20)).due;
+            assert_eq!(due, Some(at(expected)), "{after:?}");
         }
     }
 

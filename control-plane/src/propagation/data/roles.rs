@@ -54,7 +54,7 @@ pub enum Reach {
     Silent(String),
 }
 
-/// Role of each cluster that the object is propagated to.
+/// Role of each cluster that the object is propagated to, or stays in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// Steps by cluster; `None` leaves the field to the template, as before.
@@ -97,7 +97,7 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
     let primary = scene.copies.iter().find(|it| it.cluster == holder);
     let is_primary = |it: &Copy<'_>| it.order.is_some_and(|it| it.step == Some(Step::Primary));
     let wait = match primary {
-        Some(it) if is_primary(it) => blocked,
+        Some(it) if is_primary(it) && it.is_target => blocked,
         _ if blocked.is_some() => blocked,
         Some(it) if !it.is_target => Some(not_propagated(scene, holder)),
         None => Some(not_propagated(scene, holder)),
@@ -136,8 +136,9 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
 
 impl Scene<'_> {
     fn steps(&self, step: impl Fn(&Copy<'_>) -> Option<Step>) -> Vec<(String, Option<Step>)> {
-        let targets = self.copies.iter().filter(|it| it.is_target);
-        targets
+        let copies = self.copies.iter();
+        copies
+            .filter(|it| it.is_target || stays(it, self.promotes_unreachable))
             .map(|it| (it.cluster.to_owned(), step(it)))
             .collect()
     }
@@ -151,6 +152,13 @@ fn unchanged(copy: &Copy<'_>) -> Option<Step> {
 /// Returns whether the workload has left a cluster, so that its data can be demoted.
 fn is_free(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
     copy.in_use.is_none() || promotes_unreachable && copy.reach != Reach::Heard
+}
+
+/// Returns whether an object stays where it is not propagated any more: it may be primary there,
+/// and nothing but its demotion makes sure that another one can be.
+fn stays(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
+    let step = copy.order.and_then(|it| it.step);
+    step.is_some() && blocks(copy, promotes_unreachable).is_some()
 }
 
 /// Returns why another cluster cannot be promoted as far as this one is concerned.
@@ -372,7 +380,28 @@ mod tests {
             "deselected while primary",
             &["b"],
             &["a P left", "b S"],
-            "b S",
+            "a D, b S",
+            None,
+        ),
+        (
+            "deselected, and not demoted yet",
+            &["b"],
+            &["a D left", "b S"],
+            "a D, b S",
+            None,
+        ),
+        (
+            "deselected, and demoted",
+            &["b"],
+            &["a D left demoted", "b S"],
+            "b P",
+            None,
+        ),
+        (
+            "deselected where the workload is",
+            &["a"],
+            &["a P left", "b S"],
+            "a P, b S",
             None,
         ),
         (
