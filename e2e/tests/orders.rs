@@ -339,10 +339,7 @@ async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_i
         has(&told, "too many clusters have failed")?;
         anyhow::ensure!(code == 3, "{code}: {told}");
         let (_, told) = outcome(fleet, &["status"]).await?;
-        has(
-            &told,
-            "6 waiting (until fewer clusters have failed)",
-        )?;
+        has(&told, "6 waiting (until fewer clusters have failed)")?;
         has(
             &told,
             "3 of 5 clusters count as failed, 3 of them because drained",
