@@ -220,7 +220,7 @@ impl<K: Followed> Informer<K> {
                     let (namespace, name) = address(&object);
                     list.unreadable.take(namespace, name);
                     let known = unchanged(self.objects().get(namespace, name), &object);
-                    let listed = known.unwrap_or_else(|| self.hold(self.kept(object)).0);
+                    let listed = known.unwrap_or_else(|| self.hold(object).0);
                     list.objects.put(listed);
                 }
             }
@@ -232,7 +232,7 @@ impl<K: Followed> Informer<K> {
             Event::Apply(object) => {
                 let (namespace, name) = address(&object);
                 self.inner.unreadable.lock().take(namespace, name);
-                let (held, new) = self.hold(self.kept(object));
+                let (held, new) = self.hold(object);
                 self.apply(held, new);
             }
             Event::Delete(object) => {
@@ -431,11 +431,12 @@ impl<K: Followed> Informer<K> {
     }
 
     /// Returns an object in the form in which this cache holds it, and as it is read.
-    fn hold(&self, object: Arc<K>) -> (Held<K>, Arc<K>) {
-        match &self.inner.packer {
-            Some(packer) => packer.hold(object),
-            None => (Held::Whole(Arc::clone(&object)), object),
+    fn hold(&self, object: K) -> (Held<K>, Arc<K>) {
+        if let Some(packer) = &self.inner.packer {
+            return packer.hold(Arc::new(self.formed(object)));
         }
+        let object = self.kept(object);
+        (Held::Whole(Arc::clone(&object)), object)
     }
 
     fn read(&self, held: &Held<K>) -> Option<Arc<K>> {
@@ -567,10 +568,14 @@ impl<K: Followed> Informer<K> {
     /// here reads and which is often its larger half, and as a copy, because what was decoded has
     /// room to spare in every list, and a copy has none. Those who keep what a write answered use
     /// this form, too.
-    pub fn kept(&self, mut object: K) -> Arc<K> {
+    pub fn kept(&self, object: K) -> Arc<K> {
+        Arc::new(self.formed(object).clone())
+    }
+
+    fn formed(&self, mut object: K) -> K {
         object.meta_mut().managed_fields = None;
         (self.inner.form)(&mut object);
-        Arc::new(object.clone())
+        object
     }
 
     fn write(&self) -> parking_lot::RwLockWriteGuard<'_, Store<K>> {
