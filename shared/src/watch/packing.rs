@@ -233,12 +233,12 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         }
     }
 
-    /// Returns whether there is an object with a key.
-    pub fn contains_key<R: Eq + Hash + ?Sized>(&self, key: &R) -> bool
+    /// Returns a key as it is kept.
+    pub fn key<R: Eq + Hash + ?Sized>(&self, key: &R) -> Option<&Q>
     where
         Q: Borrow<R>,
     {
-        self.objects.contains_key(key)
+        self.objects.get_key_value(key).map(|(key, _)| key)
     }
 
     /// Returns the object with a key.
@@ -246,14 +246,24 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
     where
         Q: Borrow<R>,
     {
-        self.read(self.objects.get(key)?)
+        let held = self.objects.get(key)?;
+        held.read_with(|packed| self.packer.read(packed))
+    }
+
+    /// Returns the object with a key, of many that are read one after the other: none of them stays
+    /// decoded.
+    pub fn peek<R: Eq + Hash + ?Sized>(&self, key: &R) -> Option<Arc<K>>
+    where
+        Q: Borrow<R>,
+    {
+        self.read_once(self.objects.get(key)?)
     }
 
     /// Puts an object in, and returns the one that had its key.
     pub fn insert(&mut self, key: Q, object: Arc<K>) -> Option<Arc<K>> {
         let (held, _) = self.packer.hold(object);
         let former = self.objects.insert(key, held)?;
-        self.read(&former)
+        self.read_once(&former)
     }
 
     /// Takes an object out, with its key.
@@ -262,7 +272,7 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         Q: Borrow<R>,
     {
         let (key, held) = self.objects.remove_entry(key)?;
-        Some((key, self.read(&held)?))
+        Some((key, self.read_once(&held)?))
     }
 
     /// Returns the keys.
@@ -270,8 +280,8 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         self.objects.keys()
     }
 
-    fn read(&self, held: &Held<K>) -> Option<Arc<K>> {
-        held.read_with(|packed| self.packer.read(packed))
+    fn read_once(&self, held: &Held<K>) -> Option<Arc<K>> {
+        held.read_with(|packed| self.packer.read_once(packed))
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::watch::packing::PackedMap;
 use tokio::time::Instant;
 
 pub use crate::movement::eviction::evictor::eviction::{
@@ -28,6 +29,7 @@ use super::judge::Switches;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
+use crate::fleet::intern;
 use crate::fleet::pause::Pauses;
 use crate::movement::eviction::evictor::explaining::Tally;
 use crate::movement::eviction::evictor::failing::Failing;
@@ -67,7 +69,7 @@ pub struct Evictor {
     fence: Fence,
     jobs: Jobs,
     pauses: Pauses,
-    bindings: HashMap<Key, Arc<AnyBinding>>,
+    bindings: PackedMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     /// What is to leave because of taints.
     backlog: Backlog<Key>,
@@ -127,7 +129,7 @@ impl Evictor {
             fence: Fence::none(),
             jobs: Jobs::unknown(),
             pauses: Pauses::default(),
-            bindings: HashMap::new(),
+            bindings: PackedMap::new(intern::codec()),
             on: HashMap::new(),
             backlog: Backlog::default(),
             failing: Failing::default(),
@@ -193,10 +195,12 @@ impl Evictor {
         self.pace.begin(now.tick);
         self.begin_limits(now);
         self.settle_band(now);
-        let bindings: Vec<Arc<AnyBinding>> = self.bindings.values().cloned().collect();
-        for binding in bindings {
-            self.review_all(&binding, now);
-            self.tell_what_was_not(&binding);
+        let keys: Vec<Key> = self.bindings.keys().cloned().collect();
+        for key in keys {
+            if let Some(binding) = self.bindings.get(&key) {
+                self.review_all(&binding, now);
+                self.tell_what_was_not(&binding);
+            }
         }
         let failed: Vec<Arc<str>> = self.fleet.evicting().cloned().collect();
         for cluster in failed {
@@ -230,7 +234,7 @@ impl Evictor {
         }
         if !was_known {
             for key in self.keys_on(&name) {
-                if let Some(binding) = self.bindings.get(&key).cloned() {
+                if let Some(binding) = self.bindings.get(&key) {
                     self.tell_what_was_not(&binding);
                 }
             }
@@ -348,8 +352,8 @@ impl Evictor {
         }
         match key {
             Some(key) => {
-                if let Some((key, binding)) = self.bindings.get_key_value(key) {
-                    let (key, binding) = (Arc::clone(key), Arc::clone(binding));
+                if let Some(binding) = self.bindings.get(key) {
+                    let key = self.key_of(&binding);
                     self.retry_failing(&key, now);
                     self.review_all(&binding, now);
                 }
@@ -397,15 +401,12 @@ impl Evictor {
 
     /// Returns the kind of a binding's resource, for metrics.
     pub fn resource_kind(&self, key: &Key) -> Option<String> {
-        self.bindings.get(key).map(|it| inputs::resource_kind(it))
+        self.bindings.get(key).map(|it| inputs::resource_kind(&it))
     }
 
     fn key_of(&self, binding: &AnyBinding) -> Key {
         let key = BindingKey::of(binding);
-        let known = self
-            .bindings
-            .get_key_value(&key)
-            .map(|(key, _)| Arc::clone(key));
+        let known = self.bindings.key(&key).cloned();
         known.unwrap_or_else(|| Arc::new(key))
     }
 

@@ -2,12 +2,13 @@
 //! that are more important have left.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use tokio::time::Instant;
 
@@ -121,11 +122,9 @@ impl Unreported {
 
 /// A workload that is to leave later, and more important than another one.
 #[derive(Clone, Debug)]
-pub struct Later<'a> {
-    /// The spec of its binding.
-    spec: &'a ResourceBindingSpec,
-    /// The status of its binding.
-    status: &'a ResourceBindingStatus,
+pub struct Later<'a, B> {
+    /// Its binding.
+    binding: B,
     /// The cluster that it leaves.
     cluster: &'a str,
     /// Why.
@@ -134,20 +133,14 @@ pub struct Later<'a> {
     purge_mode: PurgeMode,
 }
 
-impl<'a> Later<'a> {
+impl<'a, B: Deref<Target = AnyBinding>> Later<'a, B> {
     /// Returns the workload of a binding.
-    pub fn of(
-        binding: &'a AnyBinding,
-        cluster: &'a str,
-        cause: Cause,
-        switches: &Switches,
-    ) -> Self {
+    pub fn of(binding: B, cluster: &'a str, cause: Cause, switches: &Switches) -> Self {
         Self {
-            spec: &binding.spec,
-            status: binding.status(),
             cluster,
             purge_mode: purge_mode(&binding.spec, switches, &cause),
             cause,
+            binding,
         }
     }
 }
@@ -161,8 +154,8 @@ pub struct Kept {
 
 impl Kept {
     /// Plans what workloads need that leave later, the most important ones first.
-    pub fn of<'a>(
-        later: impl IntoIterator<Item = Later<'a>>,
+    pub fn of<'a, B: Deref<Target = AnyBinding>>(
+        later: impl IntoIterator<Item = Later<'a, B>>,
         mut snapshot: Snapshot,
         options: &Options,
         now: Timestamp,
@@ -172,19 +165,20 @@ impl Kept {
             if kept.workloads == MOST_KEPT {
                 break;
             }
+            let spec = &it.binding.spec;
             let departure = Departure {
-                spec: it.spec,
-                status: it.status,
+                spec,
+                status: it.binding.status(),
                 cluster: it.cluster,
                 reason: EvictionReason::Taint(&it.cause),
                 purge_mode: &it.purge_mode,
                 preserves_state: false,
                 ours: true,
-                obstacle: &|cluster| suspended(it.spec, cluster),
+                obstacle: &|cluster| suspended(spec, cluster),
                 pause: &|_| None,
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
-                for (name, load) in loads(it.spec, &gains(it.spec, &plan.clusters)) {
+                for (name, load) in loads(spec, &gains(spec, &plan.clusters)) {
                     snapshot.occupy(name, &load);
                     kept.by_cluster
                         .entry(name.to_owned())

@@ -225,7 +225,7 @@ impl Evictor {
             return;
         };
         let state = if binding.spec.target(cluster).is_none() {
-            let evicted = untold(binding).filter(|note| note.cluster == cluster);
+            let evicted = untold(&binding).filter(|note| note.cluster == cluster);
             evicted.map_or(EvictionState::Moved, |note| note.state)
         } else if self.fleet.get(cluster).is_some() {
             EvictionState::Recovered
@@ -277,7 +277,7 @@ impl Evictor {
             let since: Option<Vec<_>> = taints.iter().map(added).collect();
             let since = since.and_then(|all| all.into_iter().max());
             let taints: Vec<String> = taints.into_iter().map(taints::describe).collect();
-            if let Judgement::Stay(rule) = self.judge(&target.name, binding, now) {
+            if let Judgement::Stay(rule) = self.judge(&target.name, &binding, now) {
                 let taints = bounded(format!("taint {}", taints.join(" and ")));
                 stays.push((
                     target.name.clone(),

@@ -85,9 +85,9 @@ impl Evictor {
         rank: Rank,
         now: Now,
     ) -> Option<EvictionState> {
-        let (key, binding) = self.bindings.get_key_value(key)?;
+        let binding = self.bindings.get(key)?;
         binding.spec.target(cluster)?;
-        let key = Arc::clone(key);
+        let key = self.key_of(&binding);
         if self.failing.leaves(cluster, &key) {
             let held = self.failing.leaving.get(&key)?.held.clone();
             let is_same =
@@ -162,7 +162,7 @@ impl Evictor {
             self.failing.backlog.put(&cluster, key, place);
             return None;
         }
-        let binding = self.bindings.get(&key)?.clone();
+        let binding = self.bindings.get(&key)?;
         let (why, until) = match self.gate(&cluster, &binding, now) {
             Gate::Open => {
                 let item = (&cluster, key, rank);

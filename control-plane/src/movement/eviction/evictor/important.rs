@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::api::any_binding::AnyBinding;
 use tokio::time::Instant;
 
 use super::{Eviction, Evictor, Key, Now};
@@ -54,11 +55,11 @@ impl Evictor {
 
     /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the
     /// rate of its cluster. What is due and waits for something else may never leave.
-    fn later(&self, priority: i32, now: Now) -> impl Iterator<Item = Later<'_>> {
+    fn later(&self, priority: i32, now: Now) -> impl Iterator<Item = Later<'_, Arc<AnyBinding>>> {
         let items = self.backlog.more_important(priority, now.tick + HORIZON);
         items.into_iter().filter_map(move |(_, cluster, key)| {
-            let binding = self.bindings.get(key)?;
-            let Judgement::Leave { cause, due } = self.judge(cluster, binding, now) else {
+            let binding = self.bindings.peek(key)?;
+            let Judgement::Leave { cause, due } = self.judge(cluster, &binding, now) else {
                 return None;
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));

@@ -97,7 +97,7 @@ impl Evictor {
             );
             return None;
         }
-        let binding = self.bindings.get(&key)?.clone();
+        let binding = self.bindings.get(&key)?;
         binding.spec.target(cluster)?;
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }

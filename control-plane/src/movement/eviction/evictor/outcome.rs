@@ -32,7 +32,7 @@ impl Evictor {
         if !self.missed.remove(&key) {
             return;
         }
-        let Some(binding) = self.bindings.get(&key).cloned() else {
+        let Some(binding) = self.bindings.get(&key) else {
             return;
         };
         for target in &binding.spec.clusters {
@@ -97,7 +97,7 @@ impl Evictor {
                 let is_latest = |known: &Arc<AnyBinding>| {
                     known.metadata.resource_version == eviction.binding.metadata.resource_version
                 };
-                if self.bindings.get(&key).is_some_and(is_latest) {
+                if self.bindings.get(&key).as_ref().is_some_and(is_latest) {
                     self.binding(&binding, now);
                 }
                 return;
@@ -142,7 +142,7 @@ impl Evictor {
         };
         let until = now.tick + pause;
         if !self.put_back(eviction, &key, Slot::Waiting { until, rank }) {
-            if !self.bindings.contains_key(&key) {
+            if self.bindings.key(&key).is_none() {
                 self.failures.remove(&key);
             }
             self.end_of(eviction, &key);

@@ -27,7 +27,7 @@ impl Evictor {
         };
         let known = self.bindings.get(&key);
         let has_left = |it: &Arc<AnyBinding>| it.spec.target(&eviction.cluster).is_none();
-        if !known.is_some_and(has_left) {
+        if !known.as_ref().is_some_and(has_left) {
             self.fleet.vacate(&eviction.binding.spec, &gains, now.tick);
         }
     }

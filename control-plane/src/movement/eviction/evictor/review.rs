@@ -53,16 +53,16 @@ impl Evictor {
         if !self.fleet.taints(cluster).iter().any(evicts) {
             return;
         }
-        let (state, place) = match self.judge(cluster, binding, now) {
+        let (state, place) = match self.judge(cluster, &binding, now) {
             Judgement::Stay(_) => {
                 self.backlog.remove(cluster, key);
                 self.note_stays(key, now);
                 return;
             }
             Judgement::Leave { due, cause } => {
-                let rank = Rank::new(inputs::priority(binding), due);
+                let rank = Rank::new(inputs::priority(&binding), due);
                 if due <= now.wall {
-                    self.turn_of_due(cluster, binding, &cause, rank, now)
+                    self.turn_of_due(cluster, &binding, &cause, rank, now)
                 } else {
                     let state = EvictionState::Tolerated {
                         cause: bounded(cause.to_string()),
