@@ -211,10 +211,13 @@ fn statement(check: &DataCheck, at: &str, found: &mut Findings) {
             if condition.type_.is_empty() {
                 found.required(format!("{at}.condition.type"), "the type of a condition");
             }
-            let status = condition.status.as_deref().unwrap_or("True");
             let allowed = ["True", "False", "Unknown"];
-            if !allowed.contains(&status) {
-                found.unsupported(format!("{at}.condition.status"), status, &allowed);
+            if !allowed.contains(&condition.status()) {
+                found.unsupported(
+                    format!("{at}.condition.status"),
+                    condition.status(),
+                    &allowed,
+                );
             }
         }
         (Some(_), _, _) => found.forbidden(

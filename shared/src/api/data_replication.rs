@@ -1,12 +1,14 @@
 //! Replicated data that follows a workload: the `dataReplication` of a policy and of a binding.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{absent, binding::ObjectReference, macros::open_enum, nullable};
 
 /// Seconds that an engine may take to demote its data where a role does not say.
-pub const DEMOTION_SECONDS: i32 = 60;
+const DEMOTION_SECONDS: i32 = 60;
 /// Seconds after which a copy that waits for its data is told as stuck where a gate does not say.
 pub const TIMEOUT_SECONDS: i32 = 600;
 
@@ -60,6 +62,12 @@ impl DataReference {
         self.api_version == resource.api_version
             && self.kind == resource.kind
             && self.name == resource.name
+    }
+}
+
+impl fmt::Display for DataReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)
     }
 }
 
@@ -120,6 +128,11 @@ impl DataRole {
     pub fn promotes_unreachable(&self) -> bool {
         self.when_unreachable == Some(WhenUnreachable::Promote)
     }
+
+    /// Returns the seconds that the engine may take to demote the data.
+    pub fn demotion_seconds(&self) -> i32 {
+        self.demotion_seconds.unwrap_or(DEMOTION_SECONDS)
+    }
 }
 
 open_enum! {
@@ -165,6 +178,13 @@ pub struct DataCondition {
     pub status: Option<String>,
 }
 
+impl DataCondition {
+    /// Returns the status that the condition has to have.
+    pub fn status(&self) -> &str {
+        self.status.as_deref().unwrap_or("True")
+    }
+}
+
 /// Condition on an object in a cluster that has to hold before a copy of a workload is created
 /// there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -195,6 +215,18 @@ pub struct DataGate {
     #[serde(skip_serializing_if = "absent")]
     #[schemars(extend("default" = "Wait"))]
     pub on_timeout: Option<OnDataTimeout>,
+}
+
+impl DataGate {
+    /// Returns the seconds after which a copy that still waits is told as stuck.
+    pub fn timeout_seconds(&self) -> i32 {
+        self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS)
+    }
+
+    /// Returns whether the copy is created then without the condition.
+    pub fn starts_on_timeout(&self) -> bool {
+        self.on_timeout == Some(OnDataTimeout::Start)
+    }
 }
 
 open_enum! {

@@ -80,9 +80,9 @@ pub fn keeps_data(spec: &ResourceBindingSpec) -> Option<String> {
     let role = roles.find(|it| !it.promotes_unreachable())?;
     asked(spec).is_none().then(|| {
         format!(
-            "{} {} there cannot be demoted, and may be primary: its policy has neither failover.cluster.fencing nor \
+            "{} there cannot be demoted, and may be primary: its policy has neither failover.cluster.fencing nor \
              dataReplication.roles.whenUnreachable: Promote",
-            role.object.kind, role.object.name
+            role.object
         )
     })
 }

@@ -21,9 +21,9 @@ pub fn holds(check: &DataCheck, status: &Value, generation: Option<i64>) -> bool
         let conditions = status["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let found = conditions.find(|it| it["type"] == *wanted.type_);
-        let has = wanted.status.as_deref().unwrap_or("True");
-        return found
-            .is_some_and(|it| it["status"] == *has && !is_older(&it["observedGeneration"]));
+        return found.is_some_and(|it| {
+            it["status"] == *wanted.status() && !is_older(&it["observedGeneration"])
+        });
     }
     let Some((path, value)) = check.path.as_ref().zip(check.value.as_ref()) else {
         return false;
@@ -46,8 +46,7 @@ pub struct Words<'a>(pub &'a DataCheck);
 impl fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(condition) = &self.0.condition {
-            let status = condition.status.as_deref().unwrap_or("True");
-            return write!(f, "condition {}={status}", condition.type_);
+            return write!(f, "condition {}={}", condition.type_, condition.status());
         }
         let path = self.0.path.as_deref().unwrap_or_default();
         write!(f, "{path}={}", self.0.value.as_deref().unwrap_or_default())

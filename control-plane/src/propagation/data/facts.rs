@@ -224,15 +224,12 @@ async fn decided(
         let is_holder = holders.iter().any(|it| it == cluster);
         let is_demoted = order.is_none_or(|it| it.step == Some(Step::Secondary));
         let (reach, in_use) = if is_holder || is_demoted {
-            let silent = || Reach::Silent(String::new());
-            (
-                if is_heard(fleet, cluster) {
-                    Reach::Heard
-                } else {
-                    silent()
-                },
-                None,
-            )
+            let reach = if is_heard(fleet, cluster) {
+                Reach::Heard
+            } else {
+                Reach::Silent(String::new())
+            };
+            (reach, None)
         } else {
             let reach = reach(fleet, client, followed, cluster, work_in(cluster)).await?;
             (reach, in_use(fleet, client, followed, cluster).await?)

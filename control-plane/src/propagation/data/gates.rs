@@ -7,9 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::Api;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::data_replication::{
-    DataGate, DataReference, DataRole, OnDataTimeout, TIMEOUT_SECONDS,
-};
+use muster_shared::api::data_replication::{DataGate, DataReference, DataRole, TIMEOUT_SECONDS};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
@@ -85,7 +83,7 @@ fn of_role(
     work: Option<&CachedWork>,
     wait: &str,
 ) -> Option<Closed> {
-    let object = named(&role.object);
+    let object = &role.object;
     let mark = work.and_then(Mark::on);
     let told = work
         .zip(mark.as_ref())
@@ -114,7 +112,7 @@ fn of_role(
 
 /// Returns what a gate says against a copy in a cluster. `work` is that of the object there.
 fn of_gate(gate: &DataGate, cluster: &str, work: Option<&CachedWork>) -> Option<Closed> {
-    let object = named(&gate.object);
+    let object = &gate.object;
     let status = work.map(CachedWork::status);
     let said = status
         .as_ref()
@@ -124,18 +122,12 @@ fn of_gate(gate: &DataGate, cluster: &str, work: Option<&CachedWork>) -> Option<
         (_, Some(said)) if holds(&gate.ready, &said.0, generation(&said.0)) => return None,
         _ => format!("{object} in {cluster} does not say {}", Words(&gate.ready)),
     };
-    let timeout = gate.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
     Some(Closed {
         why,
-        timeout: SignedDuration::from_secs(timeout.into()),
-        starts: gate.on_timeout == Some(OnDataTimeout::Start),
+        timeout: SignedDuration::from_secs(gate.timeout_seconds().into()),
+        starts: gate.starts_on_timeout(),
         after: None,
     })
-}
-
-/// Returns a reference as people read it.
-fn named(object: &DataReference) -> String {
-    format!("{} {}", object.kind, object.name)
 }
 
 /// Returns the Work of an object of a workload in a cluster.
@@ -143,6 +135,17 @@ fn place(workload: &BindingKey, object: &DataReference, cluster: &str) -> (Strin
     let namespace = workload.namespace.as_deref().unwrap_or_default();
     let name = work(&object.kind, &object.name, namespace);
     (execution_namespace(cluster), name)
+}
+
+/// Returns that Work as the cache has it.
+fn cached(
+    fleet: &Fleet,
+    workload: &BindingKey,
+    object: &DataReference,
+    cluster: &str,
+) -> Option<Arc<CachedWork>> {
+    let (namespace, name) = place(workload, object, cluster);
+    fleet.works.get(Some(&namespace), &name)
 }
 
 /// Returns the first thing that keeps the copy of a workload in a cluster from being created.
@@ -159,10 +162,6 @@ pub async fn closed(
     let Some(data) = &spec.data_replication else {
         return Ok(None);
     };
-    let cached = |object: &DataReference| -> Option<Arc<CachedWork>> {
-        let (namespace, name) = place(key, object, cluster);
-        fleet.works.get(Some(&namespace), &name)
-    };
     let mut after = None;
     for role in &data.roles {
         let binding = fleet.bindings.get(&object_key(key, &role.object));
@@ -171,13 +170,14 @@ pub async fn closed(
         after = after.max(told.map(|it| it.last_transition_time.0));
         let wait = told.filter(|it| it.status == conditions::TRUE);
         let wait = wait.map_or("", |it| &*it.message);
-        let work = cached(&role.object);
+        let work = cached(fleet, key, &role.object, cluster);
         if let Some(closed) = of_role(role, cluster, work.as_deref(), wait) {
             return Ok(Some(closed));
         }
     }
     for gate in &data.gates {
-        if let Some(closed) = of_gate(gate, cluster, cached(&gate.object).as_deref()) {
+        let work = cached(fleet, key, &gate.object, cluster);
+        if let Some(closed) = of_gate(gate, cluster, work.as_deref()) {
             return Ok(Some(Closed { after, ..closed }));
         }
     }
@@ -186,7 +186,7 @@ pub async fn closed(
         let (namespace, name) = place(key, &role.object, cluster);
         let api: Api<CachedWork> = Api::namespaced(client.clone(), &namespace);
         let work = api.get_opt(&name).await;
-        let work = work.map_err(ApiError::of("read the work of", &named(&role.object)))?;
+        let work = work.map_err(ApiError::of("read the work of", &role.object))?;
         if let Some(closed) = of_role(role, cluster, work.as_ref(), "") {
             return Ok(Some(closed));
         }
@@ -207,67 +207,62 @@ pub fn keeps_copies<'a>(
     let data = spec.data_replication.as_ref()?;
     let left = left.clone().filter_map(|work| cluster_of(work));
     left.clone().next()?;
-    let found = |object: &DataReference, cluster: &str| {
-        let (namespace, name) = place(key, object, cluster);
-        fleet.works.get(Some(&namespace), &name)
-    };
     let targets = targets.iter().map(|it| &*it.name);
     // Where it is to be nowhere, nothing follows it.
     targets.clone().next()?;
     for role in &data.roles {
-        let object = named(&role.object);
+        let object = &role.object;
         if targets.len() > 1 {
             return Some("it is placed in several clusters".to_owned());
         }
-        if is_shared(fleet, followers, key, &role.object) {
+        if is_shared(fleet, followers, key, object) {
             return Some(format!("several workloads give {object} a role"));
         }
         // What is in a silent cluster is fenced, or given up.
         let mut left = left.clone().filter(|it| is_heard(fleet, it));
         let is_running = left.clone().next().is_some();
         let of_left = |cluster: &str| {
-            let work = found(&role.object, cluster)?;
+            let work = cached(fleet, key, object, cluster)?;
             let mark = Mark::on(&work)?;
-            let why = unfit(&object, cluster, Some(&work));
-            why.or_else(|| untold(&mark, &object, &work, cluster))
+            let why = unfit(object, cluster, Some(&work));
+            why.or_else(|| untold(&mark, object, &work, cluster))
         };
         let of_target = |cluster: &str| {
-            let work = found(&role.object, cluster);
-            let why = unfit(&object, cluster, work.as_deref());
-            why.or_else(|| {
-                let work = work?;
-                let Some(mark) = Mark::on(&work) else {
-                    return Some(format!("{object} in {cluster} has no role yet"));
-                };
-                let why = untold(&mark, &object, &work, cluster);
-                why.or_else(|| {
-                    // It was primary at another time, and may lack what was written since. Where
-                    // nothing else runs, it is better than nothing.
-                    let is_behind = is_running
-                        && mark.step == Step::Demoting
-                        && mark.told(role, &work.status()) != Told::Demoted;
-                    is_behind.then(|| {
-                        format!("{object} in {cluster} has not said yet that it is demoted")
-                    })
-                })
-            })
+            let work = cached(fleet, key, object, cluster);
+            if let Some(why) = unfit(object, cluster, work.as_deref()) {
+                return Some(why);
+            }
+            let work = work?;
+            let Some(mark) = Mark::on(&work) else {
+                return Some(format!("{object} in {cluster} has no role yet"));
+            };
+            if let Some(why) = untold(&mark, object, &work, cluster) {
+                return Some(why);
+            }
+            // It was primary at another time, and may lack what was written since. Where nothing
+            // else runs, it is better than nothing.
+            let is_behind = is_running
+                && mark.step == Step::Demoting
+                && mark.told(role, &work.status()) != Told::Demoted;
+            is_behind.then(|| format!("{object} in {cluster} has not said yet that it is demoted"))
         };
         let why = targets.clone().find_map(of_target);
         if let Some(why) = why.or_else(|| left.find_map(of_left)) {
             return Some(why);
         }
     }
-    let mut gates = data.gates.iter();
+    let mut gates = data.gates.iter().filter(|it| !it.starts_on_timeout());
     gates.find_map(|gate| {
-        let object = named(&gate.object);
-        let waits = gate.on_timeout != Some(OnDataTimeout::Start);
-        let mut targets = targets.clone().filter(|_| waits);
-        targets.find_map(|it| unfit(&object, it, found(&gate.object, it).as_deref()))
+        let object = &gate.object;
+        targets.clone().find_map(|cluster| {
+            let work = cached(fleet, key, object, cluster);
+            unfit(object, cluster, work.as_deref())
+        })
     })
 }
 
 /// Returns why nothing becomes of an order for an object in a cluster, if so.
-fn unfit(object: &str, cluster: &str, work: Option<&CachedWork>) -> Option<String> {
+fn unfit(object: &DataReference, cluster: &str, work: Option<&CachedWork>) -> Option<String> {
     let Some(work) = work else {
         return Some(format!("{object} is not propagated to {cluster}"));
     };
@@ -279,7 +274,7 @@ fn unfit(object: &str, cluster: &str, work: Option<&CachedWork>) -> Option<Strin
 }
 
 /// Returns why it will not be known whether an object gets another role in a cluster, if so.
-fn untold(mark: &Mark, object: &str, work: &CachedWork, cluster: &str) -> Option<String> {
+fn untold(mark: &Mark, object: &DataReference, work: &CachedWork, cluster: &str) -> Option<String> {
     (!mark.is_reported(&work.status())).then(|| {
         format!(
             "the status of {object} in {cluster} does not say yet which role it has (the agent there is Karmada's or an \

@@ -3,7 +3,7 @@
 //! The record is an annotation of the Work, so that a decision needs no memory: which clusters were
 //! told to be primary, and which have not said yet that they are demoted.
 
-use muster_shared::api::data_replication::{DEMOTION_SECONDS, DataRole};
+use muster_shared::api::data_replication::DataRole;
 use muster_shared::api::work::WorkStatus;
 use muster_shared::fencing::Orders;
 use muster_shared::names::annotation;
@@ -95,27 +95,22 @@ impl Mark {
         self.seen(report).is_some()
     }
 
-    fn seen(&self, report: &WorkStatus) -> Option<SeenRole> {
-        let status = report.manifest_statuses.first()?.status.as_ref()?;
-        let seen = SeenRole::deserialize(&status.0[DATA_ROLE]).ok();
-        seen.filter(|it| it.step == self.number)
+    /// Returns the status that the object had with this role, and its generation then.
+    fn seen<'a>(&self, report: &'a WorkStatus) -> Option<(&'a Value, i64)> {
+        let status = &report.manifest_statuses.first()?.status.as_ref()?.0;
+        let seen = SeenRole::deserialize(&status[DATA_ROLE]).ok()?;
+        (seen.step == self.number).then_some((status, seen.generation))
     }
 
     /// Returns what the report on a Work says of this role.
     pub fn told(&self, role: &DataRole, report: &WorkStatus) -> Told {
-        let status = report.manifest_statuses.first();
-        let Some(status) = status.and_then(|it| it.status.as_ref()) else {
+        let Some((status, generation)) = self.seen(report) else {
             return Told::Nothing;
         };
-        let Some(seen) = self.seen(report) else {
-            return Told::Nothing;
-        };
-        let generation = Some(seen.generation);
+        let says = |check| holds(check, status, Some(generation));
         match self.step {
-            Step::Primary if holds(&role.promoted, &status.0, generation) => Told::Promoted,
-            Step::Demoting | Step::Secondary if holds(&role.demoted, &status.0, generation) => {
-                Told::Demoted
-            }
+            Step::Primary if says(&role.promoted) => Told::Promoted,
+            Step::Demoting | Step::Secondary if says(&role.demoted) => Told::Demoted,
             Step::Primary | Step::Demoting | Step::Secondary => Told::Nothing,
         }
     }
@@ -130,7 +125,7 @@ pub fn generation(status: &Value) -> Option<i64> {
 pub fn orders(role: &DataRole, after_seconds: u32) -> Orders {
     let mut stop = json!({});
     set(&mut stop, &role.path, &role.secondary);
-    let grace = role.demotion_seconds.unwrap_or(DEMOTION_SECONDS);
+    let grace = role.demotion_seconds();
     Orders {
         after_seconds,
         grace_seconds: u32::try_from(grace).unwrap_or_default(),

@@ -73,7 +73,7 @@ impl Decision {
     }
 }
 
-/// Decides.
+/// Returns the step of each cluster, and what the roles wait for.
 pub fn decide(scene: &Scene<'_>) -> Decision {
     let holder = match scene.holders {
         [one] => one,
@@ -97,8 +97,8 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
     let primary = scene.copies.iter().find(|it| it.cluster == holder);
     let is_primary = |it: &Copy<'_>| it.order.is_some_and(|it| it.step == Some(Step::Primary));
     let wait = match primary {
-        Some(it) if is_primary(it) && it.is_target => blocked,
         _ if blocked.is_some() => blocked,
+        Some(it) if is_primary(it) && it.is_target => None,
         Some(it) if !it.is_target => Some(not_propagated(scene, holder)),
         None => Some(not_propagated(scene, holder)),
         Some(it) if it.reach != Reach::Heard => {

@@ -1,7 +1,6 @@
 //! Tells what becomes of the data when a workload moves, before it does. Pure.
 
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::api::data_replication::{OnDataTimeout, TIMEOUT_SECONDS};
 
 use super::check::Words;
 
@@ -12,26 +11,25 @@ pub fn steps(spec: &ResourceBindingSpec) -> Vec<String> {
         return Vec::new();
     };
     let roles = data.roles.iter().map(|role| {
-        let (kind, name) = (&role.object.kind, &role.object.name);
         let (demoted, promoted) = (Words(&role.demoted), Words(&role.promoted));
         format!(
-            "{kind} {name} gets {path}={secondary} where the workload was, and, when that says {demoted}, {path}={primary} in the new \
+            "{object} gets {path}={secondary} where the workload was, and, when that says {demoted}, {path}={primary} in the new \
              cluster, until it says {promoted}",
+            object = role.object,
             path = role.path,
             secondary = role.secondary,
             primary = role.primary,
         )
     });
     let gates = data.gates.iter().map(|gate| {
-        let (kind, name) = (&gate.object.kind, &gate.object.name);
-        let seconds = gate.timeout_seconds.unwrap_or(TIMEOUT_SECONDS);
-        let then = if gate.on_timeout == Some(OnDataTimeout::Start) {
+        let (object, seconds) = (&gate.object, gate.timeout_seconds());
+        let then = if gate.starts_on_timeout() {
             "is created without"
         } else {
             "is told as stuck"
         };
         format!(
-            "a new copy is created when {kind} {name} in its cluster says {}; after {seconds} s it {then}",
+            "a new copy is created when {object} in its cluster says {}; after {seconds} s it {then}",
             Words(&gate.ready)
         )
     });
