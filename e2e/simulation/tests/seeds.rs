@@ -9,7 +9,7 @@ use muster_simulation::generate::{self, Scale};
 use muster_simulation::plan::{Phases, Plan};
 use muster_simulation::run::Report;
 use muster_simulation::scenarios;
-use muster_simulation::search::Search;
+use muster_simulation::search::{Findings, Search};
 use serde_json::Value;
 
 /// Runs a plan; returns its report and its history.
@@ -120,13 +120,13 @@ fn every_kind_of_fault_acts_and_breaks_no_promise() {
 /// The first of the random seeds that are run with each test, and their number.
 const SEEDS: (u64, u64) = (1, 16);
 
-#[test]
-fn random_fleets_keep_every_promise_whatever_people_do_and_whatever_fails() {
+/// Runs so many seeds of a scale, of which none may break a promise.
+fn keep(scale: Scale, (seed, count): (u64, u64)) -> Findings {
     let search = Search {
         child: Child::new(env!("CARGO_BIN_EXE_simulate")),
-        scale: Scale::BRIEF,
-        seed: SEEDS.0,
-        count: Some(SEEDS.1),
+        scale,
+        seed,
+        count: Some(count),
         seconds: None,
         jobs: std::thread::available_parallelism().map_or(1, usize::from),
         attempts: 0,
@@ -134,7 +134,13 @@ fn random_fleets_keep_every_promise_whatever_people_do_and_whatever_fails() {
     };
     let findings = search.run();
     assert!(findings.failures.is_empty(), "{:?}", findings.failures);
-    assert_eq!(u64::from(findings.seeds), SEEDS.1);
+    assert_eq!(u64::from(findings.seeds), count);
+    findings
+}
+
+#[test]
+fn random_fleets_keep_every_promise_whatever_people_do_and_whatever_fails() {
+    keep(Scale::BRIEF, SEEDS);
 }
 
 /// The first of the seeds in which people set and unset features that are run with each test, and
@@ -144,18 +150,7 @@ const FEATURES: (u64, u64) = (2, 2);
 
 #[test]
 fn people_who_set_and_unset_features_break_no_promise() {
-    let search = Search {
-        child: Child::new(env!("CARGO_BIN_EXE_simulate")),
-        scale: Scale::FEATURES,
-        seed: FEATURES.0,
-        count: Some(FEATURES.1),
-        seconds: None,
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        attempts: 0,
-        directory: None,
-    };
-    let findings = search.run();
-    assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+    keep(Scale::FEATURES, FEATURES);
 }
 
 /// The first of the seeds in which the host of the fleet API is lost, and of those in which members
@@ -165,18 +160,7 @@ const HOSTS: (u64, u64) = (1, 3);
 #[test]
 fn a_fleet_whose_host_is_lost_and_one_that_asks_witnesses_keep_every_promise() {
     for scale in [Scale::HOSTS, Scale::WITNESSES] {
-        let search = Search {
-            child: Child::new(env!("CARGO_BIN_EXE_simulate")),
-            scale,
-            seed: HOSTS.0,
-            count: Some(HOSTS.1),
-            seconds: None,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
-            attempts: 0,
-            directory: None,
-        };
-        let findings = search.run();
-        assert!(findings.failures.is_empty(), "{:?}", findings.failures);
+        let findings = keep(scale, HOSTS);
         let acted = |kind: &str| findings.faults.get(kind).copied().unwrap_or_default();
         assert!(
             acted("hostLoss") == HOSTS.1 || acted("lie") > 0,

@@ -121,11 +121,11 @@ pub(super) struct Report {
     pub summary: Summary,
     /// Time at which the fleet was read, by which all ages are told.
     pub read: Timestamp,
-    /// What is said below the summary.
+    /// Facts below the summary.
     pub facts: Vec<Fact>,
     /// Workloads that have no service, or less than they should.
     pub service: Service,
-    /// What happens next in the fleet.
+    /// Next event in the fleet.
     pub next: Next,
     /// Workloads that left a cluster, and whether they return.
     pub left: Vec<Left>,

@@ -317,12 +317,8 @@ mod tests {
             let mut story = promoted(true, is_found);
             story.write(Actor::Setup, &former, json!({"spec": {"renewTime": "1"}}));
             story.wait(seconds).patch(agent("m1"), &former, &patch);
-            assert_eq!(
-                story.told().is_empty(),
-                is_kept,
-                "{what}: {:?}",
-                story.told()
-            );
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 
@@ -348,12 +344,8 @@ mod tests {
             story
                 .wait(seconds)
                 .write(agent("m1"), &member_key("m1"), object);
-            assert_eq!(
-                story.told().is_empty(),
-                is_kept,
-                "{what}: {:?}",
-                story.told()
-            );
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 
@@ -389,12 +381,8 @@ mod tests {
                 ..work_key("m1")
             };
             story.wait(seconds).write(writer, &key, work());
-            assert_eq!(
-                story.told().is_empty(),
-                is_kept,
-                "{what}: {:?}",
-                story.told()
-            );
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 }

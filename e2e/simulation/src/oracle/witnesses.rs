@@ -175,12 +175,8 @@ mod tests {
             let mut story = story(&faults);
             let unseen = conditions("Unknown", "False");
             story.patch(control_plane(), &cluster_key("m1"), &unseen);
-            assert_eq!(
-                story.told().is_empty(),
-                is_kept,
-                "{what}: {:?}",
-                story.told()
-            );
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
         }
     }
 

@@ -130,7 +130,7 @@ fn what_follows_a_workload_is_placed_where_that_is() {
         (&*row.clusters, &*row.state),
         (&["m2".to_owned()][..], "Placed")
     );
-    // What runs nothing is no workload.
+    // A ConfigMap runs nothing and is no workload.
     let counts = Counts::of(Some(&[follows]), None);
     assert_eq!(counts.placed, Some(BTreeMap::new()));
 }

@@ -56,7 +56,7 @@ fn leader(report: &Report, now: Timestamp) -> String {
     }
 }
 
-/// What is not zero only because it could not be read.
+/// Text in place of a figure that could not be read.
 const NOT_KNOWN: &str = "not known";
 
 fn gate(report: &Report) -> String {

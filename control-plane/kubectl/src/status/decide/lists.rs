@@ -21,7 +21,7 @@ pub(in super::super) struct Moving {
 pub(in super::super) struct Waiting {
     pub workload: String,
     pub reason: String,
-    /// What it waits for, or what keeps it, in words.
+    /// Sentence about what the workload waits for, or what keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The cluster that it is to leave.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{FOR_FENCE, Report, Waiting, cluster_of};
 use crate::status::summary::{count, verbs};
 
-/// What happens next.
+/// Next event in the fleet or in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct Next {
@@ -39,11 +39,11 @@ impl<T: Into<String>> From<T> for Next {
     }
 }
 
-/// What keeps everything where it is.
+/// Obstacles because of which nothing moves.
 struct Halt {
     /// ` out of` the cluster whose own pause it is, or nothing.
     from: String,
-    /// What ends it.
+    /// Events that end the obstacles.
     until: String,
 }
 
@@ -96,7 +96,7 @@ fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>)
             pace.failed, pace.counted
         ));
     }
-    // What holds for all is not told of one cluster.
+    // An obstacle for all clusters is not told as that of one.
     let own = pause.and_then(|it| it.cluster.as_deref());
     let own = own.filter(|_| until.len() == 1);
     (!until.is_empty()).then(|| Halt {

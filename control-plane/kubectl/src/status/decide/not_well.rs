@@ -37,7 +37,7 @@ pub(in super::super) struct NotWell {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_taint_seconds: Option<u64>,
     pub region: Option<String>,
-    /// What happens next there.
+    /// Next event in the cluster.
     pub next: Next,
     /// Fates of the workloads that were there.
     pub workloads: Fates,
@@ -58,7 +58,7 @@ pub(in super::super) struct Ordered {
     /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
     /// holds.
     pub per_second: Option<f64>,
-    /// What happens next there.
+    /// Next event in the cluster.
     pub next: Next,
     /// Fault of its own rate, by which nothing leaves it.
     #[serde(skip_serializing_if = "Option::is_none")]
