@@ -10,11 +10,12 @@ use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
 use muster_shared::client::says_absent;
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
+use muster_shared::watch::packing::Kept;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 
 use super::Fleet;
 use super::api_error::ApiError;
-use super::bindings_by_cluster::BindingsByCluster;
+use super::binding_index::{BindingIndex, Trait};
 use super::intern::{BindingInterner, codec};
 use super::template::TemplateKey;
 use crate::settings::COMPONENT;
@@ -114,7 +115,7 @@ impl fmt::Display for BindingKey {
 pub struct Bindings {
     namespaced: Informer<AnyBinding>,
     cluster: Informer<AnyBinding>,
-    by_cluster: BindingsByCluster,
+    index: BindingIndex,
 }
 
 impl Bindings {
@@ -130,10 +131,10 @@ impl Bindings {
         let this = Self {
             namespaced: informer(BindingKind::Namespaced),
             cluster: informer(BindingKind::Cluster),
-            by_cluster: BindingsByCluster::default(),
+            index: BindingIndex::default(),
         };
         for (_, informer) in this.informers() {
-            this.by_cluster.follow(informer);
+            this.index.follow(informer);
         }
         this
     }
@@ -161,6 +162,12 @@ impl Bindings {
         informer.get(key.namespace.as_deref(), &key.name)
     }
 
+    /// Returns a binding as the caches have it, of many that are read one after the other.
+    pub fn peek(&self, key: &BindingKey) -> Option<Arc<AnyBinding>> {
+        let informer = self.of(key);
+        informer.peek(key.namespace.as_deref(), &key.name)
+    }
+
     /// Returns what is known of a binding: absence from a cache is no deletion.
     pub fn presence(&self, key: &BindingKey) -> Presence<Arc<AnyBinding>> {
         let informer = self.of(key);
@@ -182,14 +189,30 @@ impl Bindings {
         near.chain(wide.into_iter().flatten())
     }
 
-    /// Returns the bindings that name a cluster, in the order of their names.
-    pub fn naming(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
-        self.by_cluster.of(cluster)
+    /// Returns the index of the bindings, which names some without reading any.
+    pub fn index(&self) -> &BindingIndex {
+        &self.index
+    }
+
+    /// Returns the bindings of a namespace, or all if none is given, that are or have something, one
+    /// after the other.
+    pub fn having(
+        &self,
+        what: Trait,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = Arc<AnyBinding>> + use<'_> {
+        let keys = self.index.having(what, namespace).into_iter();
+        keys.filter_map(|key| self.peek(&key))
     }
 
     /// Returns a binding as the caches would keep it.
     pub fn kept(&self, binding: AnyBinding) -> Arc<AnyBinding> {
         self.of(&BindingKey::of(&binding)).kept(binding)
+    }
+
+    /// Returns a binding as the caches hold it, if they hold this version.
+    pub fn held(&self, binding: &AnyBinding) -> Option<Kept<AnyBinding>> {
+        self.of(&BindingKey::of(binding)).held(binding)
     }
 
     /// Returns whether both caches hold a complete list.

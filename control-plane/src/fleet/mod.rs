@@ -5,7 +5,7 @@ pub mod api_error;
 pub mod attribution;
 pub mod availability;
 pub mod binding;
-mod bindings_by_cluster;
+pub mod binding_index;
 pub mod budget;
 pub mod claim;
 pub mod completion;

@@ -18,7 +18,7 @@ use super::{Followed, Selection};
 use crate::clock::calendar;
 use crate::queue::jittered;
 use crate::watch::freshness::Freshness;
-use crate::watch::packing::{Codec, Packer};
+use crate::watch::packing::{Codec, Kept, Packer};
 use crate::watch::store::{Held, Store, address, version};
 
 /// Time after which everything is listed again where a list lacked objects that nobody saw leave.
@@ -327,6 +327,22 @@ impl<K: Followed> Informer<K> {
             .get(namespace.unwrap_or_default(), name)
             .cloned();
         self.read(&held?)
+    }
+
+    /// Returns the cached version of an object, of many that are read one after the other: none of
+    /// them stays decoded.
+    pub fn peek(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>> {
+        let held = self
+            .objects()
+            .get(namespace.unwrap_or_default(), name)
+            .cloned();
+        self.read_once(&held?)
+    }
+
+    /// Returns an object as this cache holds it, if it holds this version.
+    pub fn held(&self, object: &K) -> Option<Kept<K>> {
+        let (namespace, name) = address(object);
+        unchanged(self.objects().get(namespace, name), object).map(Kept)
     }
 
     /// Returns what is known of an object; `namespace` is `None` for cluster-scoped kinds. A

@@ -11,6 +11,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use kube::Resource;
 use lru::LruCache;
@@ -41,6 +42,9 @@ pub struct Parts {
 
 type Unpack<K> = fn(&[u8], Option<&Shared>) -> serde_json::Result<K>;
 
+/// Tells what is decoded from any other version of any object of any collection.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
+
 /// Converts the objects of a kind to text and back.
 pub struct Codec<K> {
     /// Returns the parts of an object.
@@ -57,7 +61,7 @@ pub(super) struct Packed {
     ends: (u32, u32),
     /// See [`version`].
     pub(super) version: Option<u64>,
-    /// Tells what is decoded from any other version of any object.
+    /// See [`SERIAL`].
     serial: u64,
     shared: Option<Shared>,
     dictionary: Arc<[u8]>,
@@ -110,8 +114,8 @@ struct Dictionary {
 }
 
 impl Dictionary {
-    /// Returns the dictionary for a text, which later ones may refer to, and the text's number.
-    fn take(&mut self, text: &[u8]) -> (Arc<[u8]>, u64) {
+    /// Returns the dictionary for a text, which later ones may refer to.
+    fn take(&mut self, text: &[u8]) -> Arc<[u8]> {
         let taken = Arc::clone(&self.bytes);
         self.seen += 1;
         if self.seen.is_power_of_two() {
@@ -120,7 +124,7 @@ impl Dictionary {
                 .push_front(text[..text.len().min(SAMPLE)].to_vec());
             self.bytes = self.samples.iter().flatten().copied().collect();
         }
-        (taken, self.seen)
+        taken
     }
 }
 
@@ -148,7 +152,8 @@ impl<K: Resource> Packer<K> {
         );
         let (namespace, name) = address(&read);
         let ends = (namespace.len(), namespace.len() + name.len());
-        let (dictionary, serial) = self.dictionary.lock().take(&text);
+        let dictionary = self.dictionary.lock().take(&text);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let mut bytes = Vec::with_capacity(ends.1 + text.len() / 2);
         bytes.extend_from_slice(namespace.as_bytes());
         bytes.extend_from_slice(name.as_bytes());
@@ -218,10 +223,17 @@ impl<K: Resource> Packer<K> {
     }
 }
 
+/// An object as a cache holds it.
+pub struct Kept<K>(pub(super) Held<K>);
+
+/// Returns an object as a cache holds it, if it holds this version.
+type Look<K> = dyn Fn(&K) -> Option<Kept<K>> + Send + Sync;
+
 /// Objects that somebody keeps by other keys than their names, packed.
 pub struct PackedMap<Q, K> {
     objects: HashMap<Q, Held<K>>,
     packer: Packer<K>,
+    cache: Option<Box<Look<K>>>,
 }
 
 impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
@@ -230,7 +242,13 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
         Self {
             objects: HashMap::new(),
             packer: Packer::new(codec),
+            cache: None,
         }
+    }
+
+    /// Shares the packed form of what a cache holds, too.
+    pub fn beside(&mut self, cache: impl Fn(&K) -> Option<Kept<K>> + Send + Sync + 'static) {
+        self.cache = Some(Box::new(cache));
     }
 
     /// Returns a key as it is kept.
@@ -261,7 +279,8 @@ impl<Q: Eq + Hash, K: Resource> PackedMap<Q, K> {
 
     /// Puts an object in, and returns the one that had its key.
     pub fn insert(&mut self, key: Q, object: Arc<K>) -> Option<Arc<K>> {
-        let (held, _) = self.packer.hold(object);
+        let cached = self.cache.as_ref().and_then(|look| look(&object));
+        let held = cached.map_or_else(|| self.packer.hold(object).0, |it| it.0);
         let former = self.objects.insert(key, held)?;
         self.read_once(&former)
     }
@@ -394,5 +413,28 @@ mod tests {
         assert_eq!(map.insert(1, Arc::clone(&unread)), None);
         assert_eq!(map.insert(1, Arc::clone(&known)), Some(unread));
         assert_eq!(map.get(&1), Some(known));
+    }
+
+    #[test]
+    fn what_a_cache_holds_is_shared_and_told_from_what_is_packed_here() {
+        let packer = Packer::new(codec());
+        let (cached, _) = packer.hold(Arc::new(object(1)));
+        let Held::Packed(theirs) = &cached else {
+            panic!("it is packed");
+        };
+        let mut map = PackedMap::new(codec());
+        let held = cached.clone();
+        map.beside(move |it: &ConfigMap| (*it == object(1)).then(|| Kept(held.clone())));
+        for number in [2, 1, 3] {
+            map.insert(number, Arc::new(object(number)));
+        }
+        assert_eq!(
+            Arc::strong_count(theirs),
+            3,
+            "here, in the closure, in the map"
+        );
+        for number in [1, 2, 3, 2, 1] {
+            assert_eq!(map.get(&number).as_deref(), Some(&object(number)));
+        }
     }
 }

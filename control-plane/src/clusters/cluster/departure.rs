@@ -40,7 +40,7 @@ pub(super) async fn see_off(
     let works = fleet.works.list_in(&namespace);
     let held = works.iter().filter(|work| is_held(&work.metadata));
     let held: Vec<_> = held.cloned().collect();
-    let named = fleet.bindings.naming(&name);
+    let named = fleet.bindings.index().naming(&name);
     let holds = |key: &BindingKey| {
         let held = fleet.bindings.get(key);
         held.filter(|it| it.spec.target(&name).is_some())

@@ -74,7 +74,7 @@ fn companions(fleet: &Fleet, name: &str) -> BTreeSet<String> {
 }
 
 fn bindings_of(fleet: &Fleet, cluster: &str) -> Vec<Arc<AnyBinding>> {
-    let keys = fleet.bindings.naming(cluster);
+    let keys = fleet.bindings.index().naming(cluster);
     keys.iter()
         .filter_map(|it| fleet.bindings.get(it))
         .collect()

@@ -91,6 +91,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
     let controller = Arc::new(Controller {
         evictor: Mutex::new(
             Evictor::sharing(Switches::of(settings), pace.clone())
+                .beside(&fleet.bindings)
                 .with_taints(judges_taints)
                 .with_fence(Fence::of(fleet))
                 .with_jobs(Jobs::of(fleet))

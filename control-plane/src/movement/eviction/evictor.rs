@@ -26,7 +26,7 @@ use super::fence::Fence;
 use super::fleet_view::{FleetView, evicts};
 use super::jobs::Jobs;
 use super::judge::Switches;
-use crate::fleet::binding::BindingKey;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::budget::rate::{Band, FleetHealth, Rates};
 use crate::fleet::intern;
@@ -85,7 +85,7 @@ pub struct Evictor {
     successes: u64,
     pace: Pace,
     options: Options,
-    planned: Option<Planned>,
+    planned: BTreeMap<i32, Planned>,
     /// What room is kept from, by priority, and when it is looked at.
     held_back: BTreeMap<i32, BTreeSet<(Arc<str>, Key)>>,
     look: Option<Instant>,
@@ -139,7 +139,7 @@ impl Evictor {
             failures: HashMap::new(),
             successes: 0,
             options: Options::default().for_departure(),
-            planned: None,
+            planned: BTreeMap::new(),
             held_back: BTreeMap::new(),
             look: None,
             band: Band::Primary,
@@ -151,6 +151,14 @@ impl Evictor {
             tallies: HashMap::new(),
             limits: Limits::default(),
         }
+    }
+
+    /// Keeps bindings in the form in which these caches hold them.
+    #[must_use]
+    pub fn beside(mut self, bindings: &Bindings) -> Self {
+        let bindings = bindings.clone();
+        self.bindings.beside(move |it| bindings.held(it));
+        self
     }
 
     /// Judges taints, or knows of none.

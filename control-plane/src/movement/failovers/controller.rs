@@ -330,7 +330,7 @@ impl Recorder {
             let binding = bindings.get(key);
             binding.is_some_and(|it| it.spec.target(cluster).is_some())
         };
-        let named = bindings.naming(cluster).into_iter();
+        let named = bindings.index().naming(cluster).into_iter();
         let placed = named.filter(|key| is_placed(key));
         placed.map(|key| BindingKey::clone(&key)).collect()
     }

@@ -26,6 +26,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::overtaken;
 use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::Order;
 use crate::fleet::copy::members_scale;
@@ -110,7 +111,8 @@ fn waits(fleet: &Fleet, key: &BindingKey) -> bool {
 
 /// Returns the bindings that have tasks to look at.
 fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
-    let bindings = fleet.bindings.iter().filter(|it| has_tasks(it));
+    let bindings = fleet.bindings.having(Trait::HasTasks, None);
+    let bindings = bindings.filter(|it| has_tasks(it));
     bindings.map(|it| BindingKey::of(&it)).collect()
 }
 

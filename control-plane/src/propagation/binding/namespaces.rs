@@ -31,6 +31,7 @@ use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
@@ -221,7 +222,8 @@ fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
 /// Returns the clusters in which something that lies in a namespace stays when it is deleted.
 fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
     let mut clusters = HashSet::new();
-    for binding in fleet.bindings.iter_of(Some(namespace)) {
+    let preserved = Trait::IsPreserved;
+    for binding in fleet.bindings.having(preserved, Some(namespace)) {
         clusters.extend(preserved_in(&binding).map(str::to_owned));
     }
     clusters

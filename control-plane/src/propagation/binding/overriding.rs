@@ -146,7 +146,7 @@ impl Affected {
 
     /// Reconciles the bindings that are placed in a cluster.
     fn by_cluster(&self, cluster: &str) {
-        for key in self.bindings.naming(cluster) {
+        for key in self.bindings.index().naming(cluster) {
             self.queue.add((*key).clone());
         }
     }

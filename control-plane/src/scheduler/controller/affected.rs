@@ -1,6 +1,6 @@
 //! Finds the scheduled bindings that a change of a cluster affects.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
@@ -9,12 +9,36 @@ use muster_shared::api::policy::{ClusterAffinity, Placement};
 use muster_shared::selectors::Affinity;
 
 use super::cluster_change::Effect;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::scheduler::core::need::is_divided;
+
+/// Returns the bindings of which these effects may change the result. Only those are read that
+/// name one of the clusters, or that may move to it although they are settled.
+pub fn concerned(bindings: &Bindings, effects: &[Effect<'_>]) -> BTreeSet<BindingKey> {
+    let name = |effect: &Effect<'_>| effect.cluster().metadata.name.clone();
+    let names: BTreeSet<_> = effects.iter().filter_map(name).collect();
+    let index = bindings.index();
+    let mut keys: BTreeSet<_> = names.iter().flat_map(|it| index.naming(it)).collect();
+    keys.extend(index.alike(|alike| {
+        let may_choose = || {
+            let choice = Choice::of(&alike.placement);
+            effects.iter().any(|it| choice.has(it.cluster()))
+        };
+        !stays(alike.are_workloads, &alike.placement) && may_choose()
+    }));
+    let mut concerns = Concerns::of(effects);
+    let is_concerned = |key: &Arc<BindingKey>| {
+        let binding = bindings.peek(key);
+        binding.is_some_and(|it| concerns.has(&it.spec))
+    };
+    let keys = keys.into_iter().filter(is_concerned);
+    keys.map(Arc::unwrap_or_clone).collect()
+}
 
 /// Turns of clusters, and which placements can choose these: bindings of one policy share their
 /// placement, which is compared once.
 #[derive(Debug)]
-pub struct Concerns<'a> {
+struct Concerns<'a> {
     effects: &'a [Effect<'a>],
     /// Whether the cluster of each effect can be chosen. The placements are kept, so that their
     /// addresses tell them apart.
@@ -23,7 +47,7 @@ pub struct Concerns<'a> {
 
 impl<'a> Concerns<'a> {
     /// Returns the concerns of these effects.
-    pub fn of(effects: &'a [Effect<'a>]) -> Self {
+    fn of(effects: &'a [Effect<'a>]) -> Self {
         Self {
             effects,
             chosen: HashMap::new(),
@@ -31,7 +55,7 @@ impl<'a> Concerns<'a> {
     }
 
     /// Returns whether one of the effects may change the result of a binding that is settled.
-    pub fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
+    fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
         let Some(placement) = &spec.placement else {
             return false;
         };
@@ -69,7 +93,7 @@ fn concerns(
         let mut tasks = spec.graceful_eviction_tasks.iter();
         tasks.any(|task| Some(&task.from_cluster) == cluster.metadata.name.as_ref())
     };
-    let stays = spec.is_workload() && is_divided(placement);
+    let stays = stays(spec.is_workload(), placement);
     match effect {
         Effect::Leaves(cluster) => is_target(cluster) || keeps_copy(cluster),
         Effect::Moved(cluster) | Effect::AdmitsMore(cluster)
@@ -82,6 +106,11 @@ fn concerns(
         Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
         Effect::AdmitsLess(_) => is_scaled_to_zero(spec) && may_choose,
     }
+}
+
+/// Returns whether bindings stay where they are as long as their clusters do.
+fn stays(are_workloads: bool, placement: &Placement) -> bool {
+    are_workloads && is_divided(placement)
 }
 
 /// Returns whether the workload is settled with an empty result, since it asks for no replica
@@ -140,6 +169,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::Stand;
     use crate::scheduler::tests::fixtures::{
         cluster, config_map, decoded, deployment, dynamic, placed,
     };
@@ -224,6 +254,53 @@ mod tests {
             ("it may go elsewhere", &kept, Effect::AdmitsMore(&m2), false),
         ] {
             assert_eq!(Concerns::of(&[effect]).has(spec), expected, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_index_leaves_out_nothing_that_a_change_concerns() {
+        let only_m1 = json!({ "clusterAffinity": { "clusterNames": ["m1"] } });
+        let anywhere = json!({});
+        let mut kept = deployment(3, &dynamic());
+        let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
+        kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+        let specs = [
+            config_map(&only_m1),
+            config_map(&anywhere),
+            placed(config_map(&only_m1), &[("m1", 0)]),
+            placed(config_map(&only_m1), &[("m2", 0)]),
+            placed(config_map(&anywhere), &[("m1", 0), ("m2", 0)]),
+            deployment(0, &only_m1),
+            deployment(0, &anywhere),
+            deployment(3, &only_m1),
+            deployment(3, &dynamic()),
+            placed(deployment(3, &dynamic()), &[("m1", 3)]),
+            placed(deployment(3, &dynamic()), &[("m1", 1), ("m2", 2)]),
+            kept,
+        ];
+        let named = specs.iter().enumerate().map(|(number, spec)| {
+            let metadata = json!({"namespace": "shop", "name": format!("w{number}")});
+            let binding = json!({"metadata": metadata, "spec": spec});
+            ("resourcebindings", binding)
+        });
+        let stand = Stand::followed(named).await;
+        let bindings = &stand.fleet.bindings;
+        let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
+        let effects = [&m1, &m2].into_iter().flat_map(|it| {
+            [
+                Effect::Leaves(it),
+                Effect::Moved(it),
+                Effect::AdmitsMore(it),
+                Effect::AdmitsLess(it),
+            ]
+        });
+        for effect in effects {
+            let effects = [effect];
+            let mut concerns = Concerns::of(&effects);
+            let all = bindings.iter().filter(|it| concerns.has(&it.spec));
+            let all: BTreeSet<_> = all.map(|it| BindingKey::of(&it)).collect();
+            assert!(!all.is_empty(), "{effect:?} concerns nobody");
+            assert_eq!(concerned(bindings, &effects), all, "{effect:?}");
         }
     }
 }

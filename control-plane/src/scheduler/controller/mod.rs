@@ -40,7 +40,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
-use crate::scheduler::controller::affected::Concerns;
+use crate::scheduler::controller::affected::concerned;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
 use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
@@ -115,7 +115,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     let (listening, bindings) = (Arc::clone(&scheduler), fleet.bindings.clone());
     // A cluster left of which nothing was ever read.
     fleet.clusters.on_unread_departure(move |_, cluster| {
-        for key in bindings.naming(cluster) {
+        for key in bindings.index().naming(cluster) {
             Incoming::ClusterChanged.count();
             listening.queue.add((*key).clone());
         }
@@ -243,12 +243,9 @@ impl Scheduler {
         if !bindings.is_synced() {
             return;
         }
-        let mut concerns = Concerns::of(effects);
-        for binding in bindings.iter() {
-            if concerns.has(&binding.spec) {
-                Incoming::ClusterChanged.count();
-                self.queue.add(BindingKey::of(binding.as_ref()));
-            }
+        for key in concerned(bindings, effects) {
+            Incoming::ClusterChanged.count();
+            self.queue.add(key);
         }
     }
 

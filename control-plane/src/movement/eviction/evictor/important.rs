@@ -20,7 +20,6 @@ const AGE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_millis
 /// The room that is kept for what has a higher priority.
 #[derive(Debug)]
 pub(super) struct Planned {
-    priority: i32,
     until: Instant,
     kept: Arc<Kept>,
 }
@@ -28,18 +27,19 @@ pub(super) struct Planned {
 impl Evictor {
     /// Returns the room that is kept for what leaves later and has a higher priority.
     pub(super) fn keep(&mut self, priority: i32, now: Now) -> Arc<Kept> {
-        let planned = self.planned.take();
-        let planned = planned.filter(|it| it.priority == priority && now.tick < it.until);
-        let planned = planned.unwrap_or_else(|| {
-            let kept = self.keep_from(priority, now);
-            let workloads = u32::try_from(kept.workloads()).unwrap_or(u32::MAX);
-            Planned {
-                priority,
-                until: now.tick + AGE.0 + AGE.1.saturating_mul(workloads),
-                kept: Arc::new(kept),
-            }
-        });
-        Arc::clone(&self.planned.insert(planned).kept)
+        self.planned.retain(|_, planned| now.tick < planned.until);
+        if let Some(planned) = self.planned.get(&priority) {
+            return Arc::clone(&planned.kept);
+        }
+        let kept = Arc::new(self.keep_from(priority, now));
+        let workloads = u32::try_from(kept.workloads()).unwrap_or(u32::MAX);
+        let until = now.tick + AGE.0 + AGE.1.saturating_mul(workloads);
+        let planned = Planned {
+            until,
+            kept: Arc::clone(&kept),
+        };
+        self.planned.insert(priority, planned);
+        kept
     }
 
     /// Returns the fleet in which a workload is placed: as it is now, without the room that is kept

@@ -17,6 +17,7 @@ use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::binding_index::Trait;
 use crate::fleet::orders::Needed;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
@@ -123,7 +124,7 @@ impl Needed for Answerer {
     }
 
     fn is_open(&self, namespace: &str) -> bool {
-        let near = self.bindings.iter_of(Some(namespace));
+        let near = self.bindings.having(Trait::HasFollowers, Some(namespace));
         let mut referrers = near.filter(|it| refers(it));
         let index = self.distributor.index.lock();
         referrers.any(|it| !index.knows(&BindingKey::of(it.as_ref())))

@@ -1,0 +1,312 @@
+//! Index of bindings by what is asked of all of them: caches keep them packed, and to read each for
+//! one that matters takes seconds where there are a hundred thousand.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::Placement;
+use muster_shared::watch::{Change, Informer};
+use parking_lot::Mutex;
+
+use super::binding::BindingKey;
+
+/// What few bindings are or have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Trait {
+    /// It has graceful eviction tasks.
+    HasTasks,
+    /// What its template refers to follows it.
+    HasFollowers,
+    /// Its objects stay in members when it is deleted.
+    IsPreserved,
+}
+
+impl Trait {
+    const ALL: [Self; 3] = [Self::HasTasks, Self::HasFollowers, Self::IsPreserved];
+
+    fn is_of(self, spec: &ResourceBindingSpec) -> bool {
+        match self {
+            Self::HasTasks => !spec.graceful_eviction_tasks.is_empty(),
+            Self::HasFollowers => spec.propagate_deps,
+            Self::IsPreserved => spec.preserve_resources_on_deletion == Some(true),
+        }
+    }
+}
+
+/// Keys that are shared between all places where they stand.
+type Keys = BTreeSet<Arc<BindingKey>>;
+
+/// Bindings of which the placement is the same, as are most of one policy.
+#[derive(Clone)]
+pub struct Alike {
+    /// Their placement.
+    pub placement: Arc<Placement>,
+    /// Whether they are workloads, of which the replicas may be divided.
+    pub are_workloads: bool,
+}
+
+impl Alike {
+    fn of(spec: &ResourceBindingSpec) -> Option<Self> {
+        Some(Self {
+            placement: Arc::clone(spec.placement.as_ref()?),
+            are_workloads: spec.is_workload(),
+        })
+    }
+
+    /// Returns what tells them from others: caches share equal placements.
+    fn identity(&self) -> (usize, bool) {
+        (Arc::as_ptr(&self.placement) as usize, self.are_workloads)
+    }
+}
+
+/// The bindings by what they name and are. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct BindingIndex(Arc<Mutex<Index>>);
+
+#[derive(Default)]
+struct Index {
+    /// By cluster: a target, one that they are leaving, or one that they follow a referrer to.
+    by_cluster: HashMap<String, Keys>,
+    by_trait: HashMap<Trait, Keys>,
+    alike: HashMap<(usize, bool), (Alike, Keys)>,
+}
+
+impl BindingIndex {
+    /// Follows a cache of bindings; call it before the cache starts and before listeners that read
+    /// this index are installed.
+    pub fn follow(&self, bindings: &Informer<AnyBinding>) {
+        let index = self.clone();
+        bindings.on_change(move |change| match change {
+            Change::Applied { old, new } => index.change(old.as_deref(), Some(new)),
+            Change::Deleted { old } => index.change(Some(old), None),
+        });
+    }
+
+    /// Returns the bindings that name a cluster, in the order of their names.
+    pub fn naming(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
+        let index = self.0.lock();
+        let found = index.by_cluster.get(cluster).into_iter().flatten();
+        found.cloned().collect()
+    }
+
+    /// Returns the bindings of a namespace, or all if none is given, that are or have something, in
+    /// the order of their names.
+    pub fn having(&self, what: Trait, namespace: Option<&str>) -> Vec<Arc<BindingKey>> {
+        let index = self.0.lock();
+        let Some(keys) = index.by_trait.get(&what) else {
+            return Vec::new();
+        };
+        let Some(namespace) = namespace else {
+            return keys.iter().cloned().collect();
+        };
+        let first = BindingKey {
+            namespace: Some(namespace.to_owned()),
+            name: String::new(),
+        };
+        let near = keys.range(first..);
+        let near = near.take_while(|it| it.namespace.as_deref() == Some(namespace));
+        near.cloned().collect()
+    }
+
+    /// Returns the bindings of which the placement is chosen, without an order.
+    pub fn alike(&self, is_chosen: impl Fn(&Alike) -> bool) -> Vec<Arc<BindingKey>> {
+        let index = self.0.lock();
+        let chosen = index.alike.values().filter(|(alike, _)| is_chosen(alike));
+        chosen.flat_map(|(_, keys)| keys.iter().cloned()).collect()
+    }
+
+    fn change(&self, old: Option<&AnyBinding>, new: Option<&AnyBinding>) {
+        let Some(binding) = new.or(old) else {
+            return;
+        };
+        let (old, new) = (old.map(|it| &it.spec), new.map(|it| &it.spec));
+        if old.zip(new).is_some_and(|(old, new)| is_same(old, new)) {
+            return;
+        }
+        let key = Arc::new(BindingKey::of(binding));
+        let mut index = self.0.lock();
+        let (was, is) = (names(old), names(new));
+        move_key(&mut index.by_cluster, &key, (&was, &is), |it| {
+            (*it).to_owned()
+        });
+        let (was, is) = (traits(old), traits(new));
+        move_key(&mut index.by_trait, &key, (&was, &is), |it| *it);
+        let (was, is) = (old.and_then(Alike::of), new.and_then(Alike::of));
+        if was.as_ref().map(Alike::identity) == is.as_ref().map(Alike::identity) {
+            return;
+        }
+        if let Some(identity) = was.as_ref().map(Alike::identity)
+            && let Some((_, keys)) = index.alike.get_mut(&identity)
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                index.alike.remove(&identity);
+            }
+        }
+        if let Some(alike) = is {
+            let group = index.alike.entry(alike.identity());
+            let (_, keys) = group.or_insert_with(|| (alike, Keys::new()));
+            keys.insert(key);
+        }
+    }
+}
+
+/// Returns whether nothing changed that is indexed.
+fn is_same(old: &ResourceBindingSpec, new: &ResourceBindingSpec) -> bool {
+    let placement = |it: &ResourceBindingSpec| Alike::of(it).map(|it| it.identity());
+    old.clusters == new.clusters
+        && old.graceful_eviction_tasks == new.graceful_eviction_tasks
+        && old.required_by == new.required_by
+        && traits(Some(old)) == traits(Some(new))
+        && placement(old) == placement(new)
+}
+
+/// Moves a key from where it was to where it is.
+fn move_key<Q, R>(
+    places: &mut HashMap<R, Keys>,
+    key: &Arc<BindingKey>,
+    (was, is): (&BTreeSet<Q>, &BTreeSet<Q>),
+    owned: impl Fn(&Q) -> R,
+) where
+    Q: Ord,
+    R: Eq + Hash,
+{
+    for place in was.difference(is).map(&owned) {
+        if let Some(keys) = places.get_mut(&place) {
+            keys.remove(key);
+            if keys.is_empty() {
+                places.remove(&place);
+            }
+        }
+    }
+    for place in is.difference(was).map(&owned) {
+        places.entry(place).or_default().insert(Arc::clone(key));
+    }
+}
+
+fn traits(spec: Option<&ResourceBindingSpec>) -> BTreeSet<Trait> {
+    let all = Trait::ALL.into_iter();
+    all.filter(|it| spec.is_some_and(|spec| it.is_of(spec)))
+        .collect()
+}
+
+/// Returns the clusters that a spec names: its targets, those of its referrers, and those that it
+/// is leaving.
+fn names(spec: Option<&ResourceBindingSpec>) -> BTreeSet<&str> {
+    let Some(spec) = spec else {
+        return BTreeSet::new();
+    };
+    let followed = spec.required_by.iter().flat_map(|it| &it.clusters);
+    let there = spec.clusters.iter().chain(followed);
+    let left = spec.graceful_eviction_tasks.iter();
+    there
+        .map(|it| &*it.name)
+        .chain(left.map(|it| &*it.from_cluster))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Changes the binding of a namespace, or of none, from one spec to another.
+    fn change(
+        index: &BindingIndex,
+        namespace: Option<&str>,
+        old: Option<&Value>,
+        new: Option<&Value>,
+    ) {
+        let read = |spec: &Value| -> AnyBinding {
+            let metadata = json!({"namespace": namespace, "name": "web"});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        index.change(old.map(read).as_ref(), new.map(read).as_ref());
+    }
+
+    #[test]
+    fn a_binding_is_found_by_every_cluster_that_it_names_as_long_as_it_does() {
+        let index = BindingIndex::default();
+        let found = || ["m1", "m2", "m3"].map(|cluster| index.naming(cluster).len());
+        let placed = json!({
+            "clusters": [{"name": "m1"}],
+            "gracefulEvictionTasks": [{"fromCluster": "m2"}],
+            "requiredBy": [{"name": "a", "clusters": [{"name": "m3"}, {"name": "m1"}]}],
+        });
+        let shop = Some("shop");
+        change(&index, shop, None, Some(&placed));
+        assert_eq!(found(), [1, 1, 1]);
+        let moved = json!({"clusters": [{"name": "m2"}]});
+        change(&index, shop, Some(&placed), Some(&moved));
+        assert_eq!(found(), [0, 1, 0]);
+        change(&index, shop, Some(&moved), Some(&moved));
+        assert_eq!(found(), [0, 1, 0]);
+        change(&index, shop, Some(&moved), None);
+        let kept = index.0.lock();
+        assert!(kept.by_cluster.is_empty(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn bindings_of_both_kinds_are_told_apart() {
+        let index = BindingIndex::default();
+        let placed = json!({"clusters": [{"name": "m1"}]});
+        change(&index, None, None, Some(&placed));
+        assert_eq!(index.naming("m1")[0].namespace, None);
+        change(&index, None, Some(&placed), None);
+        assert_eq!(index.naming("m1"), []);
+    }
+
+    #[test]
+    fn a_binding_is_found_by_what_it_is_and_has_as_long_as_it_does() {
+        let index = BindingIndex::default();
+        let found = |namespace| Trait::ALL.map(|it| index.having(it, namespace).len());
+        let all = json!({
+            "clusters": [{"name": "m1"}],
+            "gracefulEvictionTasks": [{"fromCluster": "m2"}],
+            "propagateDeps": true,
+            "preserveResourcesOnDeletion": true,
+        });
+        let shop = Some("shop");
+        change(&index, shop, None, Some(&all));
+        change(&index, None, None, Some(&all));
+        assert_eq!(found(None), [2, 2, 2]);
+        assert_eq!(found(shop), [1, 1, 1]);
+        assert_eq!(found(Some("shop-2")), [0, 0, 0]);
+        let plain = json!({"clusters": [{"name": "m1"}]});
+        change(&index, shop, Some(&all), Some(&plain));
+        assert_eq!(found(shop), [0, 0, 0]);
+        change(&index, None, Some(&all), None);
+        assert!(index.0.lock().by_trait.is_empty(), "nothing is kept of it");
+    }
+
+    #[test]
+    fn bindings_of_one_placement_are_found_together() {
+        let index = BindingIndex::default();
+        let shared = Arc::new(Placement::default());
+        let binding = |name: &str, placement: Option<&Arc<Placement>>| {
+            let metadata = json!({"namespace": "shop", "name": name});
+            let binding = json!({"metadata": metadata, "spec": {}});
+            let mut binding: AnyBinding = serde_json::from_value(binding).unwrap();
+            binding.spec.placement = placement.map(Arc::clone);
+            binding
+        };
+        let found = || index.alike(|it| Arc::ptr_eq(&it.placement, &shared)).len();
+        let (web, shop) = (
+            binding("web", Some(&shared)),
+            binding("shop", Some(&shared)),
+        );
+        index.change(None, Some(&web));
+        index.change(None, Some(&shop));
+        assert_eq!(found(), 2);
+        let other = binding("web", Some(&Arc::new(Placement::default())));
+        index.change(Some(&web), Some(&other));
+        assert_eq!((found(), index.alike(|_| true).len()), (1, 2));
+        index.change(Some(&other), Some(&binding("web", None)));
+        index.change(Some(&shop), None);
+        assert!(index.0.lock().alike.is_empty(), "nothing is kept of it");
+    }
+}
