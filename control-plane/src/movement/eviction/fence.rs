@@ -2,26 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::k8s::Taint;
-use muster_shared::names::{self, condition::READY};
+use muster_shared::names;
 use tokio::time::Instant;
 
-use super::fleet_view::evicts;
 use crate::fleet::Fleet;
 use crate::fleet::availability::readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
-
-/// Time for which a cluster that is ready again keeps fenced workloads: beyond the default of
-/// `removeOnMismatchSeconds` (180 s), after which the taints of its failure are gone.
-const SETTLING: Duration = Duration::from_mins(5);
 
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,25 +67,6 @@ impl Fence {
     }
 }
 
-/// Returns how much longer a cluster that has just become ready again keeps its workloads: the
-/// taint of its failure goes only when it has been ready for a while, and what was released a
-/// moment ago would be stopped again. `None` means that the time is over, that a taint came later,
-/// or that there is none.
-fn settles(cluster: &Cluster, now: Timestamp) -> Option<Duration> {
-    let ready = cluster.condition(READY)?.last_transition_time.0;
-    let is_older = |taint: &Taint| {
-        taint
-            .time_added
-            .as_ref()
-            .is_some_and(|added| added.0 <= ready)
-    };
-    let evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
-    let mut evicting = evicting.peekable();
-    evicting.peek()?;
-    let rest = SETTLING.checked_sub(Duration::try_from(now.duration_since(ready)).ok()?)?;
-    (!rest.is_zero() && evicting.all(is_older)).then_some(rest)
-}
-
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
     let Some(after) = fencing::asked(&binding.spec) else {
         return of_data(cluster, &binding.spec);
@@ -107,7 +80,7 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
             .find(|work| work.metadata.namespace.as_ref() == Some(&namespace))?;
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
-    judge(cluster, &binding.spec, verdict, fleet.clock.now(), now)
+    judge(cluster, &binding.spec, verdict)
 }
 
 /// Judges a workload that is not fenced: its data may keep it in a cluster that is not heard of.
@@ -121,8 +94,6 @@ fn judge(
     cluster: &Cluster,
     spec: &ResourceBindingSpec,
     verdict: impl FnOnce() -> Option<Verdict>,
-    date: Timestamp,
-    now: Instant,
 ) -> Gate {
     if spec.preserve_resources_on_deletion == Some(true) {
         return Gate::Shut(
@@ -131,13 +102,7 @@ fn judge(
     }
     if readiness(cluster) == conditions::TRUE {
         // Its agent removes the copy before another one is made.
-        return match settles(cluster, date) {
-            None => Gate::Open,
-            Some(rest) => {
-                let why = "the cluster is ready again, and the taint may go".to_owned();
-                Gate::Until(now + rest, why)
-            }
-        };
+        return Gate::Open;
     }
     match verdict() {
         // Without a Work the agent was never told of the workload.
@@ -155,95 +120,34 @@ fn judge(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn a_cluster_that_is_ready_again_keeps_its_workloads_while_the_taint_of_its_failure_goes() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        for (what, added, effect, now, expected) in [
-            (
-                "it has just come back",
-                Some(900),
-                "NoExecute",
-                1_000,
-                Some(300),
-            ),
-            (
-                "a while ago",
-                Some(900),
-                "PreferNoExecute",
-                1_200,
-                Some(100),
-            ),
-            ("long ago", Some(900), "NoExecute", 1_300, None),
-            ("somebody drains it", Some(1_001), "NoExecute", 1_002, None),
-            ("a taint without time", None, "NoExecute", 1_002, None),
-            ("its clock is ahead", Some(900), "NoExecute", 990, None),
-            (
-                "nothing drives it out",
-                Some(900),
-                "NoSchedule",
-                1_200,
-                None,
-            ),
-        ] {
-            let cluster: Cluster = serde_json::from_value(json!({
-                "metadata": { "name": "m1" },
-                "spec": { "syncMode": "Pull", "taints": [
-                    { "key": "a", "effect": effect, "timeAdded": added.map(at) },
-                ] },
-                "status": { "conditions": [
-                    { "type": "Ready", "status": "True", "reason": "r", "message": "", "lastTransitionTime": at(1_000) },
-                ] },
-            }))
-            .unwrap();
-            let rest = settles(&cluster, at(now));
-            assert_eq!(rest.map(|rest| rest.as_secs()), expected, "{what}");
-        }
-    }
-
-    #[test]
     fn a_fenced_workload_leaves_when_its_copy_can_be_removed_or_is_stopped() {
         let now = Instant::now();
-        let date = |second| Timestamp::from_second(second).unwrap();
         let waits = Verdict::Waits {
             until: now + Duration::from_secs(7),
             time: Duration::from_secs(100),
         };
         let in_seconds = |seconds| Some(Some(now + Duration::from_secs(seconds)));
-        for (what, ready, second, preserves, verdict, until) in [
-            ("stopped", "Unknown", 0, None, Some(Verdict::Stopped), None),
-            ("never told of", "Unknown", 0, None, None, None),
+        for (what, ready, preserves, verdict, until) in [
+            ("stopped", "Unknown", None, Some(Verdict::Stopped), None),
+            ("never told of", "Unknown", None, None, None),
             (
                 "it may run",
                 "Unknown",
-                0,
                 None,
                 Some(waits.clone()),
                 in_seconds(7),
             ),
-            (
-                "ready for long",
-                "True",
-                300,
-                None,
-                Some(waits.clone()),
-                None,
-            ),
-            (
-                "ready again",
-                "True",
-                290,
-                None,
-                Some(Verdict::Stopped),
-                in_seconds(10),
-            ),
+            ("ready", "True", None, Some(waits.clone()), None),
             (
                 "kept",
                 "Unknown",
-                0,
                 Some(true),
                 Some(Verdict::Stopped),
                 Some(None),
@@ -251,7 +155,6 @@ mod tests {
             (
                 "not kept",
                 "Unknown",
-                0,
                 Some(false),
                 Some(Verdict::Stopped),
                 None,
@@ -260,10 +163,10 @@ mod tests {
             let cluster: Cluster = serde_json::from_value(json!({
                 "metadata": { "name": "m1" },
                 "spec": { "syncMode": "Pull", "taints": [
-                    { "key": "a", "effect": "NoExecute", "timeAdded": date(0) },
+                    { "key": "a", "effect": "NoExecute", "timeAdded": "1970-01-01T00:00:00Z" },
                 ] },
                 "status": { "conditions": [
-                    { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": date(0) },
+                    { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": "1970-01-01T00:00:00Z" },
                 ] },
             }))
             .unwrap();
@@ -272,7 +175,7 @@ mod tests {
                 ..ResourceBindingSpec::default()
             };
             // The gate is open, closed until an instant, or closed.
-            let found = match judge(&cluster, &spec, || verdict, date(second), now) {
+            let found = match judge(&cluster, &spec, || verdict) {
                 Gate::Open => None,
                 Gate::Until(until, _) => Some(Some(until)),
                 Gate::Shut(_) => Some(None),

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
+use muster_shared::taints::is_of_command;
 use tokio::time::Instant;
 
 use super::room::Unreported;
@@ -31,7 +33,7 @@ pub struct FleetView {
 /// What the change of a cluster means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// Its taints changed (or it is new): its workloads are to be judged again.
+    /// Its taints or its readiness changed (or it is new): its workloads are to be judged again.
     pub taints: bool,
     /// After this time workloads that had nowhere to go should be tried again: soon when what is
     /// allowed changed, later when there only is more or less room, which is reported all the time.
@@ -179,6 +181,28 @@ pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
             || is_moved())
 }
 
+/// Time for which a cluster that is ready again keeps its workloads: beyond the default of
+/// `removeOnMismatchSeconds` (180 s), after which the taints of its failure are gone.
+const SETTLING: SignedDuration = SignedDuration::from_mins(5);
+
+/// Returns until when a cluster that has become ready again keeps its workloads: the taint of its
+/// failure goes only when it has been ready for a while, and what left meanwhile would leave a
+/// sound cluster. `None` if the cluster is not ready, if a taint came later, or by an order.
+pub fn kept_until(cluster: &Cluster) -> Option<Timestamp> {
+    let ready = cluster.condition(condition::READY);
+    let ready = ready.filter(|it| it.status == conditions::TRUE)?;
+    let ready = ready.last_transition_time.0;
+    let is_of_failure = |taint: &Taint| {
+        let added = taint.time_added.as_ref();
+        added.is_some_and(|added| added.0 <= ready) && !is_of_command(taint)
+    };
+    let evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
+    let mut evicting = evicting.peekable();
+    evicting.peek()?;
+    let until = ready.checked_add(SETTLING).ok()?;
+    evicting.all(is_of_failure).then_some(until)
+}
+
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     let Some(old) = old else {
         return Effect {
@@ -194,11 +218,12 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     };
     let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
     let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
-    let taints = old.spec.taints != new.spec.taints;
-    let allowed = old.spec != new.spec
+    let readiness = status(before) != status(after);
+    let taints = readiness || old.spec.taints != new.spec.taints;
+    let allowed = readiness
+        || old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-        || status(before) != status(after)
         || reads_works(old) != reads_works(new)
         || apis;
     let helps_after = if allowed {
@@ -217,6 +242,68 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_cluster_that_is_ready_again_keeps_its_workloads_while_the_taint_of_its_failure_goes() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        for (what, ready, key, effect, added, expected) in [
+            (
+                "it is back",
+                "True",
+                "a",
+                "NoExecute",
+                Some(900),
+                Some(1_300),
+            ),
+            (
+                "it is back",
+                "True",
+                "a",
+                "PreferNoExecute",
+                Some(1_000),
+                Some(1_300),
+            ),
+            ("it is not", "False", "a", "NoExecute", Some(900), None),
+            (
+                "it is not heard",
+                "Unknown",
+                "a",
+                "NoExecute",
+                Some(900),
+                None,
+            ),
+            ("a later taint", "True", "a", "NoExecute", Some(1_001), None),
+            ("a taint without time", "True", "a", "NoExecute", None, None),
+            (
+                "no taint drives out",
+                "True",
+                "a",
+                "NoSchedule",
+                Some(900),
+                None,
+            ),
+            (
+                "a drain",
+                "True",
+                "failover.muster.io/drain",
+                "NoExecute",
+                Some(900),
+                None,
+            ),
+        ] {
+            let cluster: Cluster = serde_json::from_value(json!({
+                "metadata": { "name": "m1" },
+                "spec": { "syncMode": "Pull", "taints": [
+                    { "key": key, "effect": effect, "timeAdded": added.map(at) },
+                ] },
+                "status": { "conditions": [
+                    { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": at(1_000) },
+                ] },
+            }))
+            .unwrap();
+            assert_eq!(kept_until(&cluster), expected.map(at), "{what}");
+        }
+    }
 
     #[test]
     fn what_may_let_a_workload_in_that_had_nowhere_to_go_helps_soon() {

@@ -63,7 +63,11 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
             times.silent_since = heard.map(Time);
             (CauseType::ClusterUnreachable, heard.unwrap_or(changed))
         };
-        (kind, format!("{}: {}", ready.reason, ready.message), since)
+        let message = match times.silent_since {
+            Some(_) => format!("silent: its agent was heard for the last time at {since:.0}"),
+            None => format!("{}: {}", ready.reason, ready.message),
+        };
+        (kind, message, since)
     } else if let Some(drain) = drain {
         let order = Attribution::of_command(cluster).filter(|it| it.order == order::DRAIN);
         let order = order.unwrap_or_default();

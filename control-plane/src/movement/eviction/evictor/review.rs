@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use tokio::time::Instant;
 
@@ -9,7 +10,7 @@ use super::{Evictor, Key, Now, UNFENCED, UNREAD};
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::fence::Gate;
-use crate::movement::eviction::fleet_view::evicts;
+use crate::movement::eviction::fleet_view::{evicts, kept_until};
 use crate::movement::eviction::inputs;
 use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge};
 use crate::movement::eviction::record::bounded;
@@ -28,8 +29,18 @@ impl Evictor {
             Judgement::Leave { .. } if self.jobs.has_completed(binding, cluster) == Some(true) => {
                 Judgement::Stay(Stay::Completed)
             }
+            Judgement::Leave { cause, due } => {
+                let due = due.max(self.returned(cluster, now).unwrap_or(due));
+                Judgement::Leave { cause, due }
+            }
             judgement => judgement,
         }
+    }
+
+    /// Returns until when a cluster that has become ready again keeps its workloads, if it does.
+    fn returned(&self, cluster: &str, now: Now) -> Option<Timestamp> {
+        let (_, cluster) = self.fleet.get(cluster)?;
+        kept_until(cluster).filter(|until| *until > now.wall)
     }
 
     pub(super) fn review_all(&mut self, binding: &AnyBinding, now: Now) {
@@ -64,8 +75,14 @@ impl Evictor {
                 if due <= now.wall {
                     self.turn_of_due(cluster, &binding, &cause, rank, now)
                 } else {
+                    let mut cause = cause.to_string();
+                    if self.returned(cluster, now) == Some(due) {
+                        cause.push_str(
+                            ", and is ready again, so that the taint of its failure may go",
+                        );
+                    }
                     let state = EvictionState::Tolerated {
-                        cause: bounded(cause.to_string()),
+                        cause: bounded(cause),
                         until: due,
                     };
                     (

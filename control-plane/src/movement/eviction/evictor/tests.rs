@@ -48,6 +48,15 @@ fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
     Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull", "taints": taints}, "status": status})).unwrap())
 }
 
+/// Returns a cluster whose readiness is that since a second, as it fails and returns.
+fn since(name: &str, ready: &str, second: i64, taints: &Value) -> Arc<Cluster> {
+    let mut cluster = Cluster::clone(&cluster(name, taints));
+    let conditions = &mut cluster.status.as_mut().unwrap().conditions;
+    conditions[0].status = ready.to_owned();
+    conditions[0].last_transition_time.0 = Timestamp::from_second(second).unwrap();
+    Arc::new(cluster)
+}
+
 fn down(second: i64) -> Value {
     taint("NoExecute", second)
 }

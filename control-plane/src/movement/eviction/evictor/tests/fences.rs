@@ -166,3 +166,44 @@ fn a_toleration_that_ends_while_evictions_are_stopped_is_told() {
     let stopped = ("w".to_owned(), "StoppedByThreshold");
     assert_eq!(world.told().last(), Some(&stopped));
 }
+
+#[test]
+fn what_waited_for_the_brake_stays_in_a_cluster_that_is_back() {
+    // All but one have failed, so that nothing moves.
+    let mut world = World::new(5, 4, 2);
+    for name in ["c0", "c1", "c2", "c3"] {
+        world.set(&since(name, "Unknown", 0, &down(7)));
+    }
+    assert!(world.evict(100.0).is_empty());
+    for name in ["c0", "c1", "c2"] {
+        world.set(&since(name, "True", 1_100, &down(7)));
+    }
+    // The taints of two go, which lets the brake go.
+    for name in ["c0", "c1"] {
+        world.set(&since(name, "True", 1_100, &json!([])));
+    }
+    let mut left = world.evict(200.0);
+    left.sort();
+    assert_eq!(
+        left,
+        ["w3-0", "w3-1"],
+        "only what is in the cluster that is still lost"
+    );
+    // It falls silent again: the wait is over.
+    world.set(&since("c2", "Unknown", 1_301, &down(7)));
+    assert_eq!(world.evict(100.0).len(), 2);
+}
+
+#[test]
+fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_until_its_taint_is_gone() {
+    let tolerated = json!({"placement": {"clusterTolerations": [{"key": "down", "operator": "Exists", "tolerationSeconds": 60}]}});
+    let clusters = vec![
+        since("c0", "Unknown", 900, &down(1_000)),
+        cluster("c1", &json!([])),
+    ];
+    let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerated)], true);
+    assert!(world.evict(30.0).is_empty());
+    world.set(&since("c0", "True", 1_030, &down(1_000)));
+    assert!(world.evict(299.0).is_empty(), "it was due after 60 s");
+    assert_eq!(world.evict(2.0), ["w"], "the taint stays, so it counts");
+}
