@@ -116,7 +116,10 @@ async fn asked(
         .next()
         .map(|pause| pause.to_string());
     let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
-    let old_copies = old_copies(&works(&client, binding).await, binding, &snapshot);
+    let old_copies = match works(&client, binding).await {
+        Ok(works) => old_copies(&works, binding, &snapshot),
+        Err(error) => vec![format!("not known: works cannot be listed: {error}")],
+    };
     let answer = Answer::about(binding, &snapshot, rules);
     let returns = failback::told(binding, &snapshot, settings, now);
     let suspended = suspension::told(&client, binding).await;
@@ -130,16 +133,15 @@ async fn asked(
     Ok(answer.waiting(binding, &snapshot, settings, now))
 }
 
-/// Reads the Works of a binding; there are none if they may not be read.
-async fn works(client: &Client, binding: &AnyBinding) -> Vec<ObjectMeta> {
+/// Reads the Works of a binding.
+async fn works(client: &Client, binding: &AnyBinding) -> kube::Result<Vec<ObjectMeta>> {
     let Some(id) = binding.permanent_id() else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let works: Api<Work> = Api::all(client.clone());
     let own = ListParams::default().labels(&format!("{}={id}", binding.binding_kind().id_label()));
-    let works = works.list_metadata(&own).await;
-    let works = works.map(|it| it.items).unwrap_or_default();
-    works.into_iter().map(|it| it.metadata).collect()
+    let works = works.list_metadata(&own).await?.items;
+    Ok(works.into_iter().map(|it| it.metadata).collect())
 }
 
 /// Returns the sentences about where old copies of a workload may still run.

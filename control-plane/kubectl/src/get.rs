@@ -165,7 +165,15 @@ async fn clusters(
         works(Api::all(client.clone())),
         view::pause(client),
     );
-    // Whoever may not read the record is not told of the pause.
+    unknown_columns(&[
+        (
+            "WORKLOADS",
+            bindings.as_ref().err().map(ToString::to_string),
+        ),
+        ("OLD COPIES", works.as_ref().err().map(ToString::to_string)),
+        ("HEARD", view.leases.as_ref().err().map(ToString::to_string)),
+        ("pauses", record.as_ref().err().map(ToString::to_string)),
+    ]);
     let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
     let pause = pause.filter(|it| it.holds(now));
     // Whoever may not read leases and workloads sees the clusters.
@@ -189,6 +197,15 @@ async fn clusters(
     print(&rows, format, seen.as_mut(), |wide| {
         rows::clusters(&rows, pause.as_ref(), wide, now)
     })
+}
+
+/// Warns of what is not known, so that a column without a value is not taken for none.
+fn unknown_columns(columns: &[(&str, Option<String>)]) {
+    for (column, error) in columns {
+        if let Some(error) = error {
+            eprintln!("Warning: {column}: not known: {error}");
+        }
+    }
 }
 
 /// Which workloads are asked about.
@@ -280,6 +297,13 @@ fn named(words: &[String], all: Vec<Arc<AnyBinding>>) -> anyhow::Result<Vec<Arc<
 async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> Left {
     let own = Settings::default();
     let (view, works) = join!(View::read(client, &own), works(Api::all(client.clone())));
+    unknown_columns(&[
+        ("LEAVING", works.as_ref().err().map(ToString::to_string)),
+        (
+            "clusters",
+            view.clusters.as_ref().err().map(ToString::to_string),
+        ),
+    ]);
     let leader = Leader::of(&view.leader, now);
     let leases = view.leases.unwrap_or_default();
     let is_silent = |cluster: &Cluster| {

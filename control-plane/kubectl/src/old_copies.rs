@@ -70,26 +70,45 @@ pub(super) fn of_one<'a>(
 pub(super) struct InCluster {
     pub cluster: String,
     pub copies: usize,
+    /// The first few of the workloads, of the first few clusters.
+    pub names: Vec<String>,
     /// State of the cluster that keeps them from being confirmed: `silent`, `not ready` or
     /// `not in the fleet`; `null` in a cluster that is ready, which is removing them.
     pub state: Option<&'static str>,
 }
 
-/// Counts old copies by cluster. `unheard` are clusters that are silent while nobody says so.
+/// Workloads of a cluster up to which all are named.
+const NAMED: usize = 10;
+/// Workloads that are named where there are more.
+const FEW: usize = 3;
+/// Clusters of which old copies are told one by one.
+const CLUSTERS: usize = 3;
+
+/// Counts old copies by cluster. `unheard` are clusters that are silent while nobody says so, and
+/// `title` names the workload of a binding.
 pub(super) fn by_cluster(
     old: &OldCopies,
+    title: impl Fn(&BindingKey) -> String,
     clusters: &[Cluster],
     unheard: &BTreeSet<String>,
 ) -> Vec<InCluster> {
-    let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<&String, (usize, Vec<String>)> = BTreeMap::new();
     for cluster in old.values().flatten() {
-        *counts.entry(cluster).or_default() += 1;
+        counts.entry(cluster).or_default().0 += 1;
     }
-    let counts = counts.into_iter().map(|(cluster, copies)| InCluster {
-        state: state(cluster, clusters, unheard),
-        cluster: cluster.clone(),
-        copies,
-    });
+    for (cluster, (copies, names)) in counts.iter_mut().take(CLUSTERS) {
+        let here = old.iter().filter(|it| it.1.contains(*cluster));
+        let most = if *copies > NAMED { FEW } else { NAMED };
+        names.extend(here.take(most).map(|it| title(it.0)));
+    }
+    let counts = counts
+        .into_iter()
+        .map(|(cluster, (copies, names))| InCluster {
+            state: state(cluster, clusters, unheard),
+            cluster: cluster.clone(),
+            copies,
+            names,
+        });
     counts.collect()
 }
 
@@ -115,17 +134,35 @@ pub(super) fn state_of(cluster: Option<&Cluster>) -> Option<&'static str> {
 }
 
 /// Tells where old copies may still run, such as `3 old copies not confirmed gone in member1
-/// (silent)`.
+/// (silent): ` and the workloads; `none` if there are none.
 pub(super) fn told(all: &[InCluster]) -> String {
-    let each = all.iter().map(|it| {
+    let each = all.iter().take(CLUSTERS).map(|it| {
         let copies = match it.copies {
             1 => "1 old copy".to_owned(),
             more => format!("{more} old copies"),
         };
         let state = it.state.unwrap_or("being removed");
-        format!("{copies} not confirmed gone in {} ({state})", it.cluster)
+        let names = listed(&it.names, it.copies);
+        format!(
+            "{copies} not confirmed gone in {} ({state}): {names}",
+            it.cluster
+        )
     });
-    each.collect::<Vec<_>>().join(", ")
+    let each = each.collect::<Vec<_>>().join("; ");
+    match all.len().saturating_sub(CLUSTERS) {
+        _ if all.is_empty() => "none".to_owned(),
+        0 => each,
+        more => format!("{each}; and in more clusters ({more})"),
+    }
+}
+
+/// Names the first of so many.
+pub(super) fn listed(names: &[String], count: usize) -> String {
+    let first = names.join(", ");
+    match count - names.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 #[cfg(test)]
@@ -230,12 +267,13 @@ pub(super) mod tests {
         let fleet = fleet.map(|(name, ready)| cluster(name, ready));
         let none = BTreeSet::new();
         assert_eq!(
-            told(&by_cluster(&old, &fleet, &none)),
-            "2 old copies not confirmed gone in m1 (silent), \
-             1 old copy not confirmed gone in m2 (being removed), \
-             1 old copy not confirmed gone in m3 (not ready), \
-             1 old copy not confirmed gone in m4 (not in the fleet)"
+            told(&by_cluster(&old, |it| it.name.clone(), &fleet, &none)),
+            "2 old copies not confirmed gone in m1 (silent): api, web; \
+             1 old copy not confirmed gone in m2 (being removed): web; \
+             1 old copy not confirmed gone in m3 (not ready): web; and in more clusters (1)"
         );
+        assert_eq!(state("m4", &fleet, &none), Some("not in the fleet"));
+        assert_eq!(told(&[]), "none");
         let unheard = BTreeSet::from(["m2".to_owned()]);
         assert_eq!(state("m2", &fleet, &unheard), Some(SILENT));
     }

@@ -71,6 +71,8 @@ pub(super) struct Member {
     pub reason: String,
     /// Condition by which a cluster that is ready needs attention.
     pub concern: Option<String>,
+    /// What that condition says.
+    pub why: Option<String>,
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
@@ -96,6 +98,7 @@ impl Member {
             ready: ready.to_owned(),
             reason: reason.to_owned(),
             concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
+            why: concern.map(|it| it.message.clone()),
             since: since.map(|it| it.last_transition_time.0),
             last_heard: lease.and_then(renewed),
             taints: taints

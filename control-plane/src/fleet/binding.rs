@@ -194,8 +194,8 @@ impl Bindings {
         &self.index
     }
 
-    /// Returns the bindings of a namespace, or all if none is given, that are or have something, one
-    /// after the other.
+    /// Returns the bindings of a namespace, or all if none is given, that are or have something,
+    /// one after the other.
     pub fn having(
         &self,
         what: Trait,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::common::{TOLERATED, ends_soon, numbers, remaining, skew};
 use muster_shared::check::{Category, Verdict, listed};
-use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::conditions::{FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::{Lease, ResourceExt};
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
 use muster_shared::self_report::{AgentReport, LeaderReport};
@@ -40,6 +40,17 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     }
     let number = clusters.len();
     category.ok("clusters", format!("{number} in the fleet"));
+    let is_silent = |it: &&Cluster| {
+        let ready = it.condition(READY);
+        ready.is_some_and(|it| it.status == UNKNOWN)
+    };
+    if number > 1 && clusters.iter().filter(is_silent).count() == number {
+        category.error(
+            "ready",
+            format!("all {number} clusters are silent: most likely the network of the fleet API, not the clusters"),
+            "Look first at its address, DNS, certificate and load balancer, as a member sees them: kubectl muster check --member",
+        );
+    }
     for cluster in clusters {
         ready(&mut category, cluster);
     }

@@ -494,7 +494,7 @@ fn what_is_wrong_with_members_is_told() {
     fn leases(facts: &mut Facts) -> &mut Vec<Lease> {
         facts.leases.as_mut().unwrap()
     }
-    let cases: [(Break, &str, Status, &str); 11] = [
+    let cases: [(Break, &str, Status, &str); 12] = [
         (
             |it| clusters(it).clear(),
             "clusters",
@@ -506,6 +506,16 @@ fn what_is_wrong_with_members_is_told() {
             "ready",
             Error,
             "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
+        ),
+        (
+            |it| {
+                for it in clusters(it) {
+                    *it = read(cluster(&it.name_any(), "Unknown", "8"));
+                }
+            },
+            "ready",
+            Error,
+            "clusters are silent: most likely the network of the fleet API, not the clusters",
         ),
         (
             |it| clusters(it)[0].status = None,
@@ -833,7 +843,7 @@ fn a_pause_is_told_with_what_ends_it() {
                 cluster.annotations_mut().extend([pause]);
             },
             Warning,
-            "movement out of m1 is paused until somebody resumes it (reason: disks)",
+            "movement out of m1 is paused until somebody resumes it (reason: \"disks\")",
         ),
         (
             |it| it.pause = Err(forbidden()),

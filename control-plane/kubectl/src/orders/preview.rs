@@ -232,9 +232,11 @@ impl Preview {
                 self.later.push(because(why));
             }
             Ok(plan) => {
-                let clusters = plan.clusters.iter().map(|it| it.name.clone());
+                let mut plan = plan;
                 // Of several clusters that are drained each is planned by itself.
-                let clusters = clusters.filter(|it| !self.clusters.contains(it));
+                let drained = &self.clusters;
+                plan.clusters.retain(|it| !drained.contains(&it.name));
+                let clusters = plan.clusters.iter().map(|it| it.name.clone());
                 let after = self.after.entry(BindingKey::of(binding)).or_default();
                 after.extend(clusters);
                 self.leave.push(Line {

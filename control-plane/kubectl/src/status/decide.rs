@@ -30,6 +30,7 @@ use self::counts::{Flow, flows};
 use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
+use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::Rates;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
@@ -290,19 +291,59 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     {
         cluster.workloads = fates.unwrap_or_default();
     }
+    for order in &mut report.ordered {
+        let name = order.name.as_str();
+        let is_there = |it: &&Arc<AnyBinding>| {
+            let mut tasks = it.spec.graceful_eviction_tasks.iter();
+            let is_left = tasks.any(|task| task.from_cluster == name);
+            !runs_nothing(&it.spec) && (is_left || it.spec.target(name).is_some())
+        };
+        let old = old.iter().flatten().filter(|it| it.1.contains(name));
+        order.copies = bindings.iter().filter(is_there).count() + old.count();
+    }
     report.service = service(
         snapshot,
         &are_ready(clusters, &report.not_well),
         old.as_ref(),
     );
-    report.old_copies = old.map(|old| old_copies::by_cluster(&old, clusters, &silent));
+    report.old_copies = old.map(|old| {
+        let keys = bindings.iter().map(|it| (BindingKey::of(it), it));
+        let known: BTreeMap<BindingKey, _> = keys.filter(|it| old.contains_key(&it.0)).collect();
+        let name = |key: &BindingKey| {
+            known
+                .get(key)
+                .map_or_else(|| key.to_string(), |it| title(it))
+        };
+        old_copies::by_cluster(&old, name, clusters, &silent)
+    });
     estimate(&mut report, snapshot, &pauses);
     report.next = next(&mut report, &snapshot.rates, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();
     report.facts = facts(&report, snapshot.now);
     report.summary = Summary::of(&report, snapshot.now);
+    report.unread = together(std::mem::take(&mut report.unread));
     report
+}
+
+/// Joins what could not be read for the same reason.
+fn together(unread: Vec<String>) -> Vec<String> {
+    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    for it in unread {
+        let (step, why) = it.split_once(": ").unwrap_or(("", &it));
+        match by_reason.iter_mut().find(|it| it.0 == why) {
+            Some((_, steps)) => steps.push(step.to_owned()),
+            None => by_reason.push((why.to_owned(), vec![step.to_owned()])),
+        }
+    }
+    let told = by_reason.into_iter().map(|(why, steps)| {
+        let steps: Vec<String> = steps.into_iter().filter(|it| !it.is_empty()).collect();
+        match &steps[..] {
+            [] => why,
+            steps => format!("{}: {why}", steps.join(", ")),
+        }
+    });
+    told.collect()
 }
 
 /// Returns for each cluster whether it is ready and heard.

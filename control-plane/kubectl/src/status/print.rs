@@ -108,6 +108,7 @@ fn expires(report: &Report, now: Timestamp, limits: Limits) -> String {
 }
 
 fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
+    let has_why = report.not_well.iter().any(|it| it.why.is_some());
     let mut table = Table::new([
         "CLUSTER NOT WELL",
         "READY",
@@ -115,8 +116,10 @@ fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
         "SINCE",
         "LAST HEARD",
         "TAINTS",
+        "WHY",
     ]);
     for it in report.not_well.iter().take(limits.rows) {
+        let why = it.why.as_deref().unwrap_or_default();
         table.row([
             it.name.clone(),
             it.ready.clone(),
@@ -124,9 +127,11 @@ fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
             ago(it.since, now),
             ago(it.last_heard, now),
             it.taints.join(","),
+            shortened(why, limits.letters),
         ]);
     }
-    section(&table.to_string(), report.not_well.len(), limits)
+    let hidden: &[&str] = if has_why { &[] } else { &["WHY"] };
+    section(&table.without(hidden), report.not_well.len(), limits)
 }
 
 fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {

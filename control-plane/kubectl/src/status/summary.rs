@@ -13,7 +13,6 @@ pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
 use super::decide::{Next, Report, Waiting, cluster_of};
-use crate::old_copies;
 
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
@@ -57,6 +56,8 @@ pub(super) struct Summary {
     pub lost: Lost,
     /// Which workloads are without service.
     pub service: String,
+    /// Which workloads may run twice, because an old copy is not confirmed gone.
+    pub twice: String,
     /// What happens next, and when.
     pub next: String,
     /// What to do.
@@ -71,6 +72,7 @@ impl Default for Summary {
             sentence: String::new(),
             lost: Lost::Unknown,
             service: String::new(),
+            twice: String::new(),
             next: String::new(),
             advice: Advice::default(),
         }
@@ -84,13 +86,14 @@ impl Summary {
     }
 
     /// Returns what follows the line, each with its name.
-    pub fn told(&self) -> [(&'static str, String); 3] {
+    pub fn told(&self) -> [(&'static str, String); 4] {
         let Advice { words, command } = &self.advice;
         let command = command
             .as_ref()
             .map_or_else(String::new, |it| format!(": {it}"));
         [
             ("Service", self.service.clone()),
+            ("Two copies", self.twice.clone()),
             ("Next", self.next.clone()),
             ("To do", format!("{words}{command}")),
         ]
@@ -110,6 +113,7 @@ impl Summary {
             sentence,
             lost,
             service,
+            twice: service::twice(report),
             next,
             advice: advice::advice(report, severity, lost),
         }
@@ -186,9 +190,6 @@ fn well(report: &Report) -> String {
             "{text}; {who} that left {} {verb} not back there",
             it.cluster
         );
-    }
-    for old in report.old_copies.iter().filter(|it| !it.is_empty()) {
-        text = format!("{text}; {}", old_copies::told(old));
     }
     match (report.failover, report.policy_evicts) {
         (Some(false), _) => format!("{text}; failover is OFF, so that no failure moves anything"),
@@ -294,7 +295,13 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         let waiting = by_reason(&report.waiting, &is_here);
         (
             Notice,
-            waiting.map_or_else(|| text.clone(), |words| format!("{text}, {words}")),
+            match waiting {
+                Some(words) => format!("{text}, {words}"),
+                None if it.is_drained() && it.copies == 0 && !report.is_blind => {
+                    format!("{text}, nothing is left there")
+                }
+                None => text,
+            },
         )
     }));
     all

@@ -190,7 +190,7 @@ impl fmt::Display for Pause {
             None => f.write_str(" until somebody resumes it")?,
         }
         if !self.reason.is_empty() {
-            write!(f, " (reason: {})", self.reason)?;
+            write!(f, " (reason: \"{}\")", self.reason)?;
         }
         if let Some(garbled) = &self.garbled {
             write!(f, " (the record cannot be read whole: {garbled})")?;
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(Pause::of_fleet(&record), pause);
         assert_eq!(
             pause.to_string(),
-            "all movement is paused by alice since 1970-01-01T00:00:10Z until 1970-01-01T00:01:10Z (reason: change freeze)"
+            "all movement is paused by alice since 1970-01-01T00:00:10Z until 1970-01-01T00:01:10Z (reason: \"change freeze\")"
         );
         assert!(pause.holds(at(69)) && !pause.holds(at(70)));
     }
@@ -271,11 +271,11 @@ mod tests {
             ("", "movement out of m1 is paused until somebody resumes it"),
             (
                 "upgrade",
-                "movement out of m1 is paused until somebody resumes it (reason: upgrade)",
+                "movement out of m1 is paused until somebody resumes it (reason: \"upgrade\")",
             ),
             (
                 r#"{"reason":"upgrade","by":"alice","until":"1970-01-01T00:01:10Z"}"#,
-                "movement out of m1 is paused by alice until 1970-01-01T00:01:10Z (reason: upgrade)",
+                "movement out of m1 is paused by alice until 1970-01-01T00:01:10Z (reason: \"upgrade\")",
             ),
         ] {
             let pause = Pause::of_cluster(&cluster(Some(text))).unwrap();

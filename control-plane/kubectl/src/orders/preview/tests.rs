@@ -174,6 +174,9 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
+    let mut refuges = text.lines().filter_map(|it| it.split_once(" -> "));
+    let is_drained = |names: &str| names.split(',').any(|it| ["m1", "m2"].contains(&it));
+    assert!(!refuges.any(|it| is_drained(it.1)), "{text}");
     let text = drain(&bindings[..1], 2);
     let line = "m1, m2: 1 workload, with 2 copies, has nowhere to go, and stays until it has\n";
     assert!(text.contains(line), "{text}");

@@ -8,7 +8,6 @@ use muster_shared::check::listed;
 use serde::Serialize;
 
 use super::{Report, STOPPED};
-use crate::old_copies;
 use crate::running::Source;
 use crate::table::ago;
 
@@ -31,14 +30,6 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
         ("Clusters", counts_of_clusters(report)),
         ("Workloads", counts_of_workloads(report)),
     ]);
-    match report.old_copies.as_deref() {
-        None => all.push(("Old copies", NOT_KNOWN.to_owned())),
-        Some([]) => {}
-        Some(old) => all.push((
-            "Old copies",
-            format!("{}; they may still run", old_copies::told(old)),
-        )),
-    }
     let fact = |(name, text)| Fact { name, text };
     all.into_iter().map(fact).collect()
 }

@@ -6,11 +6,10 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::CONDITION;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceHealth;
 use muster_shared::conditions;
 use serde::Serialize;
 
-use super::{WAITS, cluster_of};
+use super::{WAITS, cluster_of, service};
 use crate::old_copies::OldCopies;
 
 /// Workloads that are in a cluster that is not well, or have left it and are not confirmed gone
@@ -110,11 +109,8 @@ fn runs(binding: &AnyBinding, not_well: &ByCluster<'_>) -> bool {
     let targets = &binding.spec.clusters;
     let reports = &binding.status().aggregated_status;
     let runs = |name: &str| {
-        let mut reports = reports.iter();
-        reports.any(|it| {
-            let is_ill = it.health == Some(ResourceHealth::Unhealthy);
-            it.cluster_name == name && it.applied && !is_ill
-        })
+        let mut reports = reports.iter().filter(|it| it.cluster_name == name);
+        reports.any(service::runs)
     };
     let mut names = targets.iter().map(|it| it.name.as_str());
     !targets.is_empty() && names.all(|it| !not_well.contains_key(it) && runs(it))

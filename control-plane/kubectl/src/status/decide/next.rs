@@ -62,11 +62,11 @@ impl Halt {
         };
         let who = match stopping.len() {
             1 => first.workload.clone(),
-            more => format!("the first of {more} workloads"),
+            more => format!("{}, the first of {more} workloads,", first.workload),
         };
         let place = cluster_of(&first.message).map_or_else(String::new, |it| format!(" in {it}"));
         let words = format!(
-            "{who} has stopped itself{place}, at the latest; then it is down, and nothing moves{from}, until {until}"
+            "{who} has stopped itself{place}, at the latest, and stays down; nothing moves{from} until {until}"
         );
         Next::at(words, *seconds)
     }
@@ -184,7 +184,7 @@ fn of(report: &Report, rates: &Rates, pauses: &[Pause], cluster: &str) -> Next {
         None => {}
     }
     match found {
-        _ if is_drained => format!("nothing moves until somebody ends the drain of {cluster}"),
+        _ if is_drained => format!("nothing goes to {cluster} until somebody ends its drain"),
         Some(it) if it.ready != "True" => format!("nothing until {cluster} is ready again"),
         _ => "nothing".to_owned(),
     }
@@ -275,9 +275,9 @@ fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
         (None, [only]) => only.clone(),
         (None, [first, more @ ..]) => Next {
             words: format!(
-                "{}; and the same of {} more clusters",
+                "{}; and the same of {}",
                 first.words,
-                more.len()
+                count(more.len(), "more cluster")
             ),
             ..first.clone()
         },
@@ -300,6 +300,7 @@ impl super::Left {
             returning,
             staying,
             first_seconds,
+            after_seconds,
             ..
         } = self;
         let is_ready = !report.not_well.iter().any(|it| it.name == *cluster);
@@ -310,13 +311,29 @@ impl super::Left {
             (0, _) if is_ready && !is_drained && *staying > 0 => {
                 let who = count(*staying, "workload");
                 let verb = if *staying == 1 { "left" } else { "that left" };
-                let stays = if *staying == 1 { "and stays where it is" } else { "stay where they are" };
+                let stays = if *staying == 1 {
+                    "and stays where it is"
+                } else {
+                    "stay where they are"
+                };
                 Some(format!("{who} {verb} {cluster} {stays}: no policy asks for failback").into())
             }
             (0, _) => None,
-            (_, Some(0)) => Some(format!("{who} {verb} to {cluster} as the pace and room allow").into()),
-            (_, Some(seconds)) => Some(Next::at(format!("{who} {verb} to {cluster}, at the earliest"), *seconds)),
-            (_, None) => Some(format!("{who} {verb} to {cluster} when it has been healthy for as long as their policies ask").into()),
+            (_, Some(0)) => {
+                Some(format!("{who} {verb} to {cluster} as the pace and room allow").into())
+            }
+            (_, Some(seconds)) => Some(Next::at(
+                format!("{who} {verb} to {cluster}, at the earliest"),
+                *seconds,
+            )),
+            (_, None) => {
+                let after = after_seconds
+                    .map_or_else(|| "a while".to_owned(), |it| format!("at least {it} s"));
+                Some(
+                    format!("{who} {verb} to {cluster} when it has been healthy for {after}")
+                        .into(),
+                )
+            }
         }
     }
 }

@@ -25,6 +25,9 @@ pub(in super::super) struct NotWell {
     pub name: String,
     pub ready: String,
     pub reason: String,
+    /// What the condition says that makes a ready cluster one of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     pub since: Option<Timestamp>,
     /// The last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
@@ -58,6 +61,8 @@ pub(in super::super) struct Ordered {
     /// Evictions per second out of it at most, by its own rate; `null` if only that of the fleet
     /// holds.
     pub per_second: Option<f64>,
+    /// Copies that are placed there, or that have not left it yet.
+    pub copies: usize,
     /// Next event in the cluster.
     pub next: Next,
     /// Fault of its own rate, by which nothing leaves it.
@@ -101,6 +106,7 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
             .min(),
         by: author.as_ref().map(|it| it.author().to_owned()),
         reason: author.map(|it| it.reason).filter(|it| !it.is_empty()),
+        copies: 0,
         next: Next::default(),
         per_second: rate.as_ref().ok().copied().flatten(),
         fault: rate.err().map(|it| it.to_string()),
@@ -119,11 +125,16 @@ pub(super) fn not_well(
     if is_well && cluster.spec.taints.iter().all(is_of_command) {
         return None;
     }
+    // What is wrong with one that is ready and says nothing of it are its taints.
+    let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
+    let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
+    let since = if is_well { tainted.min() } else { member.since };
     Some(NotWell {
         name: member.name,
         ready: member.ready,
         reason: member.concern.unwrap_or(member.reason),
-        since: member.since,
+        why: member.why.filter(|it| !it.is_empty()),
+        since,
         last_heard: member.last_heard,
         taints: member.taints,
         first_leaves_seconds: None,

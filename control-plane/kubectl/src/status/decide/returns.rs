@@ -29,6 +29,9 @@ pub(in super::super) struct Left {
     /// the cluster decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_seconds: Option<u64>,
+    /// Seconds for which the cluster has to be healthy before, by the shortest of the rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_seconds: Option<u64>,
     /// Workloads that left within the last day, and stay where they are now.
     pub staying: usize,
 }
@@ -66,6 +69,8 @@ pub(super) fn left(snapshot: &Snapshot) -> Vec<Left> {
             };
             let left = left.entry(name).or_default();
             left.returning += 1;
+            let after = u64::try_from(rule.after.as_secs()).ok();
+            left.after_seconds = left.after_seconds.into_iter().chain(after).min();
             let due = due.map(|it| seconds_until(it, snapshot.now));
             left.first_seconds = left.first_seconds.into_iter().chain(due).min();
         }

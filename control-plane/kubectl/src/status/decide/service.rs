@@ -6,7 +6,7 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::CONDITION;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
 use muster_shared::conditions;
 use serde::Serialize;
 
@@ -80,6 +80,13 @@ pub(super) fn service(
     service
 }
 
+/// Returns whether a copy runs, by what its cluster reported: one of which nothing is reported yet
+/// only starts.
+pub(super) fn runs(report: &AggregatedStatusItem) -> bool {
+    let is_up = |it: &ResourceHealth| *it != ResourceHealth::Unhealthy;
+    report.applied && report.health.as_ref().is_some_and(is_up)
+}
+
 fn take(
     service: &mut Service,
     binding: &AnyBinding,
@@ -110,9 +117,11 @@ fn take(
         Some(false) => Copy::Unseen,
         Some(true) => {
             let mut reports = reports.iter().filter(|it| it.cluster_name == cluster);
-            let runs = reports
-                .any(|it| it.applied && it.health.as_ref() != Some(&ResourceHealth::Unhealthy));
-            if runs { Copy::Runs } else { Copy::Down }
+            if reports.any(runs) {
+                Copy::Runs
+            } else {
+                Copy::Down
+            }
         }
     };
     let placed: Vec<Copy> = spec.clusters.iter().map(|it| copy(&it.name)).collect();

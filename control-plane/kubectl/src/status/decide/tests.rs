@@ -121,7 +121,7 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
         vec![work("web", "m1"), work("web", "m2")],
         vec![work("web", "m2")],
     );
-    let told = "Old copies: 1 old copy not confirmed gone in m1 (silent); they may still run\n";
+    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web\n";
     for (works, is_told) in [
         (Ok(left), true),
         (Ok(none), false),
@@ -600,8 +600,9 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s: most likely the network of the fleet API, not the clusters; movement is stopped, workloads go on
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s: most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped
 Service:    perhaps 2 workloads are without service (Deployment default/web, Deployment default/db): their clusters are not heard
+Two copies: none
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check
 Leader:     cp-0, renewed 2s ago
@@ -632,4 +633,21 @@ fn a_pause_that_cannot_be_read_is_not_all_well() {
     assert_eq!(decide(&snapshot).code(), 0);
     snapshot.pause = Err("get configmap: forbidden".to_owned());
     assert_eq!(decide(&snapshot).code(), 1);
+}
+
+#[test]
+fn what_cannot_be_read_for_one_reason_is_told_in_one_line() {
+    let gone = "ServiceError: client error (Connect): deadline has elapsed";
+    let unread = [
+        format!("list clusters: {gone}"),
+        "list works: forbidden".to_owned(),
+        format!("get lease: {gone}"),
+    ];
+    assert_eq!(
+        together(unread.to_vec()),
+        [
+            format!("list clusters, get lease: {gone}"),
+            "list works: forbidden".to_owned(),
+        ]
+    );
 }

@@ -49,10 +49,8 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .filter(|it| it.ready != "True")
         .collect();
     if !down.is_empty() && report.clusters == Some(down.len()) && down.len() > 1 {
-        return Advice::new(
-            "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are",
-            "kubectl muster check",
-        );
+        let words = "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are";
+        return Advice::new(format!("{words}{}", saving(report)), "kubectl muster check");
     }
     if !down.is_empty() && report.failover == Some(false) {
         let words = "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true";
@@ -63,7 +61,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     {
         let effect = effect(report);
         let words =
-            format!("ask whoever paused movement whether it may go on; to resume it{effect}");
+            format!("ask whoever paused movement whether it may go on; to resume it now{effect}");
         return Advice::new(words, resume(report));
     }
     if !down.is_empty() && report.pace.band == "stopped" {
@@ -156,12 +154,30 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let names = down.iter().take(NAMED).map(|it| it.name.as_str());
     let names = names.collect::<Vec<_>>().join(",");
     let words = format!(
-        "look for the common cause and bring clusters back; only if they are dead and the others have room, raise muster-control-plane --unhealthy-cluster-threshold from {} to {enough} or more (the part of all clusters that may have failed while workloads move; now {} of {} have). What would move then",
-        pace.threshold, pace.failed, pace.counted
+        "look for the common cause and bring clusters back{}; only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
+        saving(report),
+        pace.threshold,
+        pace.failed,
+        pace.counted
     );
     let command =
         format!("kubectl muster simulate --lost {names} -- --unhealthy-cluster-threshold={enough}");
     Advice::new(words, command)
+}
+
+/// Returns what keeps the first workload up that stops itself while nothing moves.
+fn saving(report: &Report) -> String {
+    let stopping = report.waiting.iter();
+    let stopping = stopping.filter_map(|it| Some((it.stops_seconds.filter(|it| *it > 0)?, it)));
+    let first = stopping.min_by_key(|it| it.0);
+    first.map_or_else(String::new, |(seconds, it)| {
+        let cluster = it.cluster.as_deref().unwrap_or("its cluster");
+        format!(
+            "; to keep {} up, let {cluster} reach the fleet API within {}, when it stops itself there",
+            it.workload,
+            span_of(seconds)
+        )
+    })
 }
 
 /// Returns what happens when movement is resumed.
@@ -192,7 +208,7 @@ fn effect(report: &Report) -> String {
         let when = match seconds {
             0 => String::new(),
             _ => format!(
-                ", not before its old copy has stopped (in {} at the latest)",
+                ", when its old copy has stopped (in {} at the latest; nobody need wait for that)",
                 span_of(seconds)
             ),
         };

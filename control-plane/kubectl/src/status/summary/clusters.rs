@@ -1,14 +1,13 @@
 //! What the sentence says of clusters that are not well, and of the workloads that were there.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::check::listed;
 use muster_shared::conditions;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
-use super::{Severity, count, span, time};
+use super::{Severity, count, span};
 
 /// Clusters that are named.
 const NAMED: usize = 3;
@@ -89,11 +88,18 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         .map(|(first, last)| last.duration_since(first));
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
-    let (at_once, apart) = match apart {
+    let latest = found.iter().filter_map(|it| since(it)).max();
+    let (at_once, times) = match apart {
         Some(apart) if together && apart > AT_ONCE => {
-            ("", format!(", within {} of each other", time(apart)))
+            let (first, last) = (span(longest, now), span(latest, now));
+            ("", format!(", the first for {first}, the last for {last}"))
         }
-        _ => (if together { " at once" } else { "" }, String::new()),
+        _ => {
+            let at_once = if together { " at once" } else { "" };
+            let is_dated = longest.is_some() || state != State::Other;
+            let since = is_dated.then(|| format!(" for {}", span(longest, now)));
+            (at_once, since.unwrap_or_default())
+        }
     };
     let who = match found {
         [only] => only.name.clone(),
@@ -101,7 +107,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     };
     let mut text = format!("{who} {words}{at_once}");
     if state != State::New {
-        text = format!("{text} for {}{apart}", span(longest, now));
+        text.push_str(&times);
     }
     let is_stopped =
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
@@ -128,25 +134,16 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         };
         let fenced = match fates.fenced {
             0 => "",
-            _ => ", unless their policies stop them where they are cut off",
+            _ => " but for those that their policies stop where they are cut off",
         };
         text = format!(
-            "{text}: most likely the network of the fleet API, not the clusters; {moves}, workloads go on{fenced}"
+            "{text}: most likely the network of the fleet API, not the clusters, and then workloads go on{fenced}; {moves}"
         );
         return (Severity::Alarm, text);
     }
     let parts = parts(&fates);
     if !parts.is_empty() {
         text = format!("{text}: {}", parts.join(", "));
-    }
-    let old = report.old_copies.iter().flatten();
-    let old = old.filter(|old| found.iter().any(|it| it.name == old.cluster));
-    match old.map(|it| it.copies).sum() {
-        0 => {}
-        1 => text.push_str("; 1 old copy may still run there"),
-        old => {
-            let _ = write!(text, "; {old} old copies may still run there");
-        }
     }
     let is_down = fates.elsewhere < fates.all() && state != State::Other;
     let severity = if is_down || is_stopped || !fates.stranded.is_empty() {

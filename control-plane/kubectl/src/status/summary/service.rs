@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::super::decide::{Group, Report};
 use super::{count, span_of};
+use crate::old_copies::{self, listed};
 
 /// Whether some workload is without service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -88,6 +89,12 @@ pub(super) fn told(report: &Report) -> (Lost, String) {
     (lost, parts.join("; "))
 }
 
+/// Returns which workloads may run twice.
+pub(super) fn twice(report: &Report) -> String {
+    let old = report.old_copies.as_deref().filter(|_| !report.is_blind);
+    old.map_or_else(|| "not known".to_owned(), old_copies::told)
+}
+
 fn are(group: &Group, thing: &str) -> String {
     let verb = if group.count == 1 { "is" } else { "are" };
     format!("{} {verb}", count(group.count, thing))
@@ -95,9 +102,5 @@ fn are(group: &Group, thing: &str) -> String {
 
 /// Names the first workloads of a group.
 fn names(group: &Group) -> String {
-    let names = group.names.join(", ");
-    match group.count - group.names.len() {
-        0 => format!("({names})"),
-        more => format!("({names} and {more} more)"),
-    }
+    format!("({})", listed(&group.names, group.count))
 }

@@ -42,6 +42,7 @@ export function told(summary, away) {
   const goOn = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
   return [
     { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
+    ...(away || !summary?.twice ? [] : [{ name: "Two copies", text: summary.twice }]),
     { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
     { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
   ];
@@ -395,7 +396,7 @@ const ROOMS = 10;
 export function room(top, forecast) {
   const gone = new Set([...(forecast?.lost || []), ...(forecast?.drained || [])]);
   const others = forecast ? {} : Object.fromEntries(RESOURCES.map((it) => [it, worstLoss(top, it)]));
-  const rows = top.map(({ name, ready, resources }) => {
+  const rows = top.map(({ name, ready, isKept, resources }) => {
     const bars = RESOURCES.map((resource) => {
       const amounts = resources[resource];
       const offered = quantity(amounts?.allocatable);
@@ -403,7 +404,7 @@ export function room(top, forecast) {
       if (!offered || used === undefined) return { resource };
       const free = quantity(forecast?.room?.[name]?.[resource]?.after);
       const share = (amount) => Math.round((100 * amount) / offered);
-      const other = others[resource]?.(name);
+      const other = isKept ? undefined : others[resource]?.(name);
       const after = other ? share(used + other.takes) : free === undefined ? undefined : Math.max(share(used), share(offered - free));
       return { resource, now: share(used), after, ...(other && after > share(used) ? { other: other.name } : {}) };
     });
@@ -415,11 +416,12 @@ export function room(top, forecast) {
 }
 
 // Returns for a cluster which other one, if it were lost, would bring it the most: all that it
-// requests is spread over the others by their free room. Linear in the number of clusters.
+// requests is spread over the others by their free room, but for those that an order keeps free.
+// Linear in the number of clusters.
 function worstLoss(top, resource) {
-  const known = top.filter((it) => it.ready === "True").map(({ name, resources }) => {
+  const known = top.filter((it) => it.ready === "True").map(({ name, isKept, resources }) => {
     const [offered, used] = [quantity(resources[resource]?.allocatable), quantity(resources[resource]?.requested)];
-    return { name, used, free: Math.max(0, offered - used) };
+    return { name, used, free: isKept ? 0 * offered : Math.max(0, offered - used) };
   }).filter((it) => it.used >= 0 && it.free >= 0);
   const free = known.reduce((sum, it) => sum + it.free, 0);
   const own = new Map(known.map((it) => [it.name, it.free]));

@@ -32,9 +32,9 @@ test("the tab says how bad it is and how many need attention", () => {
 });
 
 test("who is without service, what comes next and what to do stand in this order, and are not known of a fleet that is away", () => {
-  const summary = { lost: "perhaps", service: "perhaps 1", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
+  const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
-  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
+  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
   const [service, next, advice] = model.told(summary, true);
   assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
   assert.match(next.text, /looks again by itself every few seconds/);
@@ -224,6 +224,8 @@ test("room is told in percent, after a loss too, and what is not known has no nu
   const others = Object.fromEntries(model.room(three).rows.map((it) => [it.name, it.bars[0]]));
   assert.deepEqual(others.a, { resource: "cpu", now: 20, after: 41, other: "c" });
   assert.deepEqual(others.c, { resource: "cpu", now: 40, after: 53, other: "b" });
+  const drained = Object.fromEntries(model.room(three.map((it) => ({ ...it, isKept: it.name === "b" }))).rows.map((it) => [it.name, it.bars[0]]));
+  assert.deepEqual([drained.a.after, drained.b.after, drained.c.after], [60, undefined, 60], "what an order keeps free takes nothing over");
   assert.equal(model.room([three[0]]).rows[0].bars[0].after, undefined);
   for (const [text, expected] of [["250m", 0.25], ["1e3", 1000], ["1Ki", 1024], ["x", undefined], [null, undefined]]) assert.equal(model.quantity(text), expected);
 });

@@ -197,7 +197,7 @@ function draw() {
   drawStrips(failovers, status, now());
   // Whether a cluster is heard is known better than its room.
   const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
-  if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready })), foretold?.said, foretold?.title);
+  if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready, isKept: orders.has(it.name) })), foretold?.said, foretold?.title);
   if (last.room) say(byId("room-read"), `Read ${span((now() - last.room) / 1000)} before the rest.`);
 }
 byId("by").addEventListener("change", draw);

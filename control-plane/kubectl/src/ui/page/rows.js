@@ -56,6 +56,13 @@ export class Rows {
     Object.assign(this, { key, columns, empty, few, whole, items: [], all: undefined, rows: new Map() });
     this.filter = byId(`${name}-filter`);
     this.count = byId(`${name}-count`);
+    this.rest = make("button");
+    this.rest.type = "button";
+    this.rest.addEventListener("click", () => {
+      this.few = SHOWN;
+      this.draw();
+    });
+    this.count.after(" ", this.rest);
     const table = byId(`${name}-table`);
     // A narrow page shows each row as a card; its elements stay what they are for who listens.
     const line = role(make("tr"), "row");
@@ -92,7 +99,10 @@ export class Rows {
     const more = found.length - shown.length;
     const all = this.all > this.items.length ? `the first ${this.items.length} of ${this.all} (all of them: ${this.whole})` : `${this.items.length}`;
     const of = wanted.length ? `${found.length} of ${all} match` : all;
-    say(this.count, !this.items.length ? this.empty : more ? `${of}; ${more} more: filter to see them` : of);
+    const canShow = more > 0 && !wanted.length && this.few < SHOWN;
+    say(this.count, !this.items.length ? this.empty : more && !canShow ? `${of}; ${more} more: filter to see them` : of);
+    say(this.rest, `Show ${more} more`);
+    this.rest.hidden = !canShow;
     this.filter.parentElement.hidden = !this.items.length;
     this.body.parentElement.hidden = !this.items.length;
     const focus = document.activeElement;

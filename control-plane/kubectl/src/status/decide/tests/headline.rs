@@ -79,7 +79,9 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         Ok(BTreeMap::from(leases))
     };
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
-    let raise = "look for the common cause and bring clusters back; only if they are dead and the others have room, raise muster-control-plane --unhealthy-cluster-threshold from 0.55 to 0.60 or more (the part of all clusters that may have failed while workloads move; now 3 of 5 have). What would move then: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let raise = "; only if they are dead, raise the part of all clusters that may have failed while workloads move from 0.55 to 0.60 or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now 3 of 5 have failed). To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let common = "look for the common cause and bring clusters back";
+    let keep = "; to keep Deployment default/ledger up, let m1 reach the fleet API within 60 s, when it stops itself there";
     let nothing = (
         "no workload is without service",
         "nothing moves or waits",
@@ -136,35 +138,35 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             stopped("StoppedByThreshold"),
             "1 workload is without service (Deployment default/ledger)",
             "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            raise.to_owned(),
+            format!("{common}{raise}"),
         ),
         (
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest; then it is down, and nothing moves, until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            raise.to_owned(),
+            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            format!("{common}{keep}{raise}"),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest; then it is down, and nothing moves, until somebody resumes movement (the pause has no end of its own)",
-            "ask whoever paused movement whether it may go on; to resume it, by which Deployment default/ledger is started elsewhere, not before its old copy has stopped (in 60 s at the latest): kubectl muster resume".to_owned(),
+            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
+            "ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere, when its old copy has stopped (in 60 s at the latest; nobody need wait for that): kubectl muster resume".to_owned(),
         ),
         (
             "paused, and one has stopped already while others wait",
             paused(Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
             "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service (Deployment default/a, Deployment default/b): their clusters are not heard",
             "nothing moves until somebody resumes movement (the pause has no end of its own)",
-            "ask whoever paused movement whether it may go on; to resume it, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
+            "ask whoever paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
         ),
         (
             "paused and stopped",
             paused(stopped("StoppedByThreshold")),
             "1 workload is without service (Deployment default/ledger)",
             "nothing moves until somebody resumes movement (the pause has no end of its own), and until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            "ask whoever paused movement whether it may go on; to resume it, by which nothing moves before fewer clusters have failed: kubectl muster resume".to_owned(),
+            "ask whoever paused movement whether it may go on; to resume it now, by which nothing moves before fewer clusters have failed: kubectl muster resume".to_owned(),
         ),
         (
             "all silent",
@@ -205,7 +207,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "drained",
             snapshot(ordered("failover.muster.io/drain", "NoExecute"), healthy(1, "m2")),
             nothing.0,
-            "nothing moves until somebody ends the drain of m1",
+            "nothing goes to m1 until somebody ends its drain",
             "nothing; when the work there is done: kubectl muster undrain m1".to_owned(),
         ),
         (
@@ -250,7 +252,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             let line = ["kubectl-muster"].into_iter().chain(words.split(' '));
             crate::line::parse(line.map(str::to_owned)).unwrap();
         }
-        let [told_service, told_next, told_advice] = summary.told();
+        let [told_service, _, told_next, told_advice] = summary.told();
         let found = [told_service.1, told_next.1, told_advice.1];
         assert_eq!(found, [service.to_owned(), next.to_owned(), advice], "{what}");
     }
@@ -294,7 +296,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
     let line = decide(&snapshot(clusters, Vec::new())).summary.line();
     assert_eq!(
         line,
-        "ATTENTION: 2 of 5 clusters silent for 5 min 40 s, within 30 s of each other (m1, m2)"
+        "ATTENTION: 2 of 5 clusters silent, the first for 5 min 40 s, the last for 4 min 30 s (m1, m2)"
     );
 }
 
@@ -416,7 +418,7 @@ fn what_many_lost_clusters_have_in_common_is_advised_with_a_list_of_them_alone()
         });
         decide(&snapshot(clusters.collect(), Vec::new()))
             .summary
-            .told()[2]
+            .told()[3]
             .1
             .clone()
     };
