@@ -15,6 +15,7 @@ use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use super::Fleet;
 use super::api_error::ApiError;
 use super::bindings_by_cluster::BindingsByCluster;
+use super::followers::Followers;
 use super::intern::{BindingInterner, codec};
 use super::template::TemplateKey;
 use crate::settings::COMPONENT;
@@ -115,6 +116,7 @@ pub struct Bindings {
     namespaced: Informer<AnyBinding>,
     cluster: Informer<AnyBinding>,
     by_cluster: BindingsByCluster,
+    followers: Followers,
 }
 
 impl Bindings {
@@ -131,9 +133,11 @@ impl Bindings {
             namespaced: informer(BindingKind::Namespaced),
             cluster: informer(BindingKind::Cluster),
             by_cluster: BindingsByCluster::default(),
+            followers: Followers::default(),
         };
         for (_, informer) in this.informers() {
             this.by_cluster.follow(informer);
+            this.followers.follow(informer);
         }
         this
     }
@@ -185,6 +189,11 @@ impl Bindings {
     /// Returns the bindings that name a cluster, in the order of their names.
     pub fn naming(&self, cluster: &str) -> Vec<Arc<BindingKey>> {
         self.by_cluster.of(cluster)
+    }
+
+    /// Returns the workloads with data, and their objects.
+    pub fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     /// Returns a binding as the caches would keep it.
