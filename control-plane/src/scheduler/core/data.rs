@@ -124,7 +124,7 @@ mod tests {
             binding("Waived", &[], &placement),
             binding("Follows", &[], &json!({})),
         ];
-        let workload = |on: &[&str]| binding("Workload", on, &with_data);
+        let workload = |on: &[&str]| binding("ConfigMap", on, &with_data);
         let placed = |on: &[&str], names: &[&str]| {
             let workload = workload(on);
             let known: Vec<_> = all.iter().cloned().chain([Arc::clone(&workload)]).collect();
