@@ -12,8 +12,8 @@ use tower::BoxError;
 
 use super::*;
 
-/// Returns a member that answers so when it is asked for the record, and with the code `patch` of
-/// that answer when it is given one; and the events that it is given.
+/// Returns a member that answers so when it is asked for the record, and the events that it is
+/// given. It refuses a record if `patch` of that answer is false.
 fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver<Value>) {
     let (record, (told, events)) = (Arc::clone(record), mpsc::unbounded_channel());
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -26,9 +26,10 @@ fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver
                 told.send(event.clone()).unwrap();
                 (201, event)
             } else if method == http::Method::PATCH {
-                let code = record.lock().1["patch"].as_u64().unwrap_or(200);
-                let code = u16::try_from(code).unwrap();
-                (code, refusal(code, "Forbidden", "forbidden").1)
+                match record.lock().1["patch"].as_bool() {
+                    Some(false) => refusal(403, "Forbidden", "forbidden"),
+                    _ => (200, json!({"metadata": {"name": "muster-fleet-m1"}})),
+                }
             } else {
                 record.lock().clone()
             };
@@ -136,14 +137,14 @@ async fn a_promoted_store_is_obeyed_once_that_is_recorded() {
         ..Restart::default()
     };
     let mut choice = choice(member, &["a", "b"], &restart);
-    record.lock().1["patch"] = json!(403);
+    record.lock().1["patch"] = json!(false);
     for _ in 0..2 {
         choice.round().await;
         assert_eq!(*choice.setup.obeyed.borrow(), None);
     }
     let unwritten = told.recv().await.unwrap();
     assert_eq!(unwritten["reason"], "FleetRecordUnwritten");
-    record.lock().1["patch"] = json!(200);
+    record.lock().1["patch"] = json!(true);
     choice.round().await;
     assert_eq!(*choice.setup.obeyed.borrow(), Some(1));
     assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordWritten");
