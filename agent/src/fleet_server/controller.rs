@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use kube::Resource as _;
 use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Gate, Gateway};
@@ -18,10 +19,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::record::{Recorded, record_name};
 use super::decide::{Candidate, Remembered, Said, Verdict, candidates, judge, takes_over};
 use super::servers::{Servers, route};
 use crate::records::Records;
 use crate::write::FIELD_MANAGER;
+
+mod record;
 
 /// Pause between looks at the server in use, where there are several or the store was promoted.
 const LOOK: Duration = Duration::from_secs(10);
@@ -34,9 +38,6 @@ const LOOK_FOR_ONE: Duration = Duration::from_secs(2);
 const ASK_OTHERS: Duration = Duration::from_secs(15);
 /// Name in `/readyz`.
 const PART: &str = "fleet server";
-/// Name of the record in `/readyz`.
-const RECORD: &str = "record of the fleet";
-
 /// Has the agent begin anew within its process, with what it has seen of the fleet.
 #[derive(Clone, Debug, Default)]
 pub struct Restart {
@@ -71,23 +72,13 @@ pub struct Setup {
     pub events: Events,
     /// Publishes events in the member.
     pub member_events: Events,
-    /// Receives the epoch of the store that is obeyed, once the record says nothing against it.
+    /// Receives the epoch of the store that is obeyed, once the record says the same: the next
+    /// process would otherwise obey an older store.
     pub obeyed: watch::Sender<Option<u64>>,
     /// Ends the agent so that it begins anew.
     pub restart: Restart,
     /// Ends the tasks of the agent.
     pub shutdown: CancellationToken,
-}
-
-/// The record in the member, as far as it is known.
-#[derive(Debug, PartialEq, Eq)]
-enum Recorded {
-    /// The record was not read yet.
-    Unread,
-    /// The member has no record.
-    Absent,
-    /// The record as it was read or written last.
-    Known(Remembered),
 }
 
 /// The choice of a server of the fleet API.
@@ -108,8 +99,8 @@ pub struct Choice {
     asked_others: Option<Instant>,
     /// Reason why no server is obeyed, as it was told last.
     said: Option<String>,
-    /// Reason why the record was never read, as it was told last.
-    unread: Option<String>,
+    /// Reason why the record keeps the agent from applying anything, as it was told last.
+    trouble: Option<String>,
 }
 
 impl Choice {
@@ -134,7 +125,7 @@ impl Choice {
             failing: None,
             asked_others: None,
             said: None,
-            unread: None,
+            trouble: None,
             setup,
         }
     }
@@ -168,7 +159,7 @@ impl Choice {
         let candidates = self.candidates();
         self.remembered.name_store(&candidates);
         let Some(current) = self.current.clone() else {
-            self.choose(&candidates, Vec::new()).await;
+            self.choose(candidates, Vec::new()).await;
             return LOOK_FOR_ONE;
         };
         match self.servers.ask(&current, self.remembered.epoch).await {
@@ -191,7 +182,7 @@ impl Choice {
                         self.begin_anew(&refusal.to_string());
                     }
                 }
-                self.ask_others(&candidates, &current).await;
+                self.ask_others(candidates, &current).await;
                 let is_needed = self.remembered.is_needed(&self.setup.configured);
                 let is_unread = self.recorded == Recorded::Unread;
                 if is_needed || is_unread {
@@ -211,10 +202,9 @@ impl Choice {
                     return LOOK;
                 }
                 if failing.elapsed() >= self.setup.patience {
-                    let others = candidates.iter().filter(|it| it.server != current.server);
-                    let others: Vec<_> = others.cloned().collect();
                     let reason = format!("{}: {error}", current.server.server);
-                    self.choose(&others, vec![reason]).await;
+                    self.choose(without(candidates, &current), vec![reason])
+                        .await;
                 }
                 LOOK_FOR_ONE
             }
@@ -222,21 +212,22 @@ impl Choice {
     }
 
     /// Uses the first of some servers that may be obeyed; `reasons` are those against others.
-    async fn choose(&mut self, candidates: &[Candidate], mut reasons: Vec<String>) {
-        for candidate in candidates {
-            let why = match self.servers.ask(candidate, self.remembered.epoch).await {
+    async fn choose(&mut self, candidates: Vec<Candidate>, mut reasons: Vec<String>) {
+        let mut answers = self.servers.ask_all(candidates, self.remembered.epoch);
+        while let Some((candidate, said)) = answers.next().await {
+            let why = match said {
                 Err(error) => error,
-                Ok(said) => match judge(&self.remembered, candidate, &said) {
+                Ok(said) => match judge(&self.remembered, &candidate, &said) {
                     Verdict::Refused(refusal) => {
-                        self.servers.tell(candidate, &refusal).await;
+                        self.servers.tell(&candidate, &refusal).await;
                         refusal.to_string()
                     }
                     verdict => {
-                        self.keep(candidate, &said).await;
+                        self.keep(&candidate, &said).await;
                         if verdict == Verdict::New && self.current.is_some() {
                             self.begin_anew("another store of the fleet was promoted");
                         } else {
-                            self.use_server(candidate.clone());
+                            self.use_server(candidate);
                         }
                         return;
                     }
@@ -313,9 +304,9 @@ impl Choice {
         self.setup.health.ready(PART, Ok(()));
     }
 
-    /// Tells the epoch of the store that is obeyed, once the record says nothing against it.
+    /// Tells the epoch of the store that is obeyed, once it is recorded.
     fn note_obeyed(&self) {
-        if self.recorded != Recorded::Unread {
+        if self.is_recorded() {
             let epoch = Some(self.remembered.epoch);
             let obeyed = &self.setup.obeyed;
             obeyed.send_if_modified(|it| std::mem::replace(it, epoch) != epoch);
@@ -334,69 +325,8 @@ impl Choice {
         self.has_heard = true;
         self.remembered = self.remembered.learn(candidate, said);
         *self.setup.restart.seen.lock() = Some(self.remembered.clone());
+        self.record().await;
         self.note_obeyed();
-        let is_needed = self.remembered.is_needed(&self.setup.configured);
-        match &self.recorded {
-            Recorded::Unread => return,
-            Recorded::Absent if !is_needed => return,
-            Recorded::Known(recorded) if *recorded == self.remembered => return,
-            Recorded::Absent | Recorded::Known(_) => {}
-        }
-        match self.records.write(&self.remembered).await {
-            Ok(()) => self.recorded = Recorded::Known(self.remembered.clone()),
-            Err(error) => {
-                tracing::warn!(
-                    error,
-                    "cannot record the epoch of the fleet in the member; trying on"
-                );
-            }
-        }
-    }
-
-    /// Reads the record in the member. What this process has seen itself may be newer.
-    async fn recall(&mut self) {
-        let seen = self.setup.restart.seen.lock().clone();
-        let read = self.records.read().await;
-        let found = match read {
-            Ok(found) => {
-                let known = found.clone();
-                self.recorded = known.map_or(Recorded::Absent, Recorded::Known);
-                self.setup.health.ready(RECORD, Ok(()));
-                if self.unread.take().is_some() {
-                    let note = "The agent has read its record of the fleet.";
-                    self.publish_in_member(EventType::Normal, "FleetRecordRead", note);
-                }
-                found
-            }
-            Err(error) => {
-                tracing::debug!(error, "cannot read the record of the fleet in the member");
-                if self.recorded == Recorded::Unread {
-                    self.tell_unread(&error);
-                }
-                None
-            }
-        };
-        let own = self.has_heard.then(|| self.remembered.clone());
-        let all = found.into_iter().chain(seen).chain(own);
-        if let Some(newest) = all.max_by_key(|it| it.epoch) {
-            self.remembered = newest;
-        }
-    }
-
-    /// Tells that nothing may be applied because the record was never read, when that is news.
-    fn tell_unread(&mut self, error: &str) {
-        let namespace = &self.setup.namespace;
-        let words = format!(
-            "the record of the fleet in the member cannot be read ({error}); nothing is applied before, because it may name \
-             a newer store. The agent's account there needs the rights to get, create and patch ConfigMap {} in namespace \
-             {namespace}; a record that is damaged has to be corrected",
-            record_name(&self.setup.cluster)
-        );
-        if self.unread.as_ref() != Some(&words) {
-            self.setup.health.ready(RECORD, Err(words.clone()));
-            self.publish_in_member(EventType::Warning, "FleetRecordUnread", &words);
-            self.unread = Some(words);
-        }
     }
 
     fn candidates(&self) -> Vec<Candidate> {
@@ -406,7 +336,7 @@ impl Choice {
 
     /// Asks the other servers, turns to one whose store was promoted, and tells older stores of the
     /// newest epoch: a former host that is back answers as before.
-    async fn ask_others(&mut self, candidates: &[Candidate], current: &Candidate) {
+    async fn ask_others(&mut self, candidates: Vec<Candidate>, current: &Candidate) {
         let is_due = self
             .asked_others
             .is_none_or(|at| at.elapsed() >= ASK_OTHERS);
@@ -414,17 +344,19 @@ impl Choice {
             return;
         }
         self.asked_others = Some(Instant::now());
-        for candidate in candidates.iter().filter(|it| it.server != current.server) {
-            let Ok(said) = self.servers.ask(candidate, self.remembered.epoch).await else {
+        let others = without(candidates, current);
+        let mut answers = self.servers.ask_all(others, self.remembered.epoch);
+        while let Some((candidate, said)) = answers.next().await {
+            let Ok(said) = said else {
                 continue;
             };
             if takes_over(&self.remembered, &said) {
-                self.keep(candidate, &said).await;
+                self.keep(&candidate, &said).await;
                 self.begin_anew("another store of the fleet was promoted");
                 return;
             }
-            if let Verdict::Refused(refusal) = judge(&self.remembered, candidate, &said) {
-                self.servers.tell(candidate, &refusal).await;
+            if let Verdict::Refused(refusal) = judge(&self.remembered, &candidate, &said) {
+                self.servers.tell(&candidate, &refusal).await;
             }
         }
     }
@@ -451,8 +383,11 @@ impl Choice {
     }
 }
 
-fn record_name(cluster: &str) -> String {
-    format!("muster-fleet-{cluster}")
+fn without(candidates: Vec<Candidate>, current: &Candidate) -> Vec<Candidate> {
+    let others = candidates
+        .into_iter()
+        .filter(|it| it.server != current.server);
+    others.collect()
 }
 
 #[cfg(test)]

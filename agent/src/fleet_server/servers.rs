@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::Stream;
+use futures::stream::FuturesOrdered;
 use muster_shared::client::{Gateway, Profile, Route};
 use muster_shared::k8s::{Api, Client, Lease, Namespace};
 use muster_shared::names::CLUSTER_NAMESPACE;
@@ -30,32 +32,24 @@ pub(super) struct Servers {
 impl Servers {
     /// Reads what a server says of its store. `seen` is the highest epoch that is known.
     pub(super) async fn ask(&self, candidate: &Candidate, seen: u64) -> Result<Said, String> {
-        let client = self.client(candidate)?;
-        let api: Api<Namespace> = Api::all(client);
-        let read = within(
-            "read namespace karmada-cluster",
-            api.get_metadata_opt(CLUSTER_NAMESPACE),
-        );
-        match read.await {
-            Ok(found) => Ok(Said::of(found.as_ref().map(|it| &it.metadata))),
-            // An API of Karmada alone grants no such right, and has no epoch. A restored store does
-            // not know the rights of clusters that joined later.
-            Err(error) if error.is_forbidden() && seen == 0 && candidate.is_own => {
-                Ok(Said::default())
-            }
-            Err(error) if error.is_forbidden() => Err(format!(
-                "{error}; the store does not know the rights of this agent, for instance because its cluster joined after the \
-                 snapshot: kubectl muster token create --cluster-name {} grants them anew (the token need not be used)",
-                self.cluster
-            )),
-            Err(error) => Err(error.to_string()),
-        }
+        ask(&self.fleet, &self.cluster, candidate, seen).await
     }
 
-    fn client(&self, candidate: &Candidate) -> Result<Client, String> {
-        let route = route(candidate)?;
-        let client = self.fleet.client_of(route.as_ref(), Profile::Probe);
-        client.map_err(|error| error.to_string())
+    /// Asks servers at once, so that several silent ones take no longer than one. The answers come
+    /// in the order of the servers.
+    pub(super) fn ask_all(
+        &self,
+        candidates: Vec<Candidate>,
+        seen: u64,
+    ) -> impl Stream<Item = (Candidate, Result<Said, String>)> + use<> {
+        let asked = candidates.into_iter().map(|candidate| {
+            let (fleet, cluster) = (Arc::clone(&self.fleet), self.cluster.clone());
+            async move {
+                let said = ask(&fleet, &cluster, &candidate, seen).await;
+                (candidate, said)
+            }
+        });
+        asked.collect::<FuturesOrdered<_>>()
     }
 
     /// Writes the newest epoch onto the lease of the member in an older store, without renewing the
@@ -69,7 +63,7 @@ impl Servers {
         if told.is_some_and(|(epoch, at)| epoch == seen && at.elapsed() < TELL_AGAIN) {
             return;
         }
-        let Ok(client) = self.client(candidate) else {
+        let Ok(client) = client(&self.fleet, candidate) else {
             return;
         };
         let api: Api<Lease> = Api::namespaced(client, CLUSTER_NAMESPACE);
@@ -89,6 +83,36 @@ impl Servers {
             }
         }
     }
+}
+
+async fn ask(
+    fleet: &Gateway,
+    cluster: &str,
+    candidate: &Candidate,
+    seen: u64,
+) -> Result<Said, String> {
+    let api: Api<Namespace> = Api::all(client(fleet, candidate)?);
+    let read = within(
+        "read namespace karmada-cluster",
+        api.get_metadata_opt(CLUSTER_NAMESPACE),
+    );
+    match read.await {
+        Ok(found) => Ok(Said::of(found.as_ref().map(|it| &it.metadata))),
+        // An API of Karmada alone grants no such right, and has no epoch. A restored store does not
+        // know the rights of clusters that joined later.
+        Err(error) if error.is_forbidden() && seen == 0 && candidate.is_own => Ok(Said::default()),
+        Err(error) if error.is_forbidden() => Err(format!(
+            "{error}; the store does not know the rights of this agent, for instance because its cluster joined after the \
+             snapshot: kubectl muster token create --cluster-name {cluster} grants them anew (the token need not be used)"
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn client(fleet: &Gateway, candidate: &Candidate) -> Result<Client, String> {
+    let route = route(candidate)?;
+    let client = fleet.client_of(route.as_ref(), Profile::Probe);
+    client.map_err(|error| error.to_string())
 }
 
 /// Returns the way to a server; `None` for that of the kubeconfig with its authority.

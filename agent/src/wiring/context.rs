@@ -32,7 +32,7 @@ use crate::join::{self, Standing};
 use crate::report::collector::Collected;
 use crate::settings::Settings;
 use crate::work::CachedWork;
-use crate::work::fencing::{self, Fencer, Silence};
+use crate::work::fencing::{self, Fencer, Machine, Silence};
 use crate::work::orphans::Orphans;
 use crate::work::store::Store;
 use crate::work::texts::Texts;
@@ -165,10 +165,10 @@ impl Context {
         let (cache, api) = (works.clone(), works_api(&base)?);
         let store = Store::new(cache, api, lists_come, interpreters, fleet_id.clone());
         store.follow(applies, reports);
-        let uptime = match base.threads {
-            Threads::Apart => fencing::Machine::uptime,
-            // Time is paused.
-            Threads::One => || None,
+        let (machine, uptime): (fn() -> Machine, fn() -> _) = match base.threads {
+            Threads::Apart => (Machine::now, Machine::uptime),
+            // Time may be paused, and no machine is suspended.
+            Threads::One => (Machine::of_runtime, || None),
         };
         let silence = Silence::begin(*base.settings.cluster_lease_duration, uptime);
         let fencer = Fencer::new(fencing::Setup {
@@ -177,6 +177,7 @@ impl Context {
             member: base.member.client(Profile::Write, Limits::NONE)?,
             discovery: discovery.clone(),
             silence: silence.clone(),
+            machine,
             leadership: base.leadership.clone(),
             is_elected: base.settings.leader_elect,
             lease: *base.settings.cluster_lease_duration,

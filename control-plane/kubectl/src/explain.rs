@@ -16,6 +16,7 @@ use kube::api::{Api, ListParams};
 use muster_control_plane::fleet::availability::{Workload, can_hold};
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::copy::Order;
+use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
 use muster_control_plane::movement::eviction::explain::CONDITION;
@@ -27,7 +28,7 @@ use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;
-use muster_control_plane::scheduler::core::{self, ClusterInfo, Snapshot};
+use muster_control_plane::scheduler::core::{self, ClusterInfo, DataPlaces, Snapshot};
 use muster_control_plane::settings::Settings;
 use muster_control_plane::settings::evict_plugin::EvictPlugins;
 use muster_control_plane::settings::grade_rule::GradeRule;
@@ -115,7 +116,8 @@ async fn asked(
     let paused = Pause::all(record.as_ref(), clusters.iter().filter(on), now)
         .next()
         .map(|pause| pause.to_string());
-    let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new));
+    let data = DataPlaces::among(&data(&client, binding).await);
+    let snapshot = Snapshot::new(clusters.into_iter().map(Arc::new)).with_data(data);
     let old_copies = match works(&client, binding).await {
         Ok(works) => old_copies(&works, binding, &snapshot),
         Err(error) => vec![format!("not known: works cannot be listed: {error}")],
@@ -131,6 +133,17 @@ async fn asked(
         ..answer
     };
     Ok(answer.waiting(binding, &snapshot, settings, now))
+}
+
+/// Reads the bindings of the objects that are data of a workload, with its own, as far as they may
+/// be read.
+async fn data(client: &Client, binding: &AnyBinding) -> Vec<Arc<AnyBinding>> {
+    let mut found = vec![Arc::new(binding.clone())];
+    for key in objects_of(binding) {
+        let object = key.api(client).get_opt(&key.name).await;
+        found.extend(object.ok().flatten().map(Arc::new));
+    }
+    found
 }
 
 /// Reads the Works of a binding.

@@ -26,7 +26,7 @@ use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended}
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
 use muster_control_plane::propagation::data::story::steps;
-use muster_control_plane::scheduler::core::{Options, Snapshot};
+use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
@@ -159,7 +159,8 @@ pub fn forecast(
         now,
         pace,
         rooms: Rooms::of(&clusters),
-        snapshot: Snapshot::new(clusters.into_iter().map(Arc::new)),
+        snapshot: Snapshot::new(clusters.into_iter().map(Arc::new))
+            .with_data(DataPlaces::among(&fleet.bindings)),
         kept: None,
         moves: Vec::new(),
         stranded: Vec::new(),

@@ -16,6 +16,7 @@ use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
 use super::Fleet;
 use super::api_error::ApiError;
 use super::binding_index::{BindingIndex, Trait};
+use super::followers::Followers;
 use super::intern::{BindingInterner, codec};
 use super::template::TemplateKey;
 use crate::settings::COMPONENT;
@@ -116,6 +117,7 @@ pub struct Bindings {
     namespaced: Informer<AnyBinding>,
     cluster: Informer<AnyBinding>,
     index: BindingIndex,
+    followers: Followers,
 }
 
 impl Bindings {
@@ -132,9 +134,11 @@ impl Bindings {
             namespaced: informer(BindingKind::Namespaced),
             cluster: informer(BindingKind::Cluster),
             index: BindingIndex::default(),
+            followers: Followers::default(),
         };
         for (_, informer) in this.informers() {
             this.index.follow(informer);
+            this.followers.follow(informer);
         }
         this
     }
@@ -203,6 +207,11 @@ impl Bindings {
     ) -> impl Iterator<Item = Arc<AnyBinding>> + use<'_> {
         let keys = self.index.having(what, namespace).into_iter();
         keys.filter_map(|key| self.peek(&key))
+    }
+
+    /// Returns the workloads with data, and their objects.
+    pub fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     /// Returns a binding as the caches would keep it.

@@ -12,6 +12,7 @@ pub mod completion;
 pub mod copy;
 pub mod deleted_works;
 pub mod fencing;
+pub mod followers;
 pub mod intern;
 pub mod job_status;
 pub mod labelled;

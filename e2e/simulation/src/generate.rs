@@ -1,5 +1,6 @@
 //! Random plans: a fleet, what people do to it, and what goes wrong, drawn from a seed.
 
+mod data;
 mod hosts;
 mod witnesses;
 
@@ -26,6 +27,8 @@ pub struct Scale {
     pub features: usize,
     /// Whether these are only what holds workloads where they are, and what asks for moves.
     pub holds: bool,
+    /// Whether data follows the workloads, and people set what moves or holds these.
+    pub data: bool,
     /// Whether the host of the fleet API dies and comes back, and a standby is promoted.
     pub hosts: bool,
     /// Whether members watch each other, and are moved from when no peer sees them.
@@ -48,6 +51,7 @@ impl Scale {
         faults: 6,
         features: 0,
         holds: false,
+        data: false,
         hosts: false,
         witnesses: false,
         phases: Phases {
@@ -108,6 +112,17 @@ impl Scale {
         faults: 2,
         features: HOLDS.len(),
         holds: true,
+        ..Self::FEATURES
+    };
+
+    /// Data follows the workloads, and waits for engines that take their time.
+    pub const DATA: Self = Self {
+        size: Size {
+            steps: 30,
+            ..Self::FEATURES.size
+        },
+        features: data::FEATURES.len(),
+        data: true,
         ..Self::FEATURES
     };
 
@@ -186,6 +201,9 @@ pub fn plan(seed: u64, scale: Scale) -> Plan {
         let faults = hosts::lose(&mut Random::new(seed, "hosts"), &plan);
         plan.faults.extend(faults);
     }
+    if scale.data {
+        data::follow(&mut Random::new(seed, "data"), &mut plan);
+    }
     if scale.witnesses {
         witnesses::ask(&mut Random::new(seed, "witnesses"), &mut plan);
     }
@@ -246,10 +264,10 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
     let faults = usize::try_from(scale.faults).unwrap_or(usize::MAX);
     let design = design::of(seed, scale.features, faults);
     let mut people = Random::new(seed, "people");
-    let features: &[Feature] = if scale.holds {
-        &HOLDS
-    } else {
-        &design.features
+    let features: &[Feature] = match () {
+        () if scale.holds => &HOLDS,
+        () if scale.data => &data::FEATURES,
+        () => &design.features,
     };
     let script = Script::of_features(&mut people, scale.size, features);
     let mut random = Random::new(seed, "faults");
@@ -281,6 +299,7 @@ fn of_features(seed: u64, scale: Scale) -> Plan {
     // With a low rate few moves show that one was not paid for.
     let rate = match *random.one(&["0.5", "0.05", "0.05"]) {
         _ if scale.holds => "0.05",
+        _ if scale.data => "0.5",
         rate => rate,
     };
     let flags = [

@@ -22,6 +22,7 @@
 //! cargo build --release -p muster-simulation
 //! simulate search --minutes 60 --jobs 2 --directory failures # random seeds; failures are shrunk
 //! simulate search --size features --count 64 --pairs pairs.csv # people set and unset features
+//! simulate search --size data --count 200 # data follows workloads, and waits for its engine
 //! simulate search --size hosts --count 200 # the host is lost, a standby is promoted
 //! simulate search --size witnesses --count 200 # members watch each other, and one lies
 //! simulate sieve --jobs 2 # each write of a failover with a crash, each watch with a stale view
@@ -63,6 +64,7 @@ pub mod people;
 pub mod plan;
 pub mod random;
 pub mod recorder;
+pub mod replication;
 pub mod run;
 pub mod scenarios;
 pub mod search;

@@ -8,6 +8,7 @@ use crate::faults::{Fault, FaultKind, Moment};
 use crate::history::{Actor, Api, Process};
 use crate::people::{Act, Site, Step};
 use crate::plan::{Phases, Plan};
+use crate::replication;
 
 /// Returns a plan with one workload in one of two members, in which the member that has it is cut
 /// off for ten minutes.
@@ -47,56 +48,26 @@ pub fn short_failover(seed: u64) -> Plan {
     plan
 }
 
-/// Name of the definition of the kind whose controller is played in members that have it.
-pub const REPLICATIONS: &str = "replications.data.example.com";
-
 /// Returns a plan with a workload whose data is replicated between two members: the one that has it
 /// is drained, and the other one after that. The agent of the first is cut off for half a minute in
 /// the middle, and the control plane is killed at three of its writes, which follow from the seed,
-/// and loses some answers. No cluster is given up: the agents tell by the clock of the machine how
-/// long they have been cut off, which is not that of the simulation.
+/// and loses some answers.
 pub fn moves_of_data(seed: u64) -> Plan {
     let mut plan = short_failover(seed);
     (plan.faults[0].from, plan.faults[0].until) = (61_000, 91_000);
-    plan.everywhere.push(replications());
-    let (workload, object) = (
-        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web-1" }),
-        json!({ "apiVersion": "data.example.com/v1", "kind": "Replication", "name": "web-1" }),
-    );
-    for policy in plan
-        .objects
-        .iter_mut()
-        .filter(|it| it["kind"] == "PropagationPolicy")
-    {
-        policy["spec"]["failover"] = json!({ "cluster": { "purgeMode": "Directly" } });
-        policy["spec"]["dataReplication"] = json!({
-            "roles": [{
-                "object": object, "follows": workload, "path": "spec.state",
-                "primary": "primary", "secondary": "secondary",
-                "promoted": { "path": "status.state", "value": "Primary" },
-                "demoted": { "path": "status.state", "value": "Secondary" },
-            }],
-            "gates": [{
-                "workload": workload, "object": object, "ready": { "condition": { "type": "Ready" } },
-            }],
-        });
+    plan.everywhere.push(replication::definition());
+    let workload = |it: &&Value| it["kind"] == "Deployment";
+    for workload in plan.objects.clone().iter().filter(workload) {
+        for policy in plan
+            .objects
+            .iter_mut()
+            .filter(|it| it["kind"] == "PropagationPolicy")
+        {
+            policy["spec"]["failover"] = json!({ "cluster": { "purgeMode": "Directly" } });
+            policy["spec"]["dataReplication"] = replication::rules(workload);
+        }
+        plan.objects.extend(replication::objects(workload));
     }
-    let mut template = object.clone();
-    template["metadata"] = json!({ "name": "web-1", "namespace": "default" });
-    template["spec"] = json!({ "state": "secondary" });
-    let mut selector = object;
-    selector["namespace"] = json!("default");
-    plan.objects.extend([
-        template,
-        json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
-            "metadata": { "name": "data", "namespace": "default" },
-            "spec": {
-                "resourceSelectors": [selector],
-                "placement": { "clusterTolerations": [{ "operator": "Exists" }] },
-            },
-        }),
-    ]);
     let drain = json!([{ "key": "failover.muster.io/drain", "effect": "NoExecute" }]);
     for (id, at, name, taints) in [
         (1, 60_000, "m1", &drain),
@@ -142,27 +113,6 @@ pub fn moves_of_data(seed: u64) -> Plan {
         fresh: 60_000,
     };
     plan
-}
-
-/// Returns the definition of a kind whose objects have a state, and say in their status which.
-fn replications() -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": REPLICATIONS },
-        "spec": {
-            "group": "data.example.com", "scope": "Namespaced",
-            "names": {
-                "kind": "Replication", "listKind": "ReplicationList",
-                "plural": "replications", "singular": "replication",
-            },
-            "versions": [{
-                "name": "v1", "served": true, "storage": true, "subresources": { "status": {} },
-                "schema": { "openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                } },
-            }],
-        },
-    })
 }
 
 /// Returns a plan with a workload in two members, which is scaled again and again, and with every

@@ -13,20 +13,25 @@ use tower::BoxError;
 use super::*;
 
 /// Returns a member that answers so when it is asked for the record, and the events that it is
-/// given.
+/// given. It refuses a record if `patch` of that answer is false.
 fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver<Value>) {
     let (record, (told, events)) = (Arc::clone(record), mpsc::unbounded_channel());
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (record, told) = (Arc::clone(&record), told.clone());
         async move {
-            let is_read = request.method() == http::Method::GET;
+            let method = request.method().clone();
             let body = request.into_body().collect_bytes().await.unwrap();
-            let (code, answer) = if is_read {
-                record.lock().clone()
-            } else {
+            let (code, answer) = if method == http::Method::POST {
                 let event: Value = serde_json::from_slice(&body).unwrap();
                 told.send(event.clone()).unwrap();
                 (201, event)
+            } else if method == http::Method::PATCH {
+                match record.lock().1["patch"].as_bool() {
+                    Some(false) => refusal(403, "Forbidden", "forbidden"),
+                    _ => (200, json!({"metadata": {"name": "muster-fleet-m1"}})),
+                }
+            } else {
+                record.lock().clone()
             };
             let answer = Body::from(answer.to_string().into_bytes());
             let answer = http::Response::builder().status(code).body(answer);
@@ -36,7 +41,7 @@ fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver
     (Client::new(service, "default"), events)
 }
 
-/// Hosts `a` and `b` of one fleet; the standby `b` was promoted.
+/// Hosts `a` and `b` of one fleet; the standby `b` was promoted. Others do not answer.
 #[derive(Debug)]
 struct Hosts;
 
@@ -47,8 +52,10 @@ impl Network for Hosts {
         _: http::Request<Body>,
     ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
         let mut annotations = json!({FLEET_ID: "f"});
-        if config.cluster_url.host() == Some("b") {
-            annotations[FLEET_EPOCH] = json!("1");
+        match config.cluster_url.host() {
+            Some("a") => {}
+            Some("b") => annotations[FLEET_EPOCH] = json!("1"),
+            _ => return Box::pin(std::future::pending()),
         }
         let namespace = json!({
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
@@ -64,68 +71,91 @@ impl Network for Hosts {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
-    let absent = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"});
-    let (member, _told) = member(&Arc::new(Mutex::new((404, absent))));
-    let (restart, shutdown) = (Restart::default(), CancellationToken::new());
-    let servers = [("https://a", "one"), ("https://b", "two")];
-    let servers = servers.map(|(server, store)| FleetServer {
-        server: server.to_owned(),
-        store: store.to_owned(),
+fn choice(member: Client, hosts: &[&str], restart: &Restart) -> Choice {
+    let servers = hosts.iter().map(|host| FleetServer {
+        server: format!("https://{host}"),
+        store: (*host).to_owned(),
         ..FleetServer::default()
     });
     let own = Config::new("https://a".parse().unwrap());
-    let choice = Choice::new(Setup {
+    let (member_events, delivery) = Events::new(member.clone(), "agent", CancellationToken::new());
+    tokio::spawn(delivery);
+    Choice::new(Setup {
         cluster: "m1".to_owned(),
-        configured: servers.to_vec(),
+        configured: servers.collect(),
         patience: LOOK,
         fleet: Gateway::over(Arc::new(Hosts), "fleet", own),
         member,
         namespace: "here".to_owned(),
         health: Health::default(),
         events: Events::nowhere(),
-        member_events: Events::nowhere(),
+        member_events,
         obeyed: watch::Sender::new(None),
         restart: restart.clone(),
-        shutdown: shutdown.clone(),
+        shutdown: CancellationToken::new(),
+    })
+}
+
+fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
     });
+    (code, status)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
+    let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
+    let (member, _told) = member(&record);
+    let restart = Restart::default();
+    let silent = ["c", "d", "e", "f", "g", "h"];
+    let hosts = std::iter::once("a").chain(silent).chain(["b"]);
+    let choice = choice(member, &hosts.collect::<Vec<_>>(), &restart);
+    let shutdown = choice.setup.shutdown.clone();
     let obeyed = choice.setup.obeyed.subscribe();
-    // The other addresses are asked now and then.
-    tokio::time::timeout(10 * ASK_OTHERS, choice.run())
+    // The other addresses are asked now and then, and the silent ones keep no other waiting.
+    tokio::time::timeout(2 * ASK_OTHERS, choice.run())
         .await
         .unwrap();
     assert!(restart.is_due() && shutdown.is_cancelled());
     assert_eq!(*obeyed.borrow(), Some(1));
     let seen = restart.seen.lock().clone().unwrap();
-    assert_eq!((seen.epoch, &*seen.store), (1, "two"));
+    assert_eq!((seen.epoch, &*seen.store), (1, "b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_promoted_store_is_obeyed_once_that_is_recorded() {
+    let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
+    let (member, mut told) = member(&record);
+    let seen = Remembered {
+        epoch: 1,
+        store: "b".to_owned(),
+        ..Remembered::default()
+    };
+    let restart = Restart {
+        seen: Arc::new(Mutex::new(Some(seen))),
+        ..Restart::default()
+    };
+    let mut choice = choice(member, &["a", "b"], &restart);
+    record.lock().1["patch"] = json!(false);
+    for _ in 0..2 {
+        choice.round().await;
+        assert_eq!(*choice.setup.obeyed.borrow(), None);
+    }
+    let unwritten = told.recv().await.unwrap();
+    assert_eq!(unwritten["reason"], "FleetRecordUnwritten");
+    record.lock().1["patch"] = json!(true);
+    choice.round().await;
+    assert_eq!(*choice.setup.obeyed.borrow(), Some(1));
+    assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordWritten");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missing() {
     let message = "configmaps \"muster-fleet-m1\" is forbidden";
-    let forbidden = json!({
-        "kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": message,
-    });
-    let record = Arc::new(Mutex::new((403, forbidden)));
+    let record = Arc::new(Mutex::new(refusal(403, "Forbidden", message)));
     let (client, mut told) = member(&record);
-    let shutdown = CancellationToken::new();
-    let (member_events, delivery) = Events::new(client.clone(), "agent", shutdown.clone());
-    tokio::spawn(delivery);
-    let mut choice = Choice::new(Setup {
-        cluster: "m1".to_owned(),
-        configured: Vec::new(),
-        patience: LOOK,
-        fleet: Gateway::given("fleet", Config::new("https://fleet".parse().unwrap())),
-        member: client,
-        namespace: "here".to_owned(),
-        health: Health::default(),
-        events: Events::nowhere(),
-        member_events,
-        obeyed: watch::Sender::new(None),
-        restart: Restart::default(),
-        shutdown,
-    });
+    let mut choice = choice(client, &[], &Restart::default());
     for _ in 0..2 {
         choice.recall().await;
         choice.note_obeyed();

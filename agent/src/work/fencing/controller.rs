@@ -41,6 +41,8 @@ pub struct Setup {
     pub discovery: Discovery,
     /// Times of renewals.
     pub silence: Silence,
+    /// Returns the machine on which the process runs.
+    pub machine: fn() -> Machine,
     /// Election of the agent that acts for the member.
     pub leadership: Leadership,
     /// Whether there is an election, so that other agents may act.
@@ -189,7 +191,7 @@ impl Fencer {
         let Some(sent) = self.setup.silence.own() else {
             return Err("the lease has not been renewed yet".to_owned());
         };
-        let record = Record::of(sent, Instant::now(), &Machine::now(), kinds);
+        let record = Record::of(sent, Instant::now(), &(self.setup.machine)(), kinds);
         self.store.write(&record).await?;
         kept.wrote(record, sent);
         Ok(())
@@ -199,7 +201,7 @@ impl Fencer {
     async fn learn(&self, kept: &mut Kept) -> Result<(), String> {
         let asked = Instant::now();
         let found = self.store.read().await?;
-        let (machine, silence) = (Machine::now(), &self.setup.silence);
+        let (machine, silence) = ((self.setup.machine)(), &self.setup.silence);
         let interval = self.setup.interval;
         let reader = Reader {
             machine: &machine,

@@ -5,6 +5,7 @@
 //! on another machine knows only that the record changed between two of its reads.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,15 @@ impl Machine {
                 uptime,
             },
             _ => Self::default(),
+        }
+    }
+
+    /// Returns a machine that runs as long as the runtime does, whose time may be paused.
+    pub fn of_runtime() -> Self {
+        static BOOT: OnceLock<Instant> = OnceLock::new();
+        Self {
+            boot: "runtime".to_owned(),
+            uptime: BOOT.get_or_init(Instant::now).elapsed(),
         }
     }
 

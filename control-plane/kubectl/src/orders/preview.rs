@@ -18,7 +18,7 @@ use muster_control_plane::movement::eviction::judge::{
 };
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
-use muster_control_plane::scheduler::core::{Options, Snapshot};
+use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -152,7 +152,7 @@ pub(super) fn preview(
         is_stopped: band == Band::Stopped,
         ..Preview::default()
     };
-    let snapshot = Snapshot::new(clusters);
+    let snapshot = Snapshot::new(clusters).with_data(DataPlaces::among(bindings));
     for binding in bindings {
         if binding.metadata.deletion_timestamp.is_some() {
             continue;

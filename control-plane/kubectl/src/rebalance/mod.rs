@@ -12,7 +12,7 @@ use kube::Config;
 use kube::api::PostParams;
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::budget::rate::Rates;
-use muster_control_plane::scheduler::core::{self, Snapshot};
+use muster_control_plane::scheduler::core::{self, DataPlaces, Snapshot};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::rebalancer::{
     WorkloadRebalancer, WorkloadRebalancerSpec, WorkloadReference,
@@ -149,6 +149,7 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
     let clusters = list::all::<Cluster>(Api::all(client.clone()));
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let snapshot = Snapshot::new(clusters.iter().cloned().map(Arc::new));
+    let snapshot = snapshot.with_data(DataPlaces::among(&all));
     let running = Running::read(client, &[]).await?;
     let rules = core::Options::of(&running.settings);
     let cluster = which.cluster.as_deref();

@@ -263,6 +263,16 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
         };
         assert_eq!(told["moves"][0]["purgeMode"], purge, "{when}");
     }
+    let placed: AnyBinding = serde_json::from_value(json!({
+        "metadata": {"name": "data-replication", "namespace": "default"},
+        "spec": {"resource": object, "clusters": [{"name": "m1"}], "placement": {}},
+    }))
+    .unwrap();
+    let bindings = vec![web("a", "m1", &data("Wait")), Arc::new(placed)];
+    let told = foretell(&fleet(bindings), &[], &["m1"], &[]);
+    let reason = told["stranded"][0]["reason"].as_str().unwrap_or_default();
+    let expected = "did not have Replication data, which is data of the workload";
+    assert!(reason.contains(expected), "{told:#}");
 }
 
 #[test]

@@ -28,7 +28,8 @@ use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
 use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reason, Reports, Step};
-use crate::scheduler::core::Options;
+use crate::scheduler::controller::gains_clusters;
+use crate::scheduler::core::{DataPlaces, Options};
 
 mod evict;
 
@@ -93,6 +94,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
             Evictor::sharing(Switches::of(settings), pace.clone())
                 .beside(&fleet.bindings)
                 .with_taints(judges_taints)
+                .with_data(DataPlaces::of(&fleet.bindings))
                 .with_fence(Fence::of(fleet))
                 .with_jobs(Jobs::of(fleet))
                 .with_pauses(fleet.pauses.clone())
@@ -164,10 +166,15 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
 }
 
 fn follow(controller: &Arc<Controller>, bindings: &Bindings) {
-    let controller = Arc::clone(controller);
+    let (controller, followers) = (Arc::clone(controller), bindings.followers().clone());
     bindings.on_change(move |change| match change {
-        Change::Applied { new, .. } => {
+        Change::Applied { old, new } => {
             controller.with(|evictor, now| evictor.binding(new, now));
+            if gains_clusters(old.as_deref(), new) {
+                for workload in followers.of(&BindingKey::of(new.as_ref())) {
+                    controller.with(|evictor, now| evictor.order_may_fit(Some(&workload), now));
+                }
+            }
         }
         Change::Deleted { old } => {
             controller.with(|evictor, _| evictor.binding_gone(&BindingKey::of(old.as_ref())));

@@ -36,7 +36,7 @@ use crate::movement::eviction::evictor::failing::Failing;
 use crate::movement::eviction::evictor::important::Planned;
 use crate::movement::eviction::evictor::limits::Limits;
 use crate::movement::eviction::inputs;
-use crate::scheduler::core::Options;
+use crate::scheduler::core::{DataPlaces, Options};
 
 pub mod eviction;
 pub mod explaining;
@@ -169,6 +169,13 @@ impl Evictor {
         } else {
             FleetView::without_taints()
         };
+        Self { fleet, ..self }
+    }
+
+    /// Places workloads where their data is.
+    #[must_use]
+    pub fn with_data(self, data: DataPlaces) -> Self {
+        let fleet = self.fleet.with_data(data);
         Self { fleet, ..self }
     }
 

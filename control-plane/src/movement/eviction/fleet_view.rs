@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::room::Unreported;
 use crate::fleet::availability::reads_works;
 pub use crate::fleet::budget::failed::{evicts, has_failed, is_counted};
-use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::{DataPlaces, Snapshot};
 
 /// All clusters.
 #[derive(Debug, Default)]
@@ -52,6 +52,12 @@ impl FleetView {
             ignores_taints: true,
             ..Self::default()
         }
+    }
+
+    /// Returns the view with what is known of the data of workloads.
+    pub fn with_data(mut self, data: DataPlaces) -> Self {
+        self.snapshot = self.snapshot.with_data(data);
+        self
     }
 
     /// Takes a cluster in, new or changed.

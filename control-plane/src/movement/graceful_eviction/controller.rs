@@ -65,7 +65,7 @@ pub(super) struct Mover {
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
     let mover = Arc::new(Mover {
         pace: pace.clone(),
-        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        snapshot: LiveSnapshot::follow(fleet),
         options: Options::of(&fleet.settings).for_departure(),
         refusals: Refusals::default(),
     });

@@ -44,8 +44,8 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
 use crate::fleet::works::{CachedWork, Role, binding_of, cluster_of, uid_gone};
 use crate::propagation::data::facts::roles;
-use crate::propagation::data::followers::Followers;
 use crate::propagation::data::gates::keeps_copies;
+use crate::propagation::data::wakes;
 
 /// First and longest time after which a binding is looked at again whose policy says more than it
 /// does.
@@ -73,7 +73,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
         companions: Companions::default(),
-        data: Followers::default(),
         ahead: Backoff::between(AHEAD.0, AHEAD.1),
     });
     overriding::follow(fleet, &queue);
@@ -111,7 +110,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
             concerns_us.then_some(key)
         });
     memory.companions.follow(fleet, &queue);
-    memory.data.follow(fleet, &queue);
+    wakes::follow(fleet, &queue);
     let patches = Arc::clone(&memory.patches);
     fleet.works.on_change(move |change| {
         if let Some(uid) = uid_gone(change) {
@@ -153,8 +152,6 @@ pub(super) struct Memory {
     pub(super) keeping: Arc<Keeping>,
     /// Bindings some of whose Works stay because a workload of their policy may be there.
     companions: Companions,
-    /// Workloads with data that follows them.
-    pub(super) data: Followers,
     /// Bindings whose policy says more than they do.
     ahead: Backoff<BindingKey>,
 }
@@ -256,7 +253,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let Some(id) = binding.permanent_id() else {
         return identify(fleet, key, binding.as_ref()).await;
     };
-    let _turn = memory.data.turn(key).await;
+    let _turn = fleet.bindings.followers().turn(key).await;
     // A setting that protects counts from the moment at which it stands in the policy.
     let spec = &*protected(fleet, binding.as_ref());
     let works = fleet.work_index.of(key);
@@ -265,12 +262,11 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         .iter()
         .filter(|work| cluster_of(work).is_some_and(|cluster| !scope.expected.contains(cluster)));
     let mut kept = memory.companions.kept(fleet, key, &binding, left.clone());
-    let data = &memory.data;
-    let stays = keeps_copies(fleet, data, key, spec, &scope.targets, &left);
+    let stays = keeps_copies(fleet, key, spec, &scope.targets, &left);
     if stays.is_some() {
         kept.extend(left.filter_map(|work| cluster_of(work).map(str::to_owned)));
     }
-    let roles = roles(fleet, &client, data, &binding, &scope.targets, &works).await?;
+    let roles = roles(fleet, &client, &binding, &scope.targets, &works).await?;
     let with_stays = roles.as_ref().and_then(|it| it.with_stays(spec));
     let scope = with_stays.as_ref().map_or(scope, Scope::of);
     let spec = with_stays.as_ref().unwrap_or(spec);

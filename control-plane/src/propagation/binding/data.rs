@@ -414,15 +414,80 @@ async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     let stand = stand().await;
     report(&stand, "m1", "Primary", true).await;
     report(&stand, "m2", "Secondary", true).await;
-    let mut silent = cluster("m1");
-    silent["status"]["conditions"][0]["status"] = json!("Unknown");
-    stand.api.put("clusters", silent);
+    stand.api.put("clusters", silent("m1"));
     stand.api.put("resourcebindings", binding(0, &["m2"], 2));
     pass(60 * 60).await;
     let (reason, message) = pending(&stand, "db-replication");
     assert_eq!(reason, "WaitingForRole", "{message}");
     assert!(message.contains("m1 is not heard of"), "{message}");
     assert!(!seen(&stand).contains(" primary"), "{}", seen(&stand));
+}
+
+/// Returns a cluster that is not heard of.
+fn silent(name: &str) -> Value {
+    let mut silent = cluster(name);
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    silent
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_flaps_during_a_move_keeps_the_data_of_a_copy_that_stays_there() {
+    let stand = running().await;
+    let mut moved = binding(0, &["m2"], 2);
+    moved["spec"]["dataReplication"]["roles"][0]["whenUnreachable"] = json!("Promote");
+    let mut suspended = binding(1, &["m1", "m2"], 2);
+    suspended["spec"]["suspension"] = json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}});
+    stand.api.put("resourcebindings", suspended);
+    pass(10).await;
+    stand.api.put("resourcebindings", moved);
+    pass(10).await;
+    stand.api.put("clusters", silent("m1"));
+    pass(10).await;
+    stand.api.put("clusters", cluster("m1"));
+    pass(10).await;
+    assert_eq!(seen(&stand), "primary secondary m1");
+    stand
+        .api
+        .put("resourcebindings", binding(1, &["m1", "m2"], 3));
+    stand.api.put("clusters", silent("m1"));
+    pass(10).await;
+    assert_eq!(
+        seen(&stand),
+        "secondary primary ",
+        "it can be promoted there"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_taken_over_where_its_workload_runs_is_demoted_before_another_is_promoted()
+ {
+    let mut stand = running().await;
+    // It was deleted with its Works, and its members keep it.
+    stand
+        .api
+        .delete("resourcebindings", "shop", "db-replication");
+    let name = names::work("Replication", "db", "shop");
+    for cluster in ["m1", "m2"] {
+        let namespace = names::execution_namespace(cluster);
+        stand.api.delete("works", &namespace, &name);
+    }
+    stand = restarted(&stand).await;
+    stand.api.put("resourcebindings", binding(0, &["m2"], 2));
+    pass(10).await;
+    assert_eq!(seen(&stand), "- - m1");
+    stand
+        .api
+        .put("resourcebindings", binding(1, &["m1", "m2"], 1));
+    pass(10).await;
+    assert_eq!(seen(&stand), "secondary secondary m1");
+    report(&stand, "m2", "Secondary", true).await;
+    report(&stand, "m1", "Primary", true).await;
+    let workload = names::work("StatefulSet", "db", "shop");
+    stand.api.delete("works", "karmada-es-m1", &workload);
+    pass(10).await;
+    assert_eq!(seen(&stand), "secondary secondary ");
+    report(&stand, "m1", "Secondary", true).await;
+    assert_eq!(seen(&stand), "secondary primary ");
 }
 
 #[tokio::test(start_paused = true)]
@@ -450,4 +515,31 @@ async fn the_roles_stay_when_the_workload_goes() {
         "{}",
         seen(&stand)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_starts_without_its_data_has_waited_for_that_in_its_own_cluster() {
+    let stand = running().await;
+    let to = |cluster: &str, generation| {
+        let mut moved = binding(0, &[cluster], generation);
+        moved["spec"]["dataReplication"]["roles"] = json!([]);
+        moved["spec"]["dataReplication"]["gates"][0]["onTimeout"] = json!("Start");
+        moved
+    };
+    let objects = binding(1, &["m1", "m2", "m3"], 2);
+    stand.api.put("clusters", cluster("m3"));
+    stand.api.put("resourcebindings", objects);
+    report(&stand, "m2", "Secondary", false).await;
+    stand.api.put("resourcebindings", to("m2", 2));
+    pass(50).await;
+    let before = stand
+        .api
+        .object("resourcebindings", "shop", "db-statefulset");
+    let mut moved = to("m3", 3);
+    moved["status"] = before.unwrap()["status"].take();
+    stand.api.put("resourcebindings", moved);
+    pass(40).await;
+    assert!(work(&stand, 0, "m3").is_none(), "it has waited for 40 s");
+    pass(30).await;
+    assert!(work(&stand, 0, "m3").is_some());
 }

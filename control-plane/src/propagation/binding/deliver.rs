@@ -131,7 +131,8 @@ async fn wait_for_data(
         }
     }
     let (now, before) = (fleet.clock.now(), &binding.status().conditions);
-    let waiting = gates::judge(closed, gates::since(before, now), now);
+    let since = gates::since(before, &closed).unwrap_or(now);
+    let waiting = gates::judge(closed, since, now);
     let waits = |cluster: &str| waiting.closed.iter().any(|(name, _)| name == cluster);
     rendered.retain(|it| {
         let cluster = names::cluster_of_execution_namespace(&it.namespace);

@@ -13,7 +13,6 @@ use muster_shared::names::execution_namespace;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, orders};
 use super::roles::{Copy, Decision, Order, Reach, Scene, decide};
 use crate::fleet::Fleet;
@@ -21,6 +20,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
+use crate::fleet::followers::object_key;
 use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Roles of an object, by cluster.
@@ -73,11 +73,10 @@ struct Followed {
 /// Returns the workloads that give the object of a binding a role.
 fn followed(
     fleet: &Fleet,
-    followers: &Followers,
     key: &BindingKey,
     is_object: impl Fn(&DataReference) -> bool,
 ) -> Vec<Followed> {
-    let workloads = followers.of(key).into_iter();
+    let workloads = fleet.bindings.followers().of(key).into_iter();
     let followed = workloads.filter_map(|key| {
         let binding = fleet.bindings.get(&key)?;
         let data = binding.spec.data_replication.as_ref()?;
@@ -88,14 +87,9 @@ fn followed(
 }
 
 /// Returns whether several workloads give an object a role, so that it does not change.
-pub fn is_shared(
-    fleet: &Fleet,
-    followers: &Followers,
-    workload: &BindingKey,
-    object: &DataReference,
-) -> bool {
+pub fn is_shared(fleet: &Fleet, workload: &BindingKey, object: &DataReference) -> bool {
     let key = object_key(workload, object);
-    followed(fleet, followers, &key, |it| it == object).len() > 1
+    followed(fleet, &key, |it| it == object).len() > 1
 }
 
 impl Followed {
@@ -115,14 +109,13 @@ impl Followed {
 pub async fn roles(
     fleet: &Fleet,
     client: &Client,
-    followers: &Followers,
     binding: &AnyBinding,
     targets: &[TargetCluster],
     works: &[Arc<CachedWork>],
 ) -> Result<Option<Roles>, ApiError> {
     let key = BindingKey::of(binding);
     let resource = &binding.spec.resource;
-    let followed = followed(fleet, followers, &key, |it| it.is(resource));
+    let followed = followed(fleet, &key, |it| it.is(resource));
     let [followed] = &*followed else {
         let kept = works
             .iter()
@@ -222,7 +215,7 @@ async fn decided(
             }
         });
         let is_holder = holders.iter().any(|it| it == cluster);
-        let is_demoted = order.is_none_or(|it| it.step == Some(Step::Secondary));
+        let is_demoted = order.is_some_and(|it| it.step == Some(Step::Secondary));
         let (reach, in_use) = if is_holder || is_demoted {
             let reach = if is_heard(fleet, cluster) {
                 Reach::Heard
@@ -267,7 +260,9 @@ async fn reach(
     Ok(stopped.map_or_else(Reach::Silent, |()| Reach::Fenced))
 }
 
-/// Returns why a workload may still use the data in a cluster that it is not placed in.
+/// Returns why the data is not demoted yet in a cluster that the workload is not placed in: it may
+/// still use it. In a cluster that is not heard of that is no reason once the copy is to go and the
+/// role says `whenUnreachable: Promote`.
 async fn in_use(
     fleet: &Fleet,
     client: &Client,
@@ -287,6 +282,9 @@ async fn in_use(
     }
     if is_heard(fleet, cluster) {
         return Ok(Some("its copy there is being removed".to_owned()));
+    }
+    if followed.role.promotes_unreachable() {
+        return Ok(None);
     }
     let stopped = stopped(fleet, client, followed, cluster, Some(work)).await?;
     Ok(stopped

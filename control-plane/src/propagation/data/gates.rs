@@ -14,13 +14,13 @@ use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
 
 use super::check::{Words, holds};
 use super::facts::is_shared;
-use super::followers::{Followers, object_key};
 use super::mark::{Mark, Step, Told, generation};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::Order;
+use crate::fleet::followers::object_key;
 use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Reason why a copy is not created yet.
@@ -69,11 +69,22 @@ pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) ->
     }
 }
 
-/// Returns since when the copies of a binding wait for their data.
-pub fn since(before: &[Condition], now: Timestamp) -> Timestamp {
-    let known = conditions::get(before, DATA_PENDING);
-    let known = known.filter(|it| it.status == conditions::TRUE);
-    known.map_or(now, |it| it.last_transition_time.0)
+/// Clusters whose times are told apart: the message of a condition has room for so many.
+const MOST_NAMED: usize = 32;
+
+/// Returns since when copies of a binding wait for their data; `None` if the condition does not
+/// tell of all of them. What has waited in other clusters says nothing of them.
+pub fn since(before: &[Condition], closed: &[(String, Closed)]) -> Option<Timestamp> {
+    let known = conditions::get(before, DATA_PENDING)?;
+    let mut named = closed.iter().take(MOST_NAMED);
+    let is_told = known.status == conditions::TRUE
+        && named.all(|(cluster, _)| known.message.contains(&told_of(cluster)));
+    is_told.then_some(known.last_transition_time.0)
+}
+
+/// Returns the beginning of what the condition tells of the copy in a cluster.
+pub fn told_of(cluster: &str) -> String {
+    format!("its copy in {cluster} is not created yet: ")
 }
 
 /// Returns what a role says against a copy in a cluster. `work` is that of the object there.
@@ -198,7 +209,6 @@ pub async fn closed(
 /// is placed in. `left` are the Works of old copies.
 pub fn keeps_copies<'a>(
     fleet: &Fleet,
-    followers: &Followers,
     key: &BindingKey,
     spec: &ResourceBindingSpec,
     targets: &[TargetCluster],
@@ -215,7 +225,7 @@ pub fn keeps_copies<'a>(
         if targets.len() > 1 {
             return Some("it is placed in several clusters".to_owned());
         }
-        if is_shared(fleet, followers, key, object) {
+        if is_shared(fleet, key, object) {
             return Some(format!("several workloads give {object} a role"));
         }
         // What is in a silent cluster is fenced, or given up.

@@ -13,18 +13,18 @@
 
 mod check;
 pub mod facts;
-pub mod followers;
 pub mod gates;
 pub mod mark;
 pub mod roles;
 pub mod story;
+pub mod wakes;
 
 use jiff::Timestamp;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::DATA_PENDING;
 
-use self::gates::Waiting;
+use self::gates::{Waiting, since, told_of};
 
 /// Reason of the condition while a role waits.
 const ROLE: &str = "WaitingForRole";
@@ -55,15 +55,17 @@ pub fn condition(
     if let Some(why) = role {
         return told(ROLE, why);
     }
-    if !waiting.closed.is_empty() {
+    // The time of others has ended, and theirs begins with another change of the condition.
+    let is_of_others =
+        conditions::is_true(before, DATA_PENDING) && since(before, &waiting.closed).is_none();
+    if !waiting.closed.is_empty() && !is_of_others {
         let copies = waiting.closed.iter();
-        let copies = copies
-            .map(|(cluster, it)| format!("its copy in {cluster} is not created yet: {}", it.why));
+        let copies = copies.map(|(cluster, it)| told_of(cluster) + &it.why);
         let message = copies.collect::<Vec<_>>().join("; ");
         return told(if waiting.is_stuck { STUCK } else { DATA }, &message);
     }
     conditions::is_true(before, DATA_PENDING).then(|| {
-        let message = "nothing waits for its data any more";
+        let message = "what waited for its data does not any more";
         conditions::new(DATA_PENDING, conditions::FALSE, READY, message, now)
     })
 }
@@ -73,7 +75,7 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::propagation::data::gates::{Closed, judge, since};
+    use crate::propagation::data::gates::{Closed, judge};
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -121,18 +123,38 @@ mod tests {
 
     #[test]
     fn the_wait_is_counted_from_the_condition_so_that_another_process_counts_on() {
-        let waiting = judge(closed(60, false), at(10), at(10));
+        let first_closed = closed(60, false);
+        let waiting = judge(first_closed.clone(), at(10), at(10));
         let first = condition(None, &waiting, &[], at(10)).unwrap();
         let list = conditions::merge(&[], [first]).unwrap();
-        assert_eq!(since(&list, at(50)), at(10));
-        let stuck = judge(closed(60, false), since(&list, at(70)), at(70));
+        assert_eq!(since(&list, &first_closed), Some(at(10)));
+        let stuck = judge(closed(60, false), at(10), at(70));
         let stuck = condition(None, &stuck, &list, at(70)).unwrap();
         let list = conditions::merge(&list, [stuck]).unwrap();
         assert_eq!(list[0].last_transition_time.0, at(10));
         let over = condition(None, &Waiting::default(), &list, at(80)).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", "DataReady"));
-        assert_eq!(since(std::slice::from_ref(&over), at(90)), at(90));
+        assert_eq!(since(std::slice::from_ref(&over), &first_closed), None);
         assert_eq!(condition(None, &Waiting::default(), &[over], at(90)), None);
+    }
+
+    #[test]
+    fn the_wait_in_another_cluster_begins_anew() {
+        let tell = |cluster: &str, before: &[Condition], now: i64| {
+            let mut waits = closed(60, true);
+            waits[0].0 = cluster.to_owned();
+            let begun = since(before, &waits).unwrap_or(at(now));
+            let waiting = judge(waits, begun, at(now));
+            let told = condition(None, &waiting, before, at(now)).unwrap();
+            (conditions::merge(before, [told]).unwrap(), waiting.due)
+        };
+        let (list, due) = tell("m2", &[], 10);
+        assert_eq!(due, Some(at(70)));
+        let (list, due) = tell("m20", &list, 60);
+        assert_eq!((&*list[0].status, due), ("False", Some(at(120))));
+        let (list, due) = tell("m20", &list, 61);
+        assert_eq!((&*list[0].status, due), ("True", Some(at(121))));
+        assert_eq!(list[0].last_transition_time.0, at(61));
     }
 
     #[test]

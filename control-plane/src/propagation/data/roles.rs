@@ -30,7 +30,7 @@ pub struct Copy<'a> {
     pub order: Option<Order>,
     /// What is known of the cluster.
     pub reach: Reach,
-    /// Why the workload may still be there; `None` if it certainly does not use the data.
+    /// Why the data is not demoted yet: the workload may still use it.
     pub in_use: Option<String>,
 }
 
@@ -113,16 +113,10 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
                 Some(_) => unchanged(it),
             };
         }
-        let Some(order) = it.order else {
-            return Some(Step::Secondary);
-        };
-        match order.step {
-            Some(Step::Secondary) => Some(Step::Secondary),
-            Some(Step::Demoting) if order.told == Told::Demoted => Some(Step::Secondary),
-            Some(Step::Demoting) => Some(Step::Demoting),
-            Some(Step::Primary) | None if is_free(it, scene.promotes_unreachable) => {
-                Some(Step::Demoting)
-            }
+        let told = it.order.unwrap_or_default().told;
+        match unchanged(it) {
+            Some(Step::Demoting) if told == Told::Demoted => Some(Step::Secondary),
+            Some(Step::Primary) | None if it.in_use.is_none() => Some(Step::Demoting),
             step => step,
         }
     });
@@ -138,33 +132,36 @@ impl Scene<'_> {
     fn steps(&self, step: impl Fn(&Copy<'_>) -> Option<Step>) -> Vec<(String, Option<Step>)> {
         let copies = self.copies.iter();
         copies
-            .filter(|it| it.is_target || stays(it, self.promotes_unreachable))
+            .filter(|it| it.is_target || stays(it))
             .map(|it| (it.cluster.to_owned(), step(it)))
             .collect()
     }
 }
 
-/// Returns the step of a cluster whose role does not change: a new one is secondary.
+/// Returns the step of a cluster whose role does not change. Where the workload is, a new order may
+/// meet an object that is primary already; elsewhere it makes a secondary one.
 fn unchanged(copy: &Copy<'_>) -> Option<Step> {
-    copy.order.map_or(Some(Step::Secondary), |it| it.step)
-}
-
-/// Returns whether the workload has left a cluster, so that its data can be demoted.
-fn is_free(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
-    copy.in_use.is_none() || promotes_unreachable && copy.reach != Reach::Heard
+    match (copy.order, &copy.in_use) {
+        (Some(order), _) => order.step,
+        (None, Some(_)) => Some(Step::Demoting),
+        (None, None) => Some(Step::Secondary),
+    }
 }
 
 /// Returns whether an object stays where it is not propagated any more: it may be primary there,
-/// and nothing but its demotion makes sure that another one can be.
-fn stays(copy: &Copy<'_>, promotes_unreachable: bool) -> bool {
+/// and nothing but its demotion makes sure that it does not remain so.
+fn stays(copy: &Copy<'_>) -> bool {
     let step = copy.order.and_then(|it| it.step);
-    step.is_some() && blocks(copy, promotes_unreachable).is_some()
+    step.is_some() && blocks(copy, false).is_some()
 }
 
 /// Returns why another cluster cannot be promoted as far as this one is concerned.
 fn blocks(copy: &Copy<'_>, promotes_unreachable: bool) -> Option<String> {
     let cluster = copy.cluster;
-    let order = copy.order?;
+    let Some(order) = copy.order else {
+        let why = copy.in_use.as_ref()?;
+        return Some(format!("{cluster} may be primary: {why}"));
+    };
     match (order.step, &copy.reach) {
         (Some(Step::Secondary), _) | (Some(Step::Demoting), Reach::Fenced) => None,
         (Some(Step::Demoting), _) if order.told == Told::Demoted => None,
@@ -320,11 +317,11 @@ mod tests {
             None,
         ),
         (
-            "silent",
+            "silent, and the workload is to stay there",
             &["b"],
             &["a P silent used", "b S"],
             "a P, b S",
-            Some("a D, b S"),
+            None,
         ),
         (
             "silent, and told",
@@ -334,7 +331,7 @@ mod tests {
             Some("a D, b P"),
         ),
         (
-            "silent, without the workload",
+            "silent, and the workload is not there or is given up",
             &["b"],
             &["a P silent", "b S"],
             "a D, b S",
@@ -395,6 +392,27 @@ mod tests {
             &["b"],
             &["a D left demoted", "b S"],
             "b P",
+            None,
+        ),
+        (
+            "deselected while silent",
+            &["b"],
+            &["a D left silent", "b S"],
+            "a D, b S",
+            Some("a D, b P"),
+        ),
+        (
+            "deselected while silent, and the other was promoted",
+            &["b"],
+            &["a D left silent", "b P"],
+            "a D, b P",
+            None,
+        ),
+        (
+            "a new order where the workload still is",
+            &["b"],
+            &["a - used", "b -"],
+            "a D, b S",
             None,
         ),
         (
@@ -475,6 +493,11 @@ mod tests {
                 &["b"],
                 &["a S", "b S silent"],
                 Some("b is to be primary, and is not heard of"),
+            ),
+            (
+                &["b"],
+                &["a - used", "b -"],
+                Some("a may be primary: it is being removed"),
             ),
             (
                 &["b"],

@@ -31,7 +31,7 @@ impl InitialPlacement {
     /// Follows the clusters; `None` when this process does not schedule.
     pub fn follow(fleet: &Fleet) -> Option<Self> {
         fleet.settings.runs("scheduler").then(|| Self {
-            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            snapshot: LiveSnapshot::follow(fleet),
             options: Options::of(&fleet.settings),
             scheduler_name: fleet.settings.scheduler_name.clone(),
             clock: Arc::clone(&fleet.clock),

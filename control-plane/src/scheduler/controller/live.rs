@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use muster_shared::api::cluster::Cluster;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Change;
 use parking_lot::RwLock;
 
-use crate::scheduler::core::snapshot::Snapshot;
+use crate::fleet::Fleet;
+use crate::scheduler::core::{DataPlaces, Snapshot};
 
 /// A [`Snapshot`] that follows the clusters. Cheap to clone: all clones see the same.
 #[derive(Debug, Clone, Default)]
@@ -15,10 +15,14 @@ pub struct LiveSnapshot {
 }
 
 impl LiveSnapshot {
-    /// Follows an informer. Its listeners that are added later find the change in the snapshot
-    /// already.
-    pub fn follow(clusters: &Informer<Cluster>) -> Self {
-        let live = Self::default();
+    /// Follows the clusters of a fleet. Listeners that are added to their cache later find the
+    /// change in the snapshot already.
+    pub fn follow(fleet: &Fleet) -> Self {
+        let clusters = &fleet.clusters;
+        let none = Snapshot::default().with_data(DataPlaces::of(&fleet.bindings));
+        let live = Self {
+            current: Arc::new(RwLock::new(none)),
+        };
         let (current, informer) = (Arc::clone(&live.current), clusters.clone());
         clusters.on_change(move |change| {
             let mut snapshot = current.write();

@@ -171,7 +171,7 @@ impl Scheduler {
     fn new(fleet: &Fleet, pace: Pace) -> Self {
         let is_ranked = fleet.settings.gate(&PRIORITY_BASED_SCHEDULING);
         Self {
-            snapshot: LiveSnapshot::follow(&fleet.clusters),
+            snapshot: LiveSnapshot::follow(fleet),
             queue: queue(fleet),
             reports: Queue::new("scheduling reports"),
             waiting: Waiting::ranked(is_ranked),
@@ -184,10 +184,15 @@ impl Scheduler {
     }
 
     fn listen(self: &Arc<Self>, bindings: &Bindings) {
-        let scheduler = Arc::clone(self);
+        let (scheduler, followers) = (Arc::clone(self), bindings.followers().clone());
         bindings.on_change(move |change| match change {
             Change::Applied { old, new } => {
                 let key = BindingKey::of(new.as_ref());
+                if gains_clusters(old.as_deref(), new) {
+                    for workload in followers.of(&key) {
+                        scheduler.queue.add(workload);
+                    }
+                }
                 scheduler.expectations.observe(&key, &new.metadata);
                 // Status writes, most of them our own, change nothing that a decision depends on.
                 // Of the metadata the placement that was applied last does.
@@ -438,6 +443,13 @@ fn is_ours(binding: &AnyBinding, fleet: &Fleet) -> bool {
         && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
         && !spec.scheduling_suspended()
         && spec.placement.is_some()
+}
+
+/// Returns whether a binding has clusters that it had not, so that workloads may be placed there
+/// whose data its object is.
+pub(crate) fn gains_clusters(old: Option<&AnyBinding>, new: &AnyBinding) -> bool {
+    let had = |name: &str| old.is_some_and(|old| old.spec.target(name).is_some());
+    new.spec.clusters.iter().any(|it| !had(&it.name))
 }
 
 /// Times in the API have whole seconds.

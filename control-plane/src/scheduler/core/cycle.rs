@@ -319,6 +319,7 @@ impl<'a> Trial<'a> {
             self.placement,
             affinity,
             self.spread(),
+            self.snapshot.data().needed(self.spec),
             self.options,
         )
     }

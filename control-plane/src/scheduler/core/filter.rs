@@ -5,6 +5,7 @@ use std::fmt;
 use std::ptr;
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::data_replication::DataReference;
 use muster_shared::api::policy::{Placement, SpreadConstraint};
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
@@ -12,6 +13,7 @@ use muster_shared::names::eviction::{REASON_APPLICATION_FAILURE, REASON_NOT_APPL
 use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
+use super::data::Data;
 use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
 use super::snapshot::{ClusterInfo, Kinds};
@@ -45,6 +47,8 @@ pub enum Rejection<'a> {
     NoZones,
     /// The cluster does not have the label of a constraint.
     NoLabel,
+    /// The policy of an object that is data of the workload does not place it in the cluster.
+    NoData(&'a DataReference),
     /// The workload is being evicted from the cluster.
     Evicting,
 }
@@ -59,7 +63,7 @@ impl Rejection<'_> {
             Self::Taint(_) | Self::NotReady | Self::WorksUnread | Self::DispatchingSuspended => {
                 Plugin::TaintToleration
             }
-            Self::Affinity => Plugin::ClusterAffinity,
+            Self::Affinity | Self::NoData(_) => Plugin::ClusterAffinity,
             Self::NoProvider | Self::NoRegion | Self::NoZones | Self::NoLabel => {
                 Plugin::SpreadConstraint
             }
@@ -97,6 +101,11 @@ impl fmt::Display for Rejection<'_> {
             Self::NoZones => f.write_str("cluster(s) did not have zones property"),
             // Ours: Karmada does not spread by labels.
             Self::NoLabel => f.write_str("cluster(s) did not have the label to spread by"),
+            // Ours: Karmada knows of no data.
+            Self::NoData(object) => write!(
+                f,
+                "cluster(s) did not have {object}, which is data of the workload"
+            ),
             Self::Evicting => f.write_str("cluster(s) is in the process of eviction"),
         }
     }
@@ -153,16 +162,19 @@ pub struct Filters<'a> {
     /// The binding, if it has or had copies that could be moved to where none is made. The first
     /// placement of a suspended workload is made, and waits (Karmada behaviour).
     suspendable: Option<&'a ResourceBindingSpec>,
+    data: Vec<Data<'a>>,
     last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
 
 impl<'a> Filters<'a> {
-    /// Returns the filters for a binding with this placement, of which `affinity` is in use.
+    /// Returns the filters for a binding with this placement, of which `affinity` is in use, and
+    /// with this data.
     pub fn new(
         spec: &'a ResourceBindingSpec,
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
         spread: Spread<'a>,
+        data: Vec<Data<'a>>,
         options: &Options,
     ) -> Self {
         Self {
@@ -180,6 +192,7 @@ impl<'a> Filters<'a> {
             suspendable: (options.dispatching == Dispatching::Asked)
                 .then_some(spec)
                 .filter(|it| !it.clusters.is_empty() || !it.graceful_eviction_tasks.is_empty()),
+            data,
             last_served: Cell::new(None),
         }
     }
@@ -192,7 +205,8 @@ impl<'a> Filters<'a> {
             .or_else(|| self.taints(cluster, placed))
             .or_else(|| self.readiness(cluster, placed))
             .or_else(|| Self::works(cluster, placed))
-            .or_else(|| self.dispatching(cluster, placed));
+            .or_else(|| self.dispatching(cluster, placed))
+            .or_else(|| self.data(cluster, placed));
         if let Some(rejection) = first {
             return Err(rejection);
         }
@@ -214,6 +228,7 @@ impl<'a> Filters<'a> {
             self.readiness(cluster, placed),
             Self::works(cluster, placed),
             self.dispatching(cluster, placed),
+            self.data(cluster, placed),
             self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
             self.eviction(cluster),
@@ -289,6 +304,14 @@ impl<'a> Filters<'a> {
         let spec = self.suspendable.filter(|_| !placed)?;
         spec.dispatching_suspended_in(cluster.name())
             .then_some(Rejection::DispatchingSuspended)
+    }
+
+    /// Returns the rejection of a cluster without an object for which a copy there would wait. What
+    /// is placed stays.
+    fn data(&self, cluster: &ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
+        let mut data = self.data.iter().filter(|_| !placed);
+        let lacking = data.find(|it| !it.is_in(cluster.name()))?;
+        Some(Rejection::NoData(lacking.object))
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {

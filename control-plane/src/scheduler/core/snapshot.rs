@@ -12,6 +12,7 @@ use muster_shared::taints::keeps_away;
 use muster_shared::watch::{Departed, Doubt, Presence};
 
 use super::capacity::{Capacity, Load};
+use super::data::DataPlaces;
 use crate::fleet::availability;
 
 /// All clusters at one moment, by name. Cloning shares them.
@@ -24,6 +25,8 @@ pub struct Snapshot {
     departed: Arc<Departed>,
     /// Names of clusters that take nothing which they do not have.
     closed: Arc<BTreeSet<String>>,
+    /// Where the data of workloads is.
+    data: DataPlaces,
 }
 
 impl Snapshot {
@@ -42,7 +45,19 @@ impl Snapshot {
             facts: Arc::new(facts),
             departed: Arc::default(),
             closed: Arc::default(),
+            data: DataPlaces::default(),
         }
+    }
+
+    /// Returns the same clusters, with what is known of the data of workloads.
+    #[must_use]
+    pub fn with_data(self, data: DataPlaces) -> Self {
+        Self { data, ..self }
+    }
+
+    /// Returns where the data of workloads is.
+    pub(in crate::scheduler) fn data(&self) -> &DataPlaces {
+        &self.data
     }
 
     /// Returns the same clusters, of which one takes nothing that it does not have.

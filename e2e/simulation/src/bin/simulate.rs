@@ -108,6 +108,8 @@ enum Named {
     Features,
     /// People who hold several workloads where they are, ask for moves meanwhile, and let go.
     Holds,
+    /// Data that follows workloads between members.
+    Data,
     /// The host of the fleet API dies and comes back, and a standby is promoted meanwhile.
     Hosts,
     /// Members that watch each other, over links that fail, and one that lies.
@@ -123,6 +125,7 @@ impl Named {
             Self::Small => Scale::SMALL,
             Self::Features => Scale::FEATURES,
             Self::Holds => Scale::HOLDS,
+            Self::Data => Scale::DATA,
             Self::Hosts => Scale::HOSTS,
             Self::Witnesses => Scale::WITNESSES,
             Self::Large => Scale::LARGE,

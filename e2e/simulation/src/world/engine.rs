@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::plan::Plan;
-use crate::scenarios::REPLICATIONS;
+use crate::replication::DEFINITION;
 
 /// Time that a step takes.
 const SLOW: Duration = Duration::from_secs(4);
@@ -22,7 +22,7 @@ pub(super) fn start(plan: &Plan, (write, watch): (Client, Client), stop: &Cancel
     let has_kind = plan
         .everywhere
         .iter()
-        .any(|it| it["metadata"]["name"] == REPLICATIONS);
+        .any(|it| it["metadata"]["name"] == DEFINITION);
     if !has_kind {
         return;
     }

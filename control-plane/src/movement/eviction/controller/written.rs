@@ -114,6 +114,51 @@ async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_co
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_has() {
+    let object = json!({"apiVersion": "r.example.com/v1", "kind": "Replication", "name": "web"});
+    let mut workload = testing::binding();
+    workload["spec"]["dataReplication"] = json!({"gates": [{
+        "object": object, "ready": {"condition": {"type": "Ready"}},
+    }]});
+    let data = |clusters: &[&str]| {
+        let mut resource = object.clone();
+        resource["namespace"] = json!("shop");
+        let clusters = clusters.iter().map(|it| json!({"name": it}));
+        json!({
+            "metadata": {"namespace": "shop", "name": "web-replication"},
+            "spec": {
+                "resource": resource, "clusters": clusters.collect::<Vec<_>>(), "placement": {},
+            },
+        })
+    };
+    let objects = [
+        ("clusters", failed()),
+        ("clusters", testing::cluster("m2")),
+        ("resourcebindings", workload),
+        ("resourcebindings", data(&[])),
+    ];
+    let mut stand = Stand::with(evicting(), objects);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
+    stand.follow().await;
+    let placed = |stand: &Stand| {
+        let binding = stand.binding("web-deployment").unwrap();
+        let clusters = binding.spec.clusters.iter();
+        clusters.map(|it| it.name.clone()).collect::<Vec<_>>()
+    };
+    pass(60).await;
+    assert_eq!(placed(&stand), ["m1"]);
+    let told = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment");
+    let told = told.unwrap()["status"]["conditions"].to_string();
+    assert!(told.contains("did not have Replication web"), "{told}");
+    stand.api.put("resourcebindings", data(&["m2"]));
+    pass(10).await;
+    assert_eq!(placed(&stand), ["m2"]);
+}
+
 /// Returns a policy that says something of failover and suspension, and a binding that bears its
 /// claim and does not say so yet.
 fn edited(says: &Value) -> [(&'static str, Value); 2] {

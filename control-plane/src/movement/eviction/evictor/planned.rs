@@ -1,8 +1,6 @@
 //! Room of workloads that have been placed and that the clusters do not report yet, whoever placed
 //! them.
 
-use std::sync::Arc;
-
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
 
@@ -19,16 +17,19 @@ impl Evictor {
         self.planned_gains.insert(key, gains);
     }
 
-    /// Gives back the room of a planned move that did not take place, as far as is known.
+    /// Corrects the room of a planned move by where the workload is, as far as that is known: it
+    /// may have stayed, or somebody else may have moved it meanwhile.
     pub(super) fn settle_planned_room(&mut self, eviction: &Eviction, now: Now) {
         let key = self.key_of(&eviction.binding);
-        let Some(gains) = self.planned_gains.remove(&key) else {
+        let Some(planned) = self.planned_gains.remove(&key) else {
             return;
         };
+        let spec = &eviction.binding.spec;
         let known = self.bindings.get(&key);
-        let has_left = |it: &Arc<AnyBinding>| it.spec.target(&eviction.cluster).is_none();
-        if !known.as_ref().is_some_and(has_left) {
-            self.fleet.vacate(&eviction.binding.spec, &gains, now.tick);
+        let taken = known.map_or_else(Vec::new, |it| gains(spec, &it.spec.clusters));
+        if taken != planned {
+            self.fleet.vacate(spec, &planned, now.tick);
+            self.fleet.occupy(spec, &taken, now.tick);
         }
     }
 

@@ -88,7 +88,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Task
         return;
     }
     let controller = Arc::new(Failback {
-        snapshot: LiveSnapshot::follow(&fleet.clusters),
+        snapshot: LiveSnapshot::follow(fleet),
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
         in_flight: InFlight::default(),

@@ -26,7 +26,7 @@ fn evaluate(input: &Value) -> Value {
     let affinity = Affinity::new(&spec, &placement, observed);
     let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
     let options = Options::karmada();
-    let filters = Filters::new(&spec, &placement, &affinity, spread, &options);
+    let filters = Filters::new(&spec, &placement, &affinity, spread, Vec::new(), &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
     assert_eq!(

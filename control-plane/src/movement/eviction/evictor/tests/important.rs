@@ -302,3 +302,30 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
         .done(&second, Outcome::Failed("no".into()), now);
     assert_eq!(left(&mut world, &second), 1);
 }
+
+#[test]
+fn what_somebody_else_moves_while_it_is_being_moved_takes_the_room_where_it_is() {
+    let mut world = lost(3, [web("w0", 0, 0)]);
+    world.set(&free("c2", 3));
+    let to = |binding: &AnyBinding, cluster: &str| {
+        let mut placed = AnyBinding::clone(binding);
+        placed.metadata.resource_version = Some("2".to_owned());
+        placed.spec.clusters[0].name = cluster.to_owned();
+        Arc::new(placed)
+    };
+    world.second = 10.0;
+    let now = world.now();
+    let Step::Evict(eviction) = world.evictor.next(now) else {
+        panic!("the rate permits it");
+    };
+    let left = |world: &mut World| {
+        world.fleets = vec![world.evictor.fleet_for(&eviction)];
+        ["c1", "c2"].map(|it| cores_left(world, 0, it))
+    };
+    let planned = to(&eviction.binding, "c1").spec.clusters.clone();
+    world.evictor.take_planned_room(&eviction, &planned, now);
+    assert_eq!(left(&mut world), [2, 3]);
+    world.put(&to(&eviction.binding, "c2"));
+    world.evictor.done(&eviction, Outcome::Conflict, now);
+    assert_eq!(left(&mut world), [3, 2]);
+}
