@@ -5,7 +5,7 @@
 //! replicas) leaves as many ready ones in all members together as the template asks for, or as
 //! there were. Members that are cut off count: what runs there serves its users.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Copies {
     /// grace period.
     given_up: BTreeSet<(Key, String)>,
     /// The same for those that a promoted store, which says what was so at its snapshot, gives less
-    /// than they have.
+    /// than they have: they lose it once.
     restored: BTreeSet<(Key, String)>,
 }
 
@@ -36,7 +36,11 @@ impl Oracle for Copies {
 
     fn observe(&mut self, entry: &Entry, scene: &Scene) -> Vec<Violation> {
         if let Some((request, before, after)) = moves::of_binding(entry) {
-            self.note(request, before, after, scene);
+            self.note(&request.key(), before, after, scene);
+        }
+        let restored = entry.commit().filter(|it| it.actor == Actor::Setup);
+        if let Some(request) = restored.filter(|_| scene.phase != Phase::Setup) {
+            self.note_restored(request);
         }
         let lost = entry.commit().and_then(|request| {
             let why = self.lost(scene, request)?;
@@ -51,23 +55,29 @@ impl Oracle for Copies {
 }
 
 impl Copies {
-    fn note(&mut self, request: &Request, before: Binding<'_>, after: Binding<'_>, scene: &Scene) {
-        let key = request.key();
+    /// Notes the places to which a promoted store gives less than they have. It may have lost a
+    /// binding, which is made and placed anew.
+    fn note_restored(&mut self, request: &Request) {
+        let Some(before) = request.before.as_deref().map(Binding) else {
+            return;
+        };
+        let after = request.after.as_deref().map(Binding);
+        let has = after.map_or_else(BTreeMap::new, Binding::clusters);
+        let had = before.clusters().into_iter();
+        let less = had.filter(|(name, had)| has.get(name).is_none_or(|has| has < had));
+        let less = less.map(|(name, _)| (request.key(), name.to_owned()));
+        self.restored.extend(less);
+    }
+
+    fn note(&mut self, key: &Key, before: Binding<'_>, after: Binding<'_>, scene: &Scene) {
         for target in after.clusters().into_keys() {
             self.given_up.remove(&(key.clone(), target.to_owned()));
-        }
-        if request.actor == Actor::Setup && scene.phase != Phase::Setup {
-            let has = after.clusters();
-            let had = before.clusters().into_iter();
-            let less = had.filter(|(name, had)| has.get(name).is_none_or(|has| has < had));
-            let less = less.map(|(name, _)| (key.clone(), name.to_owned()));
-            self.restored.extend(less);
         }
         for it in moves::between(before, after) {
             let by_policy = match it.what {
                 What::Evicted(task) => task.purge_mode() == "Directly",
                 What::Purged => true,
-                What::Dropped => scene.is_wished(&key, before),
+                What::Dropped => scene.is_wished(key, before),
                 What::Ended(task) => {
                     // What is removed once its member is back was replaced at this moment.
                     !scene.is_reachable(it.cluster)
@@ -82,7 +92,7 @@ impl Copies {
         }
     }
 
-    fn lost(&self, scene: &Scene, request: &Request) -> Option<String> {
+    fn lost(&mut self, scene: &Scene, request: &Request) -> Option<String> {
         let Api::Member(cluster) = &request.api else {
             return None;
         };
@@ -99,7 +109,8 @@ impl Copies {
             return None;
         }
         let binding = objects::binding_of(before)?;
-        if self.is_asked(scene, &binding, cluster, request) {
+        let place = (binding.clone(), cluster.clone());
+        if self.is_asked(scene, &binding, cluster, request) || self.restored.remove(&place) {
             return None;
         }
         let elsewhere: i64 = scene
@@ -120,7 +131,7 @@ impl Copies {
             state.is_none_or(|cluster| objects::is_deleting(cluster.0))
         });
         let place = (key.clone(), cluster.to_owned());
-        if left || self.given_up.contains(&place) || self.restored.contains(&place) {
+        if left || self.given_up.contains(&place) {
             return true;
         }
         let template = template(&request.key());
@@ -239,6 +250,31 @@ mod tests {
         expired.patch(control_plane(), &binding_key("web"), &without);
         expired.write(agent("m1"), &member_key("m1"), Value::Null);
         assert_eq!(expired.told(), [""; 0]);
+    }
+
+    #[test]
+    fn a_place_to_which_a_promoted_store_gives_less_loses_it_once() {
+        for (restored, is_kept) in [
+            (binding(&[]), true),
+            (Value::Null, true),
+            (binding(&["m1"]), false),
+        ] {
+            let mut story = story(0);
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.world(World::Phase(Phase::Busy));
+            story.write(Actor::Setup, &binding_key("web"), restored.clone());
+            story.world(World::Promoted);
+            story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
+            story.wait(3_600);
+            let mut lose = |replicas: i64| {
+                let fewer =
+                    json!({"spec": {"replicas": replicas}, "status": {"readyReplicas": replicas}});
+                story.patch(agent("m1"), &member_key("m1"), &fewer);
+                story.told().len()
+            };
+            assert_eq!(lose(1) == 0, is_kept, "{restored}");
+            assert_eq!(lose(0), if is_kept { 1 } else { 2 }, "{restored}");
+        }
     }
 
     #[test]

@@ -98,16 +98,17 @@ fn evicted(
 /// Returns whether an eviction by a taint removes the old copy at once, by the policy or the flag.
 fn asks_for_purge(scene: &Scene, binding: Binding<'_>) -> bool {
     // The purge mode of a policy counts before its binding says the same.
-    let policy = objects::policy_of(binding.0).and_then(|key| scene.objects.get(&key));
-    let said = policy.and_then(|it| it.pointer("/spec/failover/cluster/purgeMode"));
-    if said.is_some_and(|mode| ["Directly", "Immediately"].contains(&mode.as_str().unwrap_or(""))) {
+    let policy = objects::policy_of(binding.0);
+    let mut states = policy.iter().flat_map(|key| scene.recently(key)).flatten();
+    let said = |it: &Value| {
+        let mode = objects::text(it, "/spec/failover/cluster/purgeMode");
+        ["Directly", "Immediately"].contains(&mode)
+    };
+    // With fencing at most one copy runs, so that `Gracefully` acts as `Directly`.
+    if states.any(said) || scene.is_fenced(binding) {
         return true;
     }
     let behavior = binding.0.pointer("/spec/failover/cluster");
-    // With fencing at most one copy runs, so that `Gracefully` acts as `Directly`.
-    if behavior.is_some_and(|it| !it["fencing"].is_null()) {
-        return true;
-    }
     match (
         behavior.is_some_and(|it| !it.is_null()),
         binding.cluster_purge_mode(),

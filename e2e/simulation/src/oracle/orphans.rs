@@ -110,10 +110,13 @@ impl Orphans {
                 continue;
             }
             match scene.fleet(WORK, "works", namespace, name) {
-                // What was written since the snapshot of a promoted store is kept.
+                // What was written since the snapshot of a promoted store is kept. A Cluster that
+                // was deleted told so to the end.
                 None if !scene.is_known(object) => {
-                    let told = scene.cluster(cluster);
-                    let told = told.and_then(|it| objects::condition(it.0, "ObjectsWithoutWork"));
+                    let teller = objects::key(&Api::Fleet, CLUSTER, "clusters", "", cluster);
+                    let present = scene.objects.get(&teller).map(|it| &**it);
+                    let last = present.or_else(|| scene.former(&teller));
+                    let told = last.and_then(|it| objects::condition(it, "ObjectsWithoutWork"));
                     if told.is_none_or(|it| it["status"] != "True") {
                         tell(
                             key,
@@ -450,6 +453,33 @@ mod tests {
             story.write(person(), &work_key("m1"), Value::Null);
             story.write(control_plane(), &cluster_key("m1"), Value::Null);
             assert_eq!(story.end().is_empty(), is_excused, "{ready}");
+        }
+    }
+
+    #[test]
+    fn what_a_promoted_store_does_not_know_is_told_as_long_as_there_is_a_cluster() {
+        for (is_told, leaves, is_kept) in [
+            (false, false, false),
+            (true, false, true),
+            (true, true, true),
+            (false, true, false),
+        ] {
+            let mut story = story();
+            story.write(person(), &binding_key("web"), Value::Null);
+            story.write(Actor::Setup, &work_key("m1"), Value::Null);
+            story.world(World::Promoted);
+            if is_told {
+                let mut telling = cluster("True", &[]);
+                let told = json!({"type": "ObjectsWithoutWork", "status": "True"});
+                let conditions = telling["status"]["conditions"].as_array_mut();
+                conditions.unwrap().push(told);
+                story.write(agent("m1"), &cluster_key("m1"), telling);
+            }
+            if leaves {
+                story.write(control_plane(), &cluster_key("m1"), Value::Null);
+            }
+            let told = story.end();
+            assert_eq!(told.is_empty(), is_kept, "{is_told} {leaves}: {told:?}");
         }
     }
 

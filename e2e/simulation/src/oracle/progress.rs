@@ -106,6 +106,7 @@ fn unplaced(scene: &Scene, binding: Binding<'_>) -> Option<String> {
         || spec["placement"].is_null()
         || spec["suspension"]["scheduling"] == true
         || !is_ours
+        || has_completed(scene, binding, Api::Fleet)
     {
         return None;
     }
@@ -133,7 +134,7 @@ fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
         return false;
     };
     let behavior = binding.0.pointer("/spec/failover/cluster");
-    !has_completed(scene, binding, name)
+    !has_completed(scene, binding, Api::Member(name.to_owned()))
         && cluster.taints().any(|taint| {
             let seconds = match objects::text(taint, "/effect") {
                 "NoExecute" => binding.tolerated_for(taint),
@@ -150,13 +151,10 @@ fn drives_out(scene: &Scene, binding: Binding<'_>, name: &str) -> bool {
         })
 }
 
-/// Returns whether the workload is a Job that has completed in a cluster, and stays there: in
-/// another one it would run again.
-fn has_completed(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
-    let job = binding.template().map(|template| Key {
-        api: Api::Member(cluster.to_owned()),
-        ..template
-    });
+/// Returns whether the workload is a Job that has completed in a cluster, and stays there, or, as
+/// its template says, in all clusters that it had: in another one it would run again.
+fn has_completed(scene: &Scene, binding: Binding<'_>, api: Api) -> bool {
+    let job = binding.template().map(|template| Key { api, ..template });
     let job = job.filter(|key| key.group == "batch" && key.plural == "jobs");
     let job = job.and_then(|key| scene.objects.get(&key));
     job.is_some_and(|job| {
@@ -384,6 +382,28 @@ mod tests {
                 .filter(|it| it.contains("nowhere"))
                 .collect();
             assert_eq!(told.is_empty(), is_kept, "{failed} {has_task}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_has_completed_is_not_run_again_though_it_has_lost_its_cluster() {
+        for (end, is_kept) in [("Complete", true), ("Suspended", false)] {
+            let well = |since: &str| {
+                let mut well = serving("True", &[], since);
+                well["status"]["apiEnablements"] =
+                    json!([{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]);
+                well
+            };
+            let mut nowhere = binding(&[]);
+            nowhere["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+            nowhere["spec"]["resource"]["kind"] = json!("Job");
+            let template = objects::key(&Api::Fleet, "batch", "jobs", "default", "web");
+            let mut story = story(well, nowhere);
+            let status = json!({"conditions": [{"type": end, "status": "True"}]});
+            story.write(person(), &template, json!({"status": status}));
+            let told = story.wait(600).end();
+            let is_told = told.iter().any(|it| it.contains("nowhere"));
+            assert_eq!(is_told, !is_kept, "{end}: {told:?}");
         }
     }
 

@@ -4,8 +4,9 @@
 //! A workload that waits to leave its cluster, or for its new placement, is not at rest when it is
 //! started anew: it is tried once more, and what it waits for is told. What has no effect in a
 //! policy is told once by each process that looks through it. What a wrong clock dated into the
-//! future is set right. A fleet in which a graceful eviction goes on is not at rest: an application
-//! may fail wherever it comes to.
+//! future is set right, and what ends at a time ends later by as much as a clock was behind. A
+//! fleet in which a graceful eviction goes on is not at rest: an application may fail wherever it
+//! comes to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -127,7 +128,12 @@ impl Oracle for Rest {
         // The agent of a cluster that leaves may not read its Works any more, and tells so anew.
         let leaves =
             request.resource.plural == "clusters" && after.is_some_and(objects::is_deleting);
-        let mut is_excused = || is_expected() || leaves || self.sets_date_right(request, scene);
+        let mut is_excused = || {
+            is_expected()
+                || leaves
+                || ends_late(request, scene)
+                || self.sets_date_right(request, scene)
+        };
         if scene.phase == Phase::Fresh && is_excused() {
             return Vec::new();
         }
@@ -167,6 +173,20 @@ impl Oracle for Rest {
     fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
         Vec::new()
     }
+}
+
+/// Returns whether a rebalancer is deleted later than it says, by no more than a clock was behind.
+fn ends_late(request: &Request, scene: &Scene) -> bool {
+    let finished = request
+        .before
+        .as_deref()
+        .filter(|_| request.after.is_none());
+    let end = finished.and_then(|it| {
+        let seconds = objects::number(it, "/spec/ttlSecondsAfterFinished")?;
+        Some(objects::time(it, "/status/finishTime")? + SignedDuration::from_secs(seconds))
+    });
+    let error = scene.clock_error();
+    error > SignedDuration::ZERO && end.is_some_and(|end| scene.now < end + error)
 }
 
 /// Returns whether an object is a warning that was there before about the same object, for the same
@@ -428,6 +448,44 @@ mod tests {
                 is_kept,
                 "{phase:?} {kind} {reason}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rebalancer_goes_later_than_it_says_by_as_much_as_a_clock_was_behind() {
+        let key = objects::key(
+            &Api::Fleet,
+            "apps.karmada.io",
+            "workloadrebalancers",
+            "",
+            "r",
+        );
+        for (what, jump, hours, is_kept) in [
+            ("no clock was wrong", 0, 1, false),
+            ("a clock was behind", -7_200, 1, true),
+            ("it is later than that", -7_200, 4, false),
+        ] {
+            let rules = Rules {
+                clock_error: SignedDuration::from_hours(2),
+                ..Rules::default()
+            };
+            let mut story = Story::with(Rest::default(), rules);
+            let detail = json!({"kind": "serverClock", "api": "fleet", "jump": jump});
+            let (id, kind) = (1, "serverClock".to_owned());
+            story.world(World::FaultBegins { id, kind, detail });
+            story.world(World::Started(Process::ControlPlane(0)));
+            story.world(World::FaultEnds { id });
+            let finished = json!({
+                "kind": "WorkloadRebalancer",
+                "spec": {"ttlSecondsAfterFinished": 60},
+                "status": {"finishTime": "1970-01-01T00:00:00Z"},
+            });
+            story
+                .write(control_plane(), &key, finished)
+                .wait(hours * 3_600);
+            story.world(World::Phase(Phase::Fresh));
+            story.write(control_plane(), &key, Value::Null);
+            assert_eq!(story.told().is_empty(), is_kept, "{what}");
         }
     }
 

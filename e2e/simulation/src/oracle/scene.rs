@@ -56,8 +56,10 @@ type Former = (Timestamp, Option<Arc<Value>>);
 
 /// Kinds of the fleet API whose former states are remembered; and all of a member but what only
 /// its own controllers write.
-const REMEMBERED: [&str; 8] = [
+const REMEMBERED: [&str; 10] = [
     "clusters",
+    "propagationpolicies",
+    "clusterpropagationpolicies",
     "works",
     "resourcebindings",
     "clusterresourcebindings",
@@ -303,11 +305,13 @@ impl Scene {
             .map(|value| Cluster(value))
     }
 
-    /// Returns whether at most one copy of a workload is to run, as the policy of its binding says
-    /// by now, or as the binding says that may not have heard of it.
+    /// Returns whether at most one copy of a workload is to run, as the policy of its binding says,
+    /// or as the binding says that may not have heard of it. A control plane whose watch is behind
+    /// obeys a policy as it was up to [`Rules::lag`] ago, and no longer.
     pub fn is_fenced(&self, binding: Binding<'_>) -> bool {
-        let policy = objects::policy_of(binding.0).and_then(|key| self.objects.get(&key));
-        binding.is_fenced() || policy.is_some_and(|policy| objects::is_fenced(policy))
+        let policy = objects::policy_of(binding.0);
+        let mut states = policy.iter().flat_map(|key| self.recently(key)).flatten();
+        binding.is_fenced() || states.any(objects::is_fenced)
     }
 
     /// Returns the states of an object that somebody may still believe: those of the last moments

@@ -2,7 +2,10 @@
 //!
 //! Each target has a Work; each Work's manifests are in its member as written; what a member runs
 //! is what its Work, its binding and the template report. A template that asks for no replicas has
-//! none, but where a person keeps a copy or what is sent.
+//! none, but where a person keeps a copy or what is sent, or where a promoted store does not know
+//! of the copy.
+
+use std::sync::Arc;
 
 use jiff::SignedDuration;
 use muster_shared::quantity::Quantity;
@@ -192,7 +195,10 @@ fn unwanted(
                 .task(cluster)
                 .is_some_and(|task| task.0["suppressDeletion"] == true);
         let object = scene.objects.get(&there).filter(|_| !is_kept);
-        let Some(object) = object.filter(|it| objects::binding_of(it).as_ref() == Some(key)) else {
+        let is_of_binding = |it: &&Arc<Value>| objects::binding_of(it).as_ref() == Some(key);
+        let object = object.filter(is_of_binding);
+        // What the promoted store does not know is kept, and told elsewhere.
+        let Some(object) = object.filter(|it| scene.is_known(it)) else {
             continue;
         };
         let is_retained = objects::label(object, "resourcetemplate.karmada.io/retain-replicas");
@@ -280,7 +286,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::*;
-    use crate::history::{Phase, World};
+    use crate::history::{Actor, Phase, World};
 
     fn image(name: &str) -> Value {
         json!({"spec": {"template": {"spec": {"containers": [{"image": name}]}}}})
@@ -376,6 +382,22 @@ mod tests {
                 .filter(|it| it.contains("no replicas"))
                 .collect();
             assert_eq!(told.is_empty(), is_kept, "{replicas} {spec}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_a_promoted_store_does_not_know_may_run_though_no_replicas_are_asked_for() {
+        for (has_work, is_kept) in [(true, false), (false, true)] {
+            let mut story = story();
+            if !has_work {
+                story.write(Actor::Setup, &work_key("m1"), Value::Null);
+            }
+            story.world(World::Promoted);
+            let scaled = json!({"spec": {"replicas": 0}});
+            story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
+            let told = story.end();
+            let is_told = told.iter().any(|it| it.contains("no replicas"));
+            assert_eq!(is_told, !is_kept, "{has_work}: {told:?}");
         }
     }
 

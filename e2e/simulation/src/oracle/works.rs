@@ -1,4 +1,9 @@
 //! Safety contract 1, one step further: a Work goes only when its binding has given the cluster up.
+//!
+//! The binding and its policy count as they are, and as they were up to [`Rules::lag`] ago: the
+//! watch of a control plane may be so far behind.
+//!
+//! [`Rules::lag`]: super::Rules::lag
 
 use super::objects::{self, Binding};
 use super::scene::Scene;
@@ -118,6 +123,43 @@ mod tests {
             story.write(control_plane(), &work_key("m1"), Value::Null);
             let told = story.told();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn fencing_that_was_unset_a_moment_ago_is_no_lie() {
+        for (seconds, is_kept) in [(5, true), (15, false)] {
+            let mut story = Story::new(Works);
+            let mut leaving = binding(&["m2"]);
+            leaving["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+            leaving["metadata"]["annotations"] = json!({
+                "propagationpolicy.karmada.io/namespace": "default",
+                "propagationpolicy.karmada.io/name": "p",
+            });
+            let policy = objects::key(
+                &Api::Fleet,
+                objects::POLICY,
+                "propagationpolicies",
+                "default",
+                "p",
+            );
+            let fencing = |it: Value| json!({"spec": {"failover": {"cluster": {"fencing": it}}}});
+            let mut work = work();
+            work["metadata"]["annotations"] = json!({
+                "resourcebinding.karmada.io/namespace": "default",
+                "resourcebinding.karmada.io/name": "web",
+            });
+            story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
+            story.write(control_plane(), &work_key("m1"), work);
+            story.write(control_plane(), &binding_key("web"), leaving);
+            story.write(person(), &policy, fencing(json!({"afterSeconds": 60})));
+            story
+                .wait(60)
+                .patch(person(), &policy, &fencing(Value::Null));
+            story.wait(seconds);
+            story.write(control_plane(), &work_key("m1"), Value::Null);
+            let told = story.told();
+            assert_eq!(told.is_empty(), is_kept, "{seconds} s: {told:?}");
         }
     }
 
