@@ -162,6 +162,7 @@ def test_warm_standby(fleet, etcd, timeline, tmp_path):
         timeline.mark("host A comes back")
         a.start_store()
         a.until_served()
+        until(30, "what it knows is read", lambda: works(a) and all(a.renewed(each) for each in NAMES), a)
         former, doomed = {each: a.renewed(each) for each in NAMES}, deleted(a)
         a.lead()
         until(60, "A gives up", lambda: "StoreSuperseded" in kubectl(a.kubeconfig, "get", "events", "-A")[1], a)
