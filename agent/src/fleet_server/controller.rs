@@ -102,8 +102,8 @@ pub struct Choice {
     current: Option<Candidate>,
     /// Whether a store has said something that this process goes by.
     has_heard: bool,
-    /// Time from which the server in use has not answered.
-    failing: Option<Instant>,
+    /// Time of the last answer of the server in use, or at which it was chosen.
+    answered: Instant,
     /// Time of the last look at the other servers.
     asked_others: Option<Instant>,
     /// Reason why no server is obeyed, as it was told last.
@@ -131,7 +131,7 @@ impl Choice {
             recorded: Recorded::Unread,
             current: None,
             has_heard: false,
-            failing: None,
+            answered: Instant::now(),
             asked_others: None,
             said: None,
             unread: None,
@@ -173,9 +173,8 @@ impl Choice {
         };
         match self.servers.ask(&current, self.remembered.epoch).await {
             Ok(said) => {
-                if self.failing.take().is_some() && self.said.is_some() {
-                    self.tell_success(&current);
-                }
+                self.answered = Instant::now();
+                self.tell_success(&current);
                 match judge(&self.remembered, &current, &said) {
                     Verdict::Same => self.keep(&current, &said).await,
                     // All that this process has read since its start comes from this store.
@@ -201,7 +200,6 @@ impl Choice {
                 }
             }
             Err(error) => {
-                let failing = *self.failing.get_or_insert_with(Instant::now);
                 tracing::debug!(
                     server = current.server.server,
                     error,
@@ -210,7 +208,7 @@ impl Choice {
                 if candidates.len() == 1 {
                     return LOOK;
                 }
-                if failing.elapsed() >= self.setup.patience {
+                if self.answered.elapsed() >= self.setup.patience {
                     let others = candidates.iter().filter(|it| it.server != current.server);
                     let others: Vec<_> = others.cloned().collect();
                     let reason = format!("{}: {error}", current.server.server);
@@ -296,7 +294,7 @@ impl Choice {
             );
         }
         self.tell_success(&candidate);
-        self.failing = None;
+        self.answered = Instant::now();
         self.current = Some(candidate);
         self.note_obeyed();
     }
