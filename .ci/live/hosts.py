@@ -17,7 +17,7 @@ from pods import asked
 from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, api, apply, etcd_words, free_port, kubectl, make_accounts, server_words, until, until_served, write_kubeconfig
 
 # Settings of the control planes and agents here: a silent member counts as lost after eight seconds.
-LED = ["--feature-gates=Failover=true", "--cluster-monitor-grace-period=8s", "--resource-eviction-rate=2", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"]
+LED = ["--feature-gates=Failover=true", "--cluster-monitor-grace-period=8s", "--resource-eviction-rate=2", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s"]
 AGENT = ["--cluster-lease-duration=4s", "--cluster-status-update-frequency=2s", "--cluster-failure-threshold=4s", "--cluster-success-threshold=2s", "--fleet-server-timeout=3s", "--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"]
 WORKS = "apis/work.karmada.io/v1alpha1/works"
 BINDINGS = "apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings"

@@ -102,5 +102,7 @@ def kubectl(kubeconfig, *words, given=None):
 
 def apply(kubeconfig, text, *flags):
     """Applies manifests, which the API alone validates unless flags say otherwise."""
+    # kubectl takes a text that begins with a brace for JSON.
+    text = yaml.safe_dump_all(yaml.safe_load_all(text))
     code, said = kubectl(kubeconfig, "apply", "--server-side", *(flags or ["--validate=false"]), "-f", "-", given=text)
     assert code == 0, said

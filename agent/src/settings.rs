@@ -72,8 +72,10 @@ pub struct Settings {
         hide_default_value = true
     )]
     pub fleet_servers: FleetServers,
-    /// Time for which the server of the fleet API may not answer before another one is used.
-    #[arg(long, default_value = "30s")]
+    /// Time since the last answer of the server of the fleet API after which another one is used.
+    /// With the pauses between looks and renewals it has to be shorter than the grace period after
+    /// which a silent cluster counts as lost.
+    #[arg(long, default_value = "20s")]
     pub fleet_server_timeout: Duration,
     /// Name of the member: its Cluster object in the fleet API.
     #[arg(long, default_value = "", hide_default_value = true)]

@@ -93,8 +93,8 @@ pub struct Choice {
     current: Option<Candidate>,
     /// Whether a store has said something that this process goes by.
     has_heard: bool,
-    /// Time from which the server in use has not answered.
-    failing: Option<Instant>,
+    /// Time of the last answer of the server in use, or at which it was chosen.
+    answered: Instant,
     /// Time of the last look at the other servers.
     asked_others: Option<Instant>,
     /// Reason why no server is obeyed, as it was told last.
@@ -122,7 +122,7 @@ impl Choice {
             recorded: Recorded::Unread,
             current: None,
             has_heard: false,
-            failing: None,
+            answered: Instant::now(),
             asked_others: None,
             said: None,
             trouble: None,
@@ -164,9 +164,8 @@ impl Choice {
         };
         match self.servers.ask(&current, self.remembered.epoch).await {
             Ok(said) => {
-                if self.failing.take().is_some() && self.said.is_some() {
-                    self.tell_success(&current);
-                }
+                self.answered = Instant::now();
+                self.tell_success(&current);
                 match judge(&self.remembered, &current, &said) {
                     Verdict::Same => self.keep(&current, &said).await,
                     // All that this process has read since its start comes from this store.
@@ -192,7 +191,6 @@ impl Choice {
                 }
             }
             Err(error) => {
-                let failing = *self.failing.get_or_insert_with(Instant::now);
                 tracing::debug!(
                     server = current.server.server,
                     error,
@@ -201,7 +199,7 @@ impl Choice {
                 if candidates.len() == 1 {
                     return LOOK;
                 }
-                if failing.elapsed() >= self.setup.patience {
+                if self.answered.elapsed() >= self.setup.patience {
                     let reason = format!("{}: {error}", current.server.server);
                     self.choose(without(candidates, &current), vec![reason])
                         .await;
@@ -287,7 +285,7 @@ impl Choice {
             );
         }
         self.tell_success(&candidate);
-        self.failing = None;
+        self.answered = Instant::now();
         self.current = Some(candidate);
         self.note_obeyed();
     }

@@ -71,20 +71,62 @@ impl Network for Hosts {
     }
 }
 
+/// Hosts `a` and `b` of one store, of which `a` is lost after some answers.
+#[derive(Debug)]
+struct Dying {
+    answers_left: Mutex<u32>,
+    last_answer: Mutex<Option<Instant>>,
+}
+
+impl Network for Dying {
+    fn send(
+        &self,
+        config: &Config,
+        request: http::Request<Body>,
+    ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
+        if config.cluster_url.host() == Some("a") {
+            let mut left = self.answers_left.lock();
+            if *left == 0 {
+                let lost = Err(BoxError::from("connection refused"));
+                return Box::pin(std::future::ready(lost));
+            }
+            *left -= 1;
+            *self.last_answer.lock() = Some(Instant::now());
+            return Hosts.send(config, request);
+        }
+        let same = Config::new("https://a".parse().unwrap());
+        Hosts.send(&same, request)
+    }
+
+    fn host(&self) -> String {
+        "pod".to_owned()
+    }
+}
+
 fn choice(member: Client, hosts: &[&str], restart: &Restart) -> Choice {
     let servers = hosts.iter().map(|host| FleetServer {
         server: format!("https://{host}"),
         store: (*host).to_owned(),
         ..FleetServer::default()
     });
+    over(Arc::new(Hosts), servers.collect(), LOOK, member, restart)
+}
+
+fn over(
+    network: Arc<dyn Network>,
+    configured: Vec<FleetServer>,
+    patience: Duration,
+    member: Client,
+    restart: &Restart,
+) -> Choice {
     let own = Config::new("https://a".parse().unwrap());
     let (member_events, delivery) = Events::new(member.clone(), "agent", CancellationToken::new());
     tokio::spawn(delivery);
     Choice::new(Setup {
         cluster: "m1".to_owned(),
-        configured: servers.collect(),
-        patience: LOOK,
-        fleet: Gateway::over(Arc::new(Hosts), "fleet", own),
+        configured,
+        patience,
+        fleet: Gateway::over(network, "fleet", own),
         member,
         namespace: "here".to_owned(),
         health: Health::default(),
@@ -101,6 +143,41 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
         "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
     });
     (code, status)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_server_counts_from_its_last_answer() {
+    let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
+    let (member, _told) = member(&record);
+    let servers = ["https://a", "https://b"].map(|server| FleetServer {
+        server: server.to_owned(),
+        ..FleetServer::default()
+    });
+    let hosts = Arc::new(Dying {
+        answers_left: Mutex::new(3),
+        last_answer: Mutex::new(None),
+    });
+    let network: Arc<dyn Network> = Arc::clone(&hosts) as _;
+    let patience = 2 * LOOK;
+    let mut choice = over(
+        network,
+        servers.to_vec(),
+        patience,
+        member,
+        &Restart::default(),
+    );
+    let uses = |choice: &Choice, server: &str| {
+        let current = choice.current.as_ref();
+        current.is_some_and(|it| it.server.server == server)
+    };
+    while !uses(&choice, "https://b") {
+        let pause = choice.round().await;
+        tokio::time::sleep(jittered(pause)).await;
+    }
+    let silent = hosts.last_answer.lock().unwrap().elapsed();
+    assert!(silent >= patience, "{silent:?}");
+    // A look is at most a pause and a fifth of it late, and is followed by another pause here.
+    assert!(silent < patience + 3 * LOOK_FOR_ONE, "{silent:?}");
 }
 
 #[tokio::test(start_paused = true)]
