@@ -36,6 +36,12 @@ def fleet_programs(programs):
     needs(words, ASSETS / "kube-controller-manager", PROGRAMS / "kubectl-muster")
 
 
+@pytest.fixture(scope="session")
+def plugin(programs):
+    """kubectl muster, built."""
+    needs("kubectl-muster is not built: the loss of a host was NOT tried", PROGRAMS / "kubectl-muster")
+
+
 @pytest.fixture(scope="module")
 def host(assets):
     """The kubeconfig of an API of the scenarios of one file."""

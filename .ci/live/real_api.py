@@ -36,43 +36,62 @@ def until(seconds, what, holds, node=None):
     return found
 
 
+def etcd_words(folder, client, peer):
+    return [f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}", f"--listen-peer-urls=http://127.0.0.1:{peer}"]
+
+
+def server_words(folder, accounts, stores, port):
+    """The flags of a kube-apiserver, whose tokens and key of accounts are in a folder that others may share."""
+    return [
+        f"--etcd-servers={','.join(f'http://127.0.0.1:{each}' for each in stores)}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        f"--cert-dir={folder}/certificates",
+        f"--token-auth-file={accounts}/tokens",
+        f"--service-account-key-file={accounts}/accounts.key",
+        f"--service-account-signing-key-file={accounts}/accounts.key",
+        "--service-account-issuer=https://localhost",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",
+    ]
+
+
+def make_accounts(folder):
+    (folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n{WEAK},weak,weak\n")
+    subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
+
+
+def write_kubeconfig(path, token=TOKEN, **cluster):
+    whole = {"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}]}
+    whole |= {"clusters": [{"name": "it", "cluster": cluster}], "users": [{"name": "it", "user": {"token": token}}]}
+    path.write_text(yaml.safe_dump(whole))
+    return path
+
+
+def until_served(kubeconfig, process, log):
+    """Waits for a kube-apiserver. Helm asks for the description of every kind, which comes a little later than the rest."""
+    deadline = time.monotonic() + 120
+    while any(kubectl(kubeconfig, "get", "--raw", path)[0] for path in ("/readyz", "/openapi/v2", "/openapi/v3")):
+        if time.monotonic() > deadline or process.poll() is not None:
+            raise SystemExit(log.read_text()[-2000:])
+        time.sleep(0.5)
+
+
 @contextlib.contextmanager
 def api():
     """A kube-apiserver with its etcd: prints nothing, ends with the block."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         folder = pathlib.Path(folder)
         peer, client, secure = free_port(), free_port(), free_port()
-        (folder / "tokens").write_text(f"{TOKEN},admin,admin,system:masters\n{WEAK},weak,weak\n")
-        subprocess.run(["openssl", "genrsa", "-out", folder / "accounts.key", "2048"], check=True, capture_output=True)
-        etcd = [f"--data-dir={folder}/etcd", f"--listen-client-urls=http://127.0.0.1:{client}", f"--advertise-client-urls=http://127.0.0.1:{client}", f"--listen-peer-urls=http://127.0.0.1:{peer}", "--unsafe-no-fsync"]
-        server = [
-            f"--etcd-servers=http://127.0.0.1:{client}",
-            f"--secure-port={secure}",
-            "--bind-address=127.0.0.1",
-            f"--cert-dir={folder}/certificates",
-            f"--token-auth-file={folder}/tokens",
-            f"--service-account-key-file={folder}/accounts.key",
-            f"--service-account-signing-key-file={folder}/accounts.key",
-            "--service-account-issuer=https://localhost",
-            "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount",
-        ]
-        for name, flags in [("etcd", etcd), ("kube-apiserver", server)]:
+        make_accounts(folder)
+        for name, flags in [("etcd", [*etcd_words(folder, client, peer), "--unsafe-no-fsync"]), ("kube-apiserver", server_words(folder, folder, [client], secure))]:
             log = stack.enter_context(open(folder / f"{name}.log", "w"))
             process = subprocess.Popen([ASSETS / name, *flags], stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.kill)
-        kubeconfig, server = folder / "kubeconfig", {"server": f"https://127.0.0.1:{secure}", "insecure-skip-tls-verify": True}
-        whole = {"apiVersion": "v1", "kind": "Config", "current-context": "it", "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}]}
-        whole |= {"clusters": [{"name": "it", "cluster": server}], "users": [{"name": "it", "user": {"token": TOKEN}}]}
-        kubeconfig.write_text(yaml.safe_dump(whole))
-        deadline = time.monotonic() + 120
-        # Helm asks for the description of every kind, which comes a little later than the rest.
-        while any(kubectl(kubeconfig, "get", "--raw", path)[0] for path in ("/readyz", "/openapi/v2", "/openapi/v3")):
-            if time.monotonic() > deadline or process.poll() is not None:
-                raise SystemExit((folder / "kube-apiserver.log").read_text()[-2000:])
-            time.sleep(0.5)
+        kubeconfig = write_kubeconfig(folder / "kubeconfig", **{"server": f"https://127.0.0.1:{secure}", "insecure-skip-tls-verify": True})
+        until_served(kubeconfig, process, folder / "kube-apiserver.log")
         yield kubeconfig
 
 

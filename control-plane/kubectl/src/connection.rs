@@ -16,6 +16,11 @@ use tokio::time::Instant;
 
 /// Level from which on each request is told.
 const REQUESTS: u8 = 6;
+/// Number of times at most that a request is sent which the server refuses because it has too much
+/// to do: client-go's first and its ten more.
+const ATTEMPTS: u32 = 11;
+/// Longest pause before such a request is sent again.
+const LONGEST_PAUSE: StdDuration = StdDuration::from_secs(10);
 /// Longest time for a request, a year, which stands for no limit.
 const NO_LIMIT: StdDuration = StdDuration::from_hours(24 * 365);
 
@@ -143,24 +148,58 @@ impl Connection {
     /// Prepares a client.
     pub fn client(&self, config: &Config) -> anyhow::Result<Client> {
         let client = client::connect(config, Profile::Write)?;
-        if self.verbosity.is_none_or(|level| level < REQUESTS) {
-            return Ok(client);
-        }
-        let told = tower::service_fn(move |request| told(client.clone(), request));
-        Ok(Client::new(told, config.default_namespace.clone()))
+        let is_told = self.verbosity.is_some_and(|level| level >= REQUESTS);
+        let patient = tower::service_fn(move |request| patient(client.clone(), request, is_told));
+        Ok(Client::new(patient, config.default_namespace.clone()))
     }
 }
 
-/// Sends a request, and tells it with its answer on the standard error.
-async fn told(client: Client, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-    let what = format!("{} {}", request.method(), request.uri());
+/// Sends a request, and sends it again where the server asks for that, as kubectl does: a server
+/// that has just started, or has too much to do, refuses it and has done nothing.
+async fn patient(
+    client: Client,
+    mut request: Request<Body>,
+    is_told: bool,
+) -> Result<Response<Body>, kube::Error> {
+    for _ in 1..ATTEMPTS {
+        let Some(again) = copy(&request) else {
+            break;
+        };
+        let answer = send(&client, request, is_told).await;
+        let Some(pause) = answer.as_ref().ok().and_then(client::retry_after) else {
+            return answer;
+        };
+        tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+        request = again;
+    }
+    send(&client, request, is_told).await
+}
+
+/// Returns a request like another one; `None` where its body is sent while it is made.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
+}
+
+/// Sends a request once, and tells it with its answer on the standard error where that is wanted.
+async fn send(
+    client: &Client,
+    request: Request<Body>,
+    is_told: bool,
+) -> Result<Response<Body>, kube::Error> {
+    let what = is_told.then(|| format!("{} {}", request.method(), request.uri()));
     let begun = Instant::now();
     let answer = client.send(request).await;
-    let said = match &answer {
-        Ok(response) => response.status().to_string(),
-        Err(error) => client::brief(error),
-    };
-    eprintln!("{what}: {said} in {} ms", begun.elapsed().as_millis());
+    if let Some(what) = what {
+        let said = match &answer {
+            Ok(response) => response.status().to_string(),
+            Err(error) => client::brief(error),
+        };
+        eprintln!("{what}: {said} in {} ms", begun.elapsed().as_millis());
+    }
     answer
 }
 
@@ -204,6 +243,35 @@ mod tests {
         let told = of("status --as-group dev").change(known()).unwrap_err();
         assert!(told.to_string().contains("--as"), "{told}");
         of("status -s :").change(known()).unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_sent_again_while_the_server_asks_for_that() {
+        for (refusals, header, expected) in [
+            (2, Some("1"), (200, 3)),
+            (2, None, (429, 1)),
+            (100, Some("1"), (429, ATTEMPTS)),
+        ] {
+            let sent = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+            let counted = std::sync::Arc::clone(&sent);
+            let api = tower::service_fn(move |request: Request<Body>| {
+                assert_eq!(request.headers()["x"], "y");
+                let number = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                let mut answer = Response::builder().status(200);
+                if number < refusals {
+                    answer = answer.status(429);
+                    if let Some(seconds) = header {
+                        answer = answer.header("Retry-After", seconds);
+                    }
+                }
+                std::future::ready(answer.body(Body::empty()))
+            });
+            let request = Request::put("/api").header("x", "y");
+            let request = request.body(Body::from(b"{}".to_vec())).unwrap();
+            let answer = patient(Client::new(api, "default"), request, false).await;
+            let sent = sent.load(std::sync::atomic::Ordering::SeqCst);
+            assert_eq!((answer.unwrap().status().as_u16(), sent), expected);
+        }
     }
 
     #[test]

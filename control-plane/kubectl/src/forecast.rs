@@ -115,6 +115,8 @@ pub struct Forecast {
     pub moves: Vec<Move>,
     /// What would have to leave and could not.
     pub stranded: Vec<Left>,
+    /// What would wait until fewer clusters have failed.
+    pub held: Vec<Left>,
     /// What would stay on a lost or drained cluster because nothing moves it.
     pub stays: Vec<Left>,
     /// Workloads that would be parted from what they refer to.
@@ -164,6 +166,7 @@ pub fn forecast(
         kept: None,
         moves: Vec::new(),
         stranded: Vec::new(),
+        held: Vec::new(),
         stays: Vec::new(),
     };
     let after = course.run(&fleet.bindings, &struck, disaster);
@@ -177,6 +180,7 @@ pub fn forecast(
         pace,
         moves: course.moves,
         stranded: course.stranded,
+        held: course.held,
         stays: course.stays,
         partings: parted(&fleet.bindings, &fleet.needs, &after),
     }
@@ -205,6 +209,7 @@ struct Course<'a> {
     kept: Option<(i32, usize, Kept)>,
     moves: Vec<Move>,
     stranded: Vec<Left>,
+    held: Vec<Left>,
     stays: Vec<Left>,
 }
 
@@ -264,7 +269,12 @@ impl Course<'_> {
                     moved
                 }
                 Err(reason) => {
-                    self.stranded.push(Left {
+                    let left = if self.is_stopped() {
+                        &mut self.held
+                    } else {
+                        &mut self.stranded
+                    };
+                    left.push(Left {
                         workload: name(&spec),
                         cluster: leaver.cluster.to_string(),
                         reason,
@@ -279,6 +289,10 @@ impl Course<'_> {
         changed
             .map(|(key, spec)| (key, clusters(spec).collect()))
             .collect()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.pace.band == Band::Stopped || self.pace.per_second <= 0.0
     }
 
     fn judge<'b>(
@@ -372,7 +386,7 @@ impl Course<'_> {
         (beside, kept): (Snapshot, usize),
         after: Duration,
     ) -> Result<ResourceBindingSpec, String> {
-        if self.pace.band == Band::Stopped || self.pace.per_second <= 0.0 {
+        if self.is_stopped() {
             let FleetHealth { total, failed } = self.pace.health;
             return Err(format!(
                 "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"

@@ -65,7 +65,8 @@ pub(super) struct Options {
     flags: Vec<String>,
 }
 
-/// Returns the forecast; the exit code is 1 if something would be stranded.
+/// Returns the forecast; the exit code is 1 if something would have to leave and could
+/// not.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
     let running = Running::read(&client, &options.flags).await?;
     let (settings, is_off) = running.with_failover()?;

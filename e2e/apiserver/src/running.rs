@@ -405,7 +405,7 @@ impl Running {
 
     /// Writes the objects of a snapshot, in place of those of the same names.
     pub fn restore(&self, snapshot: &Snapshot) -> Result<(), StartError> {
-        let restored = snapshot.restore(&self.server.store);
+        let restored = snapshot.restore(&self.server);
         restored.map_err(|error| StartError::Bootstrap(error.to_string()))
     }
 

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::auth::identity::Authority;
+use crate::context::Server;
+use crate::registry::collection_name;
 use crate::store::{Draft, Expect, Object, Scan, Store};
 
 /// Objects of all resources, and the authority that signs for the server.
@@ -41,17 +43,22 @@ impl Snapshot {
         Arc::clone(&self.authority)
     }
 
-    /// Writes the objects into a store that has begun, in place of those of the same names.
-    pub(crate) fn restore(&self, store: &Store) -> Result<(), serde_json::Error> {
+    /// Writes the objects into a server that has begun, in place of those of the same names, and
+    /// tells its controllers, as if they had listed them.
+    pub(crate) fn restore(&self, server: &Server) -> Result<(), serde_json::Error> {
         use serde::ser::Error as _;
+        let mut restored = Vec::new();
         for (name, object) in &self.objects {
-            let collection = store.collection(name);
+            let collection = server.store.collection(name);
             loop {
                 let there = collection.get(&object.head.key);
                 let expected = there.map_or(Expect::Absent, |it| Expect::Version(it.version));
                 let draft = Draft::new(object.head.clone(), &object.value())?;
                 match collection.put(draft, expected) {
-                    Ok(_) => break,
+                    Ok(written) => {
+                        restored.push((name, written));
+                        break;
+                    }
                     // A controller of the new server was faster.
                     Err(lost) if lost.0.is_some() => {}
                     Err(_) => {
@@ -61,6 +68,52 @@ impl Snapshot {
                 }
             }
         }
+        for resource in &*server.registry.all() {
+            let own = collection_name(&resource.group, &resource.plural);
+            let objects = restored.iter().filter(|(name, _)| ***name == *own);
+            objects.for_each(|(_, object)| server.written(resource, object));
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::{Api, DeleteParams, PostParams};
+    use kube::runtime::wait::{await_condition, conditions};
+    use serde_json::json;
+
+    use crate::{ApiServer, Options};
+
+    #[tokio::test]
+    async fn what_was_restored_goes_with_its_owner() {
+        muster_shared::tls::install_provider();
+        let first = ApiServer::for_test().await;
+        let maps: Api<ConfigMap> = Api::default_namespaced(first.client().await.unwrap());
+        let map = |name: &str, owners: serde_json::Value| -> ConfigMap {
+            let metadata = json!({"name": name, "ownerReferences": owners});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let make = PostParams::default();
+        let owner = maps.create(&make, &map("owner", json!([]))).await.unwrap();
+        let uid = owner.metadata.uid.unwrap();
+        let owners =
+            json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}]);
+        let dependent = maps.create(&make, &map("dependent", owners)).await.unwrap();
+
+        let snapshot = first.snapshot();
+        let restored = ApiServer::restore(Options::default(), &snapshot).await;
+        let second = restored.unwrap();
+        let maps: Api<ConfigMap> = Api::default_namespaced(second.client().await.unwrap());
+        maps.delete("owner", &DeleteParams::default())
+            .await
+            .unwrap();
+        let uid = dependent.metadata.uid.unwrap();
+        let gone = await_condition(maps, "dependent", conditions::is_deleted(&uid));
+        let within = tokio::time::timeout(Duration::from_secs(30), gone).await;
+        within.unwrap().unwrap();
     }
 }

@@ -43,9 +43,9 @@ struct Command {
 enum Action {
     /// Start a fleet and keep it, to explore by hand with kubectl.
     Up(Run),
-    /// Cut a member of a running sandbox off from the fleet API.
+    /// Cut members of a running sandbox off from the fleet API.
     Cut(Target),
-    /// Let a member of a running sandbox back.
+    /// Let members of a running sandbox back.
     Heal(Target),
 }
 
@@ -64,8 +64,9 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct Target {
-    /// Name of the member.
-    name: String,
+    /// Names of the members.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
     /// Directory of the running sandbox.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -102,12 +103,14 @@ async fn serve(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 async fn ask(target: &Target, verb: &str) -> anyhow::Result<ExitCode> {
-    control::ask(&target.dir, &format!("{verb} {}", target.name)).await?;
     let done = match verb {
         "cut" => "is cut off from the fleet API; let it back with: sandbox heal",
         _ => "reaches the fleet API again",
     };
-    println!("{} {done}", target.name);
+    for name in &target.names {
+        control::ask(&target.dir, &format!("{verb} {name}")).await?;
+        println!("{name} {done}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

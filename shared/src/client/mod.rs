@@ -26,7 +26,7 @@ pub use self::head::Head;
 pub use self::network::{Network, ResponseBody};
 pub use self::reload::{Gateway, Life, Pool, Source, credentials};
 pub use self::route::Route;
-pub use self::service::Limits;
+pub use self::service::{Limits, retry_after};
 pub use self::traffic::Priority;
 pub use self::writer::Writer;
 

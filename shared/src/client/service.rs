@@ -89,8 +89,9 @@ fn is_gateways(code: StatusCode) -> bool {
     matches!(code.as_u16(), 502..=504)
 }
 
-/// Returns how long a server that refuses wants to be left alone.
-fn retry_after(answer: &Response<Body>) -> Option<Duration> {
+/// Returns how long a server that refuses because it has too much to do, or has just started, wants
+/// to be left alone.
+pub fn retry_after(answer: &Response<Body>) -> Option<Duration> {
     let busy = [
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::SERVICE_UNAVAILABLE,

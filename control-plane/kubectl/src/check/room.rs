@@ -77,8 +77,9 @@ fn judge(
         category.ok("room", format!("{cluster} has no workloads"));
         return;
     }
-    if !forecast.stranded.is_empty() {
-        let named = forecast.stranded.iter().map(|it| {
+    let mut stuck = forecast.stranded.iter().chain(&forecast.held).peekable();
+    if stuck.peek().is_some() {
+        let named = stuck.map(|it| {
             let namespace = it.workload.namespace.as_ref();
             let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
             format!("{place}{} ({})", it.workload.name, it.reason)

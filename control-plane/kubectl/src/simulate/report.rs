@@ -30,7 +30,7 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Returns whether something would have to leave and could not.
     pub fn strands(&self) -> bool {
-        !self.forecast.stranded.is_empty()
+        !self.forecast.stranded.is_empty() || !self.forecast.held.is_empty()
     }
 
     /// Returns the forecast as JSON.
@@ -40,6 +40,7 @@ impl Report<'_> {
             pace,
             moves,
             stranded,
+            held,
             stays,
             partings,
             room,
@@ -77,6 +78,7 @@ impl Report<'_> {
                 "data": it.data,
             })).collect::<Vec<_>>(),
             "stranded": stranded.iter().map(left).collect::<Vec<_>>(),
+            "held": held.iter().map(left).collect::<Vec<_>>(),
             "stays": stays.iter().map(left).collect::<Vec<_>>(),
             "parted": partings.parted,
             "partedUnknown": partings.parted_unknown,
@@ -139,6 +141,8 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "{}", self.pace())?;
         self.moves(f)?;
         list(f, "Stranded: has to leave and cannot", &forecast.stranded)?;
+        let held = "Held: has to leave when fewer clusters have failed";
+        list(f, held, &forecast.held)?;
         list(f, "Stays: nothing moves it", &forecast.stays)?;
         let warning = forecast.partings.warning();
         if !warning.is_empty() {

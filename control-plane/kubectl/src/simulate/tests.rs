@@ -206,10 +206,11 @@ fn what_nothing_moves_stays_and_says_why() {
 }
 
 #[test]
-fn too_much_of_a_small_fleet_lost_strands_all_of_it() {
+fn too_much_of_a_small_fleet_lost_holds_all_of_it() {
     let fleet = fleet(vec![web("a", "m1", &json!({}))]);
     let told = foretell(&fleet, &["m1", "m2"], &[], &[]);
-    let reason = told["stranded"][0]["reason"].as_str().unwrap();
+    assert_eq!(told["stranded"], json!([]));
+    let reason = told["held"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("2 of 3 clusters have failed"), "{reason}");
     assert_eq!(told["pace"]["evictionsPerSecond"], 0.0);
 }

@@ -58,7 +58,8 @@ use crate::scheduler::core::report::{Report, Verdict};
 use crate::settings::PRIORITY_BASED_SCHEDULING;
 
 /// A binding that waits is looked at again after this time even if no cluster seemed to change
-/// (Karmada flushes its queue of unschedulable bindings as often).
+/// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
+/// become needless since.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
 /// Writers of reports on bindings that were placed before: they wait until decisions and orders
 /// leave room.
@@ -337,7 +338,7 @@ impl Scheduler {
                 Next::After(self.movement.obstructed.next(key).time)
             } else {
                 self.movement.obstructed.forget(key);
-                wait.map_or(Next::Done, |_| Next::After(LOOK_AGAIN))
+                Next::After(LOOK_AGAIN)
             };
             return Ok((next, wait));
         }

@@ -282,13 +282,16 @@ fn given_up<'a>(spec: &'a ResourceBindingSpec, after: &[TargetCluster]) -> Vec<&
 /// Returns whether a result moves something that stays where it is if nothing is written, and that
 /// nobody asked for by an edit. Whoever edits a policy, or the number of replicas, means this one
 /// workload or those of this policy, and means them at once: edits that a pause has `held` back, or
-/// that no cluster could take, do not all take effect in the moment in which that ends. `losers`
+/// that no cluster could take, do not all take effect in the moment in which that ends. What a
+/// request moves is no edit of the number of replicas, though that was edited as well. `losers`
 /// names clusters whose copies can be kept: one that is being removed takes its copies with it.
 fn is_to_be_paid(outcome: &Outcome, is_held: bool, losers: &[&str]) -> bool {
     let is_edit = match outcome.need {
         Some(Need::PlacementChanged) => true,
         Some(Need::ReplicasChanged) => {
-            !matches!(outcome.cause, Some(Cause::ClustersChanged { .. }))
+            let is_other =
+                |it: &Cause| matches!(it, Cause::Requested | Cause::ClustersChanged { .. });
+            !outcome.cause.as_ref().is_some_and(is_other)
         }
         _ => false,
     };
@@ -371,7 +374,13 @@ impl Scheduler {
         let (moves, priority) = (&self.movement.moves, self.priority_of(&binding.spec));
         match held {
             Held::Paused(_) | Held::Obstructed(_) => moves.leave(key),
-            Held::Refused(until) => moves.refused(key, priority, *until),
+            Held::Refused(until) => {
+                moves.refused(key, priority, *until);
+                // Clusters may have returned since, which the line was told of too early.
+                if until.is_none() && self.movement.pace.per_second() > 0.0 {
+                    moves.woken().notify_one();
+                }
+            }
             Held::InLine => moves.join(key, priority),
         }
         if report.patch(binding.status(), now).is_some() {
@@ -437,8 +446,11 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+    use muster_shared::queue::Next;
     use serde_json::json;
 
+    use super::super::LOOK_AGAIN;
     use super::*;
     use crate::fleet::testing as stand;
     use crate::scheduler::core::Options;
@@ -493,6 +505,47 @@ mod tests {
         scheduler.hold(fleet, (&key, binding.as_ref()), &outcome, &held, now);
         assert!(!scheduler.movement.wait(&key).is_paused);
         assert_eq!(scheduler.queue.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_move_that_the_rate_holds_up_is_looked_at_again_since_it_may_become_needless() {
+        let mut left = stand::cluster("m1");
+        left["spec"]["taints"] = json!([{"key": "x", "effect": "NoExecute"}]);
+        let mut asked = stand::binding();
+        asked["spec"]["rescheduleTriggeredAt"] = json!("2024-01-02T00:00:00Z");
+        asked["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
+        let clusters = [left, stand::cluster("m2")].map(|it| ("clusters", it));
+        let objects = clusters.into_iter().chain([("resourcebindings", asked)]);
+        let stand = stand::Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let pace = Pace::of(&fleet.settings);
+        pace.put("m1", true, Instant::now());
+        let scheduler = Scheduler::new(fleet, pace);
+        let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
+        let next = scheduler.handle(fleet, key.clone()).await.unwrap();
+        let told = scheduler.movement.told(&key).and_then(|it| it.scheduled);
+        assert_eq!(told.unwrap().reason, STOPPED_BY_THRESHOLD);
+        assert_eq!(next, Next::After(LOOK_AGAIN));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clusters_that_return_while_the_budget_refuses_a_move_wake_it() {
+        let objects = [("resourcebindings", stand::binding())];
+        let stand = stand::Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let binding = stand.binding("web-deployment").unwrap();
+        let (key, now) = (BindingKey::of(binding.as_ref()), fleet.clock.now());
+        let outcome = stay(&Subject::of(binding.as_ref()), &snapshot(&[]), now);
+        for (has_failed, is_woken) in [(true, false), (false, true)] {
+            let pace = Pace::of(&fleet.settings);
+            pace.put("m1", has_failed, Instant::now());
+            let scheduler = Scheduler::new(fleet, pace);
+            let refused = Held::Refused(None);
+            scheduler.hold(fleet, (&key, binding.as_ref()), &outcome, &refused, now);
+            let woken = scheduler.movement.moves.woken();
+            let woken = woken.notified().now_or_never();
+            assert_eq!(woken.is_some(), is_woken, "{has_failed}");
+        }
     }
 
     /// Handles a workload without clusters whose copy in `m1` is kept, and whose placement is made
@@ -608,6 +661,13 @@ mod tests {
                 true,
             ),
             ("its end", Need::NotDivided, Some(&changed), &leaves, false),
+            (
+                "scaled, and a request",
+                Need::ReplicasChanged,
+                Some(&Cause::Requested),
+                &clusters,
+                true,
+            ),
             (
                 "an edit",
                 Need::PlacementChanged,

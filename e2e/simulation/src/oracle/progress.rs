@@ -166,12 +166,36 @@ fn has_completed(scene: &Scene, binding: Binding<'_>, api: Api) -> bool {
 
 /// Returns whether the rate has had time for everything that waits.
 fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
-    if is_stopped(scene) {
+    if is_stopped(scene) || has_returned(scene, cluster) {
         return false;
     }
     let waiting = i32::try_from(leaving).unwrap_or(i32::MAX);
     let needed = SignedDuration::from_secs_f64(f64::from(waiting) / scene.rules.primary_rate);
     scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
+}
+
+/// Time for which a cluster that is ready again keeps its workloads.
+const SETTLING: SignedDuration = SignedDuration::from_mins(5);
+
+/// Returns whether a cluster has become ready again, and keeps its workloads for a while: the taint
+/// of its failure may go. Orders move them all the same.
+fn has_returned(scene: &Scene, cluster: &str) -> bool {
+    let Some(cluster) = scene.cluster(cluster) else {
+        return false;
+    };
+    let Some(since) = cluster
+        .ready_since()
+        .filter(|_| cluster.ready() == Some("True"))
+    else {
+        return false;
+    };
+    let is_of_failure = |taint: &Value| {
+        let added = objects::time(taint, "/timeAdded");
+        added.is_some_and(|it| it <= since) && objects::text(taint, "/key") != DRAIN
+    };
+    let mut evicting = cluster.taints().filter(|it| objects::evicts(it));
+    let settles = scene.now.duration_since(since) < SETTLING + scene.rules.prompt;
+    settles && evicting.all(is_of_failure)
 }
 
 /// Returns whether the rate need not let anything leave: among many failures it is another one, and
@@ -347,6 +371,20 @@ mod tests {
             let told = story.wait(seconds).end();
             let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
             assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_a_cluster_that_has_just_returned_may_stay() {
+        for (key, seconds, is_kept) in [("x", 400, true), ("x", 600, false), (DRAIN, 400, false)] {
+            let well = |since: &str| serving("True", &[], since);
+            let mut story = story(well, binding(&["m1"]));
+            let since = story.time();
+            let mut back = serving("True", &[&format!("{key}:NoExecute")], &since);
+            back["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+            story.write(person(), &cluster_key("m1"), back);
+            let told = story.wait(seconds).end();
+            assert_eq!(told.is_empty(), is_kept, "{key} {seconds} s: {told:?}");
         }
     }
 

@@ -119,7 +119,7 @@ const past = new Rows("history", (it) => it.metadata.name, [
 ], "no failover is recorded");
 // What if.
 
-const OUTCOMES = { stranded: ["✖ Stranded", "bad"], moves: ["→ Moves", "good"], stays: ["= Stays", "warn"] };
+const OUTCOMES = { stranded: ["✖ Stranded", "bad"], held: ["! Held", "warn"], moves: ["→ Moves", "good"], stays: ["= Stays", "warn"] };
 const forecast = new Rows("forecast", (it) => `${it.state} ${it.name} ${it.from || it.cluster}`, [
   { title: "Outcome", text: (it) => OUTCOMES[it.state][0], kind: (it) => OUTCOMES[it.state][1] },
   { title: "Workload", head: true, text: (it) => it.name, href: (it) => workloadAddress(it.name) },
@@ -152,7 +152,7 @@ async function foretell() {
     const count = (state) => said[state].length;
     fillList("forecast-facts", [
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
-      `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, = ${count("stays")} stay`,
+      `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held until fewer clusters have failed, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be parted from what they refer to: ${said.partedUnknown}`] : []),
       ...said.parted.slice(0, SHOWN).map((it) => `! ${it.kind} ${it.namespace ? `${it.namespace}/` : ""}${it.name} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
       `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
