@@ -277,10 +277,14 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Returns whether a binding or a policy says that at most one copy is to run.
+/// Returns whether a binding or a policy says that at most one copy is to run: by fencing, or
+/// because its data has roles.
 pub fn is_fenced(object: &Value) -> bool {
     let fencing = object.pointer("/spec/failover/cluster/fencing");
-    fencing.is_some_and(|it| !it.is_null())
+    let has_roles = items(object, "/spec/dataReplication/roles")
+        .next()
+        .is_some();
+    has_roles || fencing.is_some_and(|it| !it.is_null())
 }
 
 /// Returns whether a taint makes workloads leave.
