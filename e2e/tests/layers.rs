@@ -199,7 +199,7 @@ const SIMULATION: Floors = &[
     &["history"],
     &["clock"],
     &["fault_kind"],
-    &["oracle", "feature"],
+    &["oracle", "feature", "replication"],
     &["pairs"],
     &["coverage"],
     &["people"],
