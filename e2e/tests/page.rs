@@ -400,7 +400,7 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     for part in [
         "▼ drained ",
         "days ago, at most 0.2 a second",
-        "1 old copy not confirmed gone in member0002 (silent); they may still run",
+        "1 old copy not confirmed gone in member0002 (silent): ",
         "1 not confirmed gone",
         "3 of 3, as last reported",
     ] {

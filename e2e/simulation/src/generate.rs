@@ -15,6 +15,7 @@ use crate::random::Random;
 
 /// How large random plans are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says what a plan has")]
 pub struct Scale {
     /// Members, workloads and steps.
     pub size: Size,

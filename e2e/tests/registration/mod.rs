@@ -214,6 +214,10 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
 
     let maps: Api<ConfigMap> = Api::namespaced(bench.client.clone(), "kube-public");
     let of = |map: &ConfigMap, key: &str| map.data.as_ref().unwrap()[key].clone();
+    let (id, _) = line[3].split_once('.').unwrap();
+    let signature = format!("jws-kubeconfig-{id}");
+    let signed = |map: &ConfigMap| map.data.as_ref().unwrap().contains_key(&signature);
+    until(&maps, "cluster-info", "it is signed", signed).await;
     let before = maps.get("cluster-info").await.unwrap();
     let mut info: Value = serde_saphyr::from_str(&of(&before, "kubeconfig")).unwrap();
     let bundle = &mut info["clusters"][0]["cluster"]["certificate-authority-data"];
@@ -222,8 +226,6 @@ async fn a_member_that_pins_one_of_two_authorities_joins_and_trusts_the_other_wi
     *bundle = STANDARD.encode(&both).into();
     let changed = json!({"data": {"kubeconfig": info.to_string()}});
     merge(&maps, "cluster-info", changed).await;
-    let (id, _) = line[3].split_once('.').unwrap();
-    let signature = format!("jws-kubeconfig-{id}");
     let former = of(&before, &signature);
     until(&maps, "cluster-info", "it is signed again", |map| {
         map.data.as_ref().and_then(|it| it.get(&signature)) != Some(&former)

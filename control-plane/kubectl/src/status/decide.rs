@@ -55,7 +55,7 @@ use super::summary::{Summary, verbs};
 use crate::cluster_row::ClusterRow;
 use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
-use crate::old_copies::{self, InCluster, old_copies};
+use crate::old_copies::{self, InCluster, OldCopies, old_copies};
 use crate::running::Source;
 use crate::table;
 
@@ -291,31 +291,13 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     {
         cluster.workloads = fates.unwrap_or_default();
     }
-    for order in &mut report.ordered {
-        let name = order.name.as_str();
-        let is_there = |it: &&Arc<AnyBinding>| {
-            let mut tasks = it.spec.graceful_eviction_tasks.iter();
-            let is_left = tasks.any(|task| task.from_cluster == name);
-            !runs_nothing(&it.spec) && (is_left || it.spec.target(name).is_some())
-        };
-        let old = old.iter().flatten().filter(|it| it.1.contains(name));
-        order.copies = bindings.iter().filter(is_there).count() + old.count();
-    }
+    count_copies(&mut report.ordered, bindings, old.as_ref());
     report.service = service(
         snapshot,
         &are_ready(clusters, &report.not_well),
         old.as_ref(),
     );
-    report.old_copies = old.map(|old| {
-        let keys = bindings.iter().map(|it| (BindingKey::of(it), it));
-        let known: BTreeMap<BindingKey, _> = keys.filter(|it| old.contains_key(&it.0)).collect();
-        let name = |key: &BindingKey| {
-            known
-                .get(key)
-                .map_or_else(|| key.to_string(), |it| title(it))
-        };
-        old_copies::by_cluster(&old, name, clusters, &silent)
-    });
+    report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
     report.next = next(&mut report, &snapshot.rates, &pauses);
     report.flows = flows(&report.moving);
@@ -324,6 +306,36 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     report.summary = Summary::of(&report, snapshot.now);
     report.unread = together(std::mem::take(&mut report.unread));
     report
+}
+
+/// Counts the copies in each cluster that a person ordered something for.
+fn count_copies(ordered: &mut [Ordered], bindings: &[Arc<AnyBinding>], old: Option<&OldCopies>) {
+    for order in ordered {
+        let name = order.name.as_str();
+        let is_there = |it: &&Arc<AnyBinding>| {
+            let mut tasks = it.spec.graceful_eviction_tasks.iter();
+            let is_left = tasks.any(|task| task.from_cluster == name);
+            !runs_nothing(&it.spec) && (is_left || it.spec.target(name).is_some())
+        };
+        let old = old.into_iter().flatten().filter(|it| it.1.contains(name));
+        order.copies = bindings.iter().filter(is_there).count() + old.count();
+    }
+}
+
+/// Returns the old copies by cluster, with the names of their workloads.
+fn in_clusters(
+    old: &OldCopies,
+    bindings: &[Arc<AnyBinding>],
+    clusters: &[Cluster],
+    silent: &BTreeSet<String>,
+) -> Vec<InCluster> {
+    let keys = bindings.iter().map(|it| (BindingKey::of(it), it));
+    let known: BTreeMap<BindingKey, _> = keys.filter(|it| old.contains_key(&it.0)).collect();
+    let name = |key: &BindingKey| {
+        let binding = known.get(key);
+        binding.map_or_else(|| key.to_string(), |it| title(it))
+    };
+    old_copies::by_cluster(old, name, clusters, silent)
 }
 
 /// Joins what could not be read for the same reason.

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
-use super::decide::{Next, Report, Waiting, cluster_of};
+use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
 
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
@@ -295,16 +295,21 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         let waiting = by_reason(&report.waiting, &is_here);
         (
             Notice,
-            match waiting {
-                Some(words) => format!("{text}, {words}"),
-                None if it.is_drained() && it.copies == 0 && !report.is_blind => {
-                    format!("{text}, nothing is left there")
-                }
-                None => text,
-            },
+            waiting.map_or_else(
+                || rest(report, it, text.clone()),
+                |words| format!("{text}, {words}"),
+            ),
         )
     }));
     all
+}
+
+/// Adds to the words about an order that nothing is left in the cluster, if a drain is done.
+fn rest(report: &Report, order: &Ordered, text: String) -> String {
+    if order.is_drained() && order.copies == 0 && !report.is_blind {
+        return format!("{text}, nothing is left there");
+    }
+    text
 }
 
 /// Returns a number of things, such as `1 workload` or `2 workloads`.

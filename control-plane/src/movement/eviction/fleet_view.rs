@@ -55,6 +55,7 @@ impl FleetView {
     }
 
     /// Returns the view with what is known of the data of workloads.
+    #[must_use]
     pub fn with_data(mut self, data: DataPlaces) -> Self {
         self.snapshot = self.snapshot.with_data(data);
         self

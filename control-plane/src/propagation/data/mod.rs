@@ -143,7 +143,7 @@ mod tests {
         let tell = |cluster: &str, before: &[Condition], now: i64| {
             let mut waits = closed(60, true);
             waits[0].0 = cluster.to_owned();
-            let begun = since(before, &waits).unwrap_or(at(now));
+            let begun = since(before, &waits).unwrap_or_else(|| at(now));
             let waiting = judge(waits, begun, at(now));
             let told = condition(None, &waiting, before, at(now)).unwrap();
             (conditions::merge(before, [told]).unwrap(), waiting.due)

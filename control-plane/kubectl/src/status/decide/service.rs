@@ -143,7 +143,11 @@ fn take(
             service.fewer.add(binding);
         }
     } else if !is_concerned {
-        service.unhealthy.add(binding);
+        // One of which no health is reported yet only starts.
+        let starts = |it: &AggregatedStatusItem| it.applied && it.health.is_none();
+        if !reports.iter().any(starts) {
+            service.unhealthy.add(binding);
+        }
     } else if all().any(|it| *it == Copy::Unseen) {
         service.perhaps.add(binding);
         let mut placed = spec.clusters.iter();

@@ -33,7 +33,7 @@ impl Evictor {
                 let due = due.max(self.returned(cluster, now).unwrap_or(due));
                 Judgement::Leave { cause, due }
             }
-            judgement => judgement,
+            stay @ Judgement::Stay(_) => stay,
         }
     }
 

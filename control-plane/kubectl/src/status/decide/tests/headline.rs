@@ -1,7 +1,9 @@
 //! What follows the sentence, in a fixed order: who is without service, what happens next, what to
 //! do.
 
-use super::sentence::{NOWHERE, TOLERATED, five, healthy, pending, placed, policy, watched};
+use super::sentence::{
+    NOWHERE, TOLERATED, five, healthy, pending, placed, policy, starting, watched,
+};
 use super::*;
 
 /// Returns the cluster m1 with a taint of a command.
@@ -188,6 +190,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "1 workload is without service (Deployment default/web)",
             nothing.1,
             "find out what keeps workloads from leaving, such as room or affinity, and mend it: kubectl muster explain deployment/web -n default".to_owned(),
+        ),
+        (
+            "it was applied a moment ago",
+            with(&[], vec![starting("web", "m1")]),
+            nothing.0,
+            nothing.1,
+            nothing.2.to_owned(),
         ),
         (
             "unhealthy by itself",

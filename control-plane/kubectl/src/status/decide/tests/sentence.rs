@@ -32,6 +32,14 @@ pub(super) fn placed(
     Arc::new(binding)
 }
 
+/// Returns a workload that was applied in a cluster and of which no health is reported yet.
+pub(super) fn starting(name: &str, cluster: &str) -> Arc<AnyBinding> {
+    let mut binding = placed(name, cluster, "Healthy", None).as_ref().clone();
+    let status = binding.status.as_mut().unwrap();
+    status.aggregated_status[0].health = None;
+    Arc::new(binding)
+}
+
 /// Returns clusters m1 to m5, of which the first ones are in a state.
 pub(super) fn five(ready: &[&str]) -> Vec<Cluster> {
     let names = ["m1", "m2", "m3", "m4", "m5"].iter().enumerate();
@@ -139,10 +147,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 works: Ok(vec![work("a", "m1"), work("b", "m1")]),
                 ..with(
                     &["Unknown"],
-                    vec![
-                        placed("a", "m2", "Unhealthy", None),
-                        placed("b", "m2", "Healthy", None),
-                    ],
+                    vec![starting("a", "m2"), placed("b", "m2", "Healthy", None)],
                 )
             },
             "ALARM: m1 silent for 5 min 40 s: 1 of 2 workloads runs elsewhere, 1 starts elsewhere",
