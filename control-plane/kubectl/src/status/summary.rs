@@ -306,8 +306,9 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
 
 /// Adds to the words about an order that nothing is left in the cluster, if a drain is done.
 fn rest(report: &Report, order: &Ordered, text: String) -> String {
-    if order.is_drained() && order.copies == 0 && !report.is_blind {
-        return format!("{text}, nothing is left there");
+    let is_known = !report.is_blind && report.old_copies.is_some();
+    if is_known && order.is_drained() && order.copies == 0 {
+        return format!("{text}, no workload is left there");
     }
     text
 }

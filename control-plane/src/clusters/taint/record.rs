@@ -101,6 +101,15 @@ impl Record {
             .is_some_and(|owned| owned.withdrawn.is_none())
     }
 
+    /// Returns whether a taint of policies is on its way out: the conditions of none of them match
+    /// any more, and it goes when they have not done so for as long as each policy says.
+    pub fn is_going(&self, taint: &Taint) -> bool {
+        let owned = self.owned(&taint.key, &taint.effect);
+        let owned = owned.filter(|it| it.withdrawn.is_none() && !it.held_by.is_empty());
+        let has_let_go = |policy: &String| self.windows.get(policy).is_some_and(|it| !it.matched);
+        owned.is_some_and(|it| it.held_by.iter().all(has_let_go))
+    }
+
     /// Returns the entry of a taint, and makes it if there is none.
     pub(super) fn entry(&mut self, key: &str, effect: &str) -> &mut Owned {
         let at = self

@@ -1,22 +1,22 @@
 //! State of the clusters for evictions: which have failed, which evict workloads, and which changes
 //! may help a stranded workload.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition;
-use muster_shared::taints::is_of_command;
 use tokio::time::Instant;
 
 use super::room::Unreported;
-use crate::fleet::availability::reads_works;
+use crate::clusters::taint::record::{ANNOTATION, Record};
+use crate::fleet::availability::{readiness, reads_works};
 pub use crate::fleet::budget::failed::{evicts, has_failed, is_counted};
 use crate::scheduler::core::{DataPlaces, Snapshot};
 
@@ -24,6 +24,10 @@ use crate::scheduler::core::{DataPlaces, Snapshot};
 #[derive(Debug, Default)]
 pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
+    /// The taints that count, of clusters that have others as well.
+    standing: BTreeMap<Arc<str>, Vec<Taint>>,
+    /// When clusters became ready again, by our clock.
+    returned: BTreeMap<Arc<str>, Instant>,
     snapshot: Snapshot,
     unreported: Unreported,
     /// Whether taints drive nothing out.
@@ -40,6 +44,8 @@ pub struct Effect {
     pub helps_after: Option<Duration>,
 }
 
+/// Time within which policies have judged a cluster that became ready.
+const JUDGED: Duration = Duration::from_secs(10);
 /// Time in which related changes of clusters arrive.
 pub const SOON: Duration = Duration::from_secs(1);
 /// Time after which a change that may help a little is looked at.
@@ -64,7 +70,20 @@ impl FleetView {
     /// Takes a cluster in, new or changed.
     pub fn put(&mut self, cluster: &Arc<Cluster>, now: Instant) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
-        let old = self.clusters.insert(name, Arc::clone(cluster));
+        match standing(cluster) {
+            Cow::Owned(taints) => self.standing.insert(Arc::clone(&name), taints),
+            Cow::Borrowed(_) => self.standing.remove(&name),
+        };
+        let old = self.clusters.insert(Arc::clone(&name), Arc::clone(cluster));
+        let is_ready = readiness(cluster) == conditions::TRUE;
+        if !is_ready {
+            self.returned.remove(&name);
+        } else if old
+            .as_ref()
+            .is_some_and(|it| readiness(it) != conditions::TRUE)
+        {
+            self.returned.insert(name, now);
+        }
         let effect = effect(old.as_deref(), cluster);
         if effect.helps_after.is_some() {
             self.show(cluster, now);
@@ -114,6 +133,8 @@ impl FleetView {
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
     pub fn remove(&mut self, name: &str, left: bool) {
         self.clusters.remove(name);
+        self.standing.remove(name);
+        self.returned.remove(name);
         self.unreported.forget(name);
         if left {
             self.snapshot.depart(name);
@@ -122,12 +143,26 @@ impl FleetView {
         }
     }
 
-    /// Returns the taints of a cluster; there are none if it is unknown.
+    /// Returns the taints of a cluster that count; there are none if it is unknown.
     pub fn taints(&self, name: &str) -> &[Taint] {
-        self.clusters
-            .get(name)
-            .filter(|_| !self.ignores_taints)
-            .map_or(&[], |cluster| &cluster.spec.taints)
+        let known = self.clusters.get(name).filter(|_| !self.ignores_taints);
+        let Some(cluster) = known else {
+            return &[];
+        };
+        let standing = self.standing.get(name);
+        standing.map_or(&cluster.spec.taints, |it| it)
+    }
+
+    /// Returns for how much longer it is not known whether the policies that tainted a cluster let
+    /// go, which has just become ready; `None` if it is, or if somebody else tainted it.
+    pub fn is_unjudged_for(&self, name: &str, now: Instant) -> Option<Duration> {
+        let since = self.returned.get(name)?;
+        let rest = JUDGED.checked_sub(now.saturating_duration_since(*since))?;
+        let record = record(self.clusters.get(name)?)?;
+        let mut evicting = self.taints(name).iter().filter(|it| evicts(it)).peekable();
+        evicting.peek()?;
+        let is_judged = rest.is_zero() || !evicting.all(|it| record.answers_for(it));
+        (!is_judged).then_some(rest)
     }
 
     /// Returns the cluster of a name, with the shared text of the name.
@@ -143,12 +178,8 @@ impl FleetView {
 
     /// Returns the names of the clusters that drive workloads out.
     pub fn evicting(&self) -> impl Iterator<Item = &Arc<str>> {
-        let evicting =
-            |cluster: &Cluster| !self.ignores_taints && cluster.spec.taints.iter().any(evicts);
-        self.clusters
-            .iter()
-            .filter(move |(_, cluster)| evicting(cluster))
-            .map(|(name, _)| name)
+        let names = self.clusters.keys();
+        names.filter(|name| self.taints(name).iter().any(evicts))
     }
 
     /// Returns the fleet as the scheduler takes it.
@@ -188,26 +219,22 @@ pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
             || is_moved())
 }
 
-/// Time for which a cluster that is ready again keeps its workloads: beyond the default of
-/// `removeOnMismatchSeconds` (180 s), after which the taints of its failure are gone.
-const SETTLING: SignedDuration = SignedDuration::from_mins(5);
+/// Returns the taints of a cluster that move workloads: without those of policies whose conditions
+/// match no more. These go later, and what left until then would leave a sound cluster.
+pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
+    let taints = &cluster.spec.taints;
+    let record = record(cluster).filter(|_| taints.iter().any(evicts));
+    match record {
+        Some(record) if taints.iter().any(|it| record.is_going(it)) => {
+            let staying = taints.iter().filter(|it| !record.is_going(it));
+            Cow::Owned(staying.cloned().collect())
+        }
+        _ => Cow::Borrowed(taints),
+    }
+}
 
-/// Returns until when a cluster that has become ready again keeps its workloads: the taint of its
-/// failure goes only when it has been ready for a while, and what left meanwhile would leave a
-/// sound cluster. `None` if the cluster is not ready, if a taint came later, or by an order.
-pub fn kept_until(cluster: &Cluster) -> Option<Timestamp> {
-    let ready = cluster.condition(condition::READY);
-    let ready = ready.filter(|it| it.status == conditions::TRUE)?;
-    let ready = ready.last_transition_time.0;
-    let is_of_failure = |taint: &Taint| {
-        let added = taint.time_added.as_ref();
-        added.is_some_and(|added| added.0 <= ready) && !is_of_command(taint)
-    };
-    let evicting = cluster.spec.taints.iter().filter(|taint| evicts(taint));
-    let mut evicting = evicting.peekable();
-    evicting.peek()?;
-    let until = ready.checked_add(SETTLING).ok()?;
-    evicting.all(is_of_failure).then_some(until)
+fn record(cluster: &Cluster) -> Option<Record> {
+    Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str))
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
@@ -226,7 +253,7 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
     let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
     let readiness = status(before) != status(after);
-    let taints = readiness || old.spec.taints != new.spec.taints;
+    let taints = readiness || standing(old) != standing(new);
     let allowed = readiness
         || old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
@@ -249,68 +276,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_cluster_that_is_ready_again_keeps_its_workloads_while_the_taint_of_its_failure_goes() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        for (what, ready, key, effect, added, expected) in [
-            (
-                "it is back",
-                "True",
-                "a",
-                "NoExecute",
-                Some(900),
-                Some(1_300),
-            ),
-            (
-                "it is back",
-                "True",
-                "a",
-                "PreferNoExecute",
-                Some(1_000),
-                Some(1_300),
-            ),
-            ("it is not", "False", "a", "NoExecute", Some(900), None),
-            (
-                "it is not heard",
-                "Unknown",
-                "a",
-                "NoExecute",
-                Some(900),
-                None,
-            ),
-            ("a later taint", "True", "a", "NoExecute", Some(1_001), None),
-            ("a taint without time", "True", "a", "NoExecute", None, None),
-            (
-                "no taint drives out",
-                "True",
-                "a",
-                "NoSchedule",
-                Some(900),
-                None,
-            ),
-            (
-                "a drain",
-                "True",
-                "failover.muster.io/drain",
-                "NoExecute",
-                Some(900),
-                None,
-            ),
-        ] {
-            let cluster: Cluster = serde_json::from_value(json!({
-                "metadata": { "name": "m1" },
-                "spec": { "syncMode": "Pull", "taints": [
-                    { "key": key, "effect": effect, "timeAdded": added.map(at) },
-                ] },
-                "status": { "conditions": [
-                    { "type": "Ready", "status": ready, "reason": "r", "message": "", "lastTransitionTime": at(1_000) },
-                ] },
-            }))
-            .unwrap();
-            assert_eq!(kept_until(&cluster), expected.map(at), "{what}");
-        }
-    }
 
     #[test]
     fn what_may_let_a_workload_in_that_had_nowhere_to_go_helps_soon() {

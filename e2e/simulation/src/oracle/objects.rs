@@ -237,11 +237,6 @@ impl<'a> Cluster<'a> {
         condition(self.0, "Ready").map(|ready| text(ready, "/status"))
     }
 
-    /// Returns since when Ready has its status.
-    pub fn ready_since(self) -> Option<Timestamp> {
-        time(condition(self.0, "Ready")?, "/lastTransitionTime")
-    }
-
     /// Returns the taints.
     pub fn taints(self) -> impl Iterator<Item = &'a Value> {
         items(self.0, "/spec/taints")

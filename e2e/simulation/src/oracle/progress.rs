@@ -174,28 +174,30 @@ fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
     scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
 }
 
-/// Time for which a cluster that is ready again keeps its workloads.
-const SETTLING: SignedDuration = SignedDuration::from_mins(5);
-
-/// Returns whether a cluster has become ready again, and keeps its workloads for a while: the taint
-/// of its failure may go. Orders move them all the same.
+/// Returns whether each taint that drives workloads out of a cluster is on its way out, because the
+/// conditions of its policies match no more: it moves nothing until it is gone.
 fn has_returned(scene: &Scene, cluster: &str) -> bool {
     let Some(cluster) = scene.cluster(cluster) else {
         return false;
     };
-    let Some(since) = cluster
-        .ready_since()
-        .filter(|_| cluster.ready() == Some("True"))
-    else {
-        return false;
+    let record = objects::text(cluster.0, "/metadata/annotations/taints.muster.io~1record");
+    let record: Value = serde_json::from_str(record).unwrap_or_default();
+    let is_going = |taint: &Value| {
+        let of = |it: &&Value| it["key"] == taint["key"] && it["effect"] == taint["effect"];
+        let owned = objects::items(&record, "/taints").find(of);
+        let mut holders = owned
+            .into_iter()
+            .flat_map(|it| objects::items(it, "/heldBy"));
+        let has_let_go = |policy: &Value| {
+            let policy = policy.as_str().unwrap_or_default();
+            record["windows"][policy]["matched"] == false
+        };
+        owned.is_some_and(|it| it["heldBy"].is_array()) && holders.all(has_let_go)
     };
-    let is_of_failure = |taint: &Value| {
-        let added = objects::time(taint, "/timeAdded");
-        added.is_some_and(|it| it <= since) && objects::text(taint, "/key") != DRAIN
-    };
-    let mut evicting = cluster.taints().filter(|it| objects::evicts(it));
-    let settles = scene.now.duration_since(since) < SETTLING + scene.rules.prompt;
-    settles && evicting.all(is_of_failure)
+    cluster
+        .taints()
+        .filter(|it| objects::evicts(it))
+        .all(is_going)
 }
 
 /// Returns whether the rate need not let anything leave: among many failures it is another one, and
@@ -375,16 +377,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_cluster_that_has_just_returned_may_stay() {
-        for (key, seconds, is_kept) in [("x", 400, true), ("x", 600, false), (DRAIN, 400, false)] {
+    fn what_is_in_a_cluster_whose_taint_is_on_its_way_out_may_stay() {
+        for (matched, is_kept) in [(false, true), (true, false)] {
             let well = |since: &str| serving("True", &[], since);
             let mut story = story(well, binding(&["m1"]));
             let since = story.time();
-            let mut back = serving("True", &[&format!("{key}:NoExecute")], &since);
-            back["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+            let mut back = serving("True", &["x:NoExecute"], &since);
+            let record = json!({
+                "taints": [{"key": "x", "effect": "NoExecute", "heldBy": ["dead"]}],
+                "windows": {"dead": {"matched": matched}},
+            });
+            back["metadata"] =
+                json!({"annotations": {"taints.muster.io/record": record.to_string()}});
             story.write(person(), &cluster_key("m1"), back);
-            let told = story.wait(seconds).end();
-            assert_eq!(told.is_empty(), is_kept, "{key} {seconds} s: {told:?}");
+            let told = story.wait(600).end();
+            assert_eq!(told.is_empty(), is_kept, "{matched}: {told:?}");
         }
     }
 

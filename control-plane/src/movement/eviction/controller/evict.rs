@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Taint;
 use muster_shared::taints;
 
@@ -14,6 +15,7 @@ use crate::fleet::protection::protected;
 use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
+use crate::movement::eviction::fleet_view::standing;
 use crate::movement::eviction::homes;
 use crate::movement::eviction::plan::Nowhere;
 use crate::movement::eviction::reason::EvictionReason;
@@ -50,7 +52,8 @@ pub(super) async fn evict(
             // a pause may be heard of between the two.
             let cluster = fleet.clusters.get(None, &eviction.cluster);
             let Taint { key, effect, .. } = &cause.taint;
-            if cluster.is_some_and(|it| taints::find(&it.spec.taints, key, effect).is_none()) {
+            let is_gone = |it: Arc<Cluster>| taints::find(&standing(&it), key, effect).is_none();
+            if cluster.is_some_and(is_gone) {
                 return Outcome::Conflict;
             }
             (EvictionReason::Taint(cause), purge_mode)

@@ -63,7 +63,8 @@ impl Evictor {
                 return None;
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));
-            let is_paused = self.pauses.of(cluster, now.wall).is_some();
+            let is_paused = self.pauses.of(cluster, now.wall).is_some()
+                || self.returned(cluster, now).is_some();
             let leaves = !is_paused && (is_ready || due > now.wall);
             leaves.then(|| Later::of(binding, cluster, cause, &self.switches))
         })

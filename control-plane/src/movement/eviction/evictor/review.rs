@@ -10,7 +10,7 @@ use super::{Evictor, Key, Now, UNFENCED, UNREAD};
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::fence::Gate;
-use crate::movement::eviction::fleet_view::{evicts, kept_until};
+use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::inputs;
 use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge};
 use crate::movement::eviction::record::bounded;
@@ -37,10 +37,11 @@ impl Evictor {
         }
     }
 
-    /// Returns until when a cluster that has become ready again keeps its workloads, if it does.
-    fn returned(&self, cluster: &str, now: Now) -> Option<Timestamp> {
-        let (_, cluster) = self.fleet.get(cluster)?;
-        kept_until(cluster).filter(|until| *until > now.wall)
+    /// Returns until when a cluster that has just become ready keeps its workloads: by then it is
+    /// known whether the taint of its failure stays.
+    pub(super) fn returned(&self, cluster: &str, now: Now) -> Option<Timestamp> {
+        let rest = self.fleet.is_unjudged_for(cluster, now.tick)?;
+        Some(now.wall + jiff::SignedDuration::try_from(rest).ok()?)
     }
 
     pub(super) fn review_all(&mut self, binding: &AnyBinding, now: Now) {
@@ -77,9 +78,7 @@ impl Evictor {
                 } else {
                     let mut cause = cause.to_string();
                     if self.returned(cluster, now) == Some(due) {
-                        cause.push_str(
-                            ", and is ready again, so that the taint of its failure may go",
-                        );
+                        cause.push_str(", and is ready again, so that the taint may go");
                     }
                     let state = EvictionState::Tolerated {
                         cause: bounded(cause),

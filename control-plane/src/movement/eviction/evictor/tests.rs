@@ -5,6 +5,7 @@ mod fences;
 mod important;
 mod pace;
 mod pauses;
+mod returned;
 mod stranded;
 mod told;
 

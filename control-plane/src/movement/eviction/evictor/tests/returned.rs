@@ -1,0 +1,120 @@
+//! Clusters that are ready again while the taints of their failure are still there.
+
+use super::*;
+
+/// Returns the cluster `c0` as the policy `dead` has tainted it, and judges it now: `lets_go` says
+/// whether its conditions match no more.
+fn judged(name: &str, ready: &str, second: i64, lets_go: bool) -> Arc<Cluster> {
+    let mut cluster = Cluster::clone(&since(name, ready, second, &down(7)));
+    let window =
+        json!({"dead": {"generation": 1, "matched": false, "since": Timestamp::UNIX_EPOCH}});
+    let record = json!({
+        "taints": [{"key": "down", "effect": "NoExecute", "heldBy": ["dead"]}],
+        "windows": if lets_go { window } else { json!({}) },
+    });
+    let annotation = ("taints.muster.io/record".to_owned(), record.to_string());
+    cluster.metadata.annotations = Some([annotation].into());
+    Arc::new(cluster)
+}
+
+#[test]
+fn what_waited_for_the_brake_stays_in_a_cluster_that_is_back() {
+    // All but one have failed, so that nothing moves.
+    let mut world = World::new(5, 4, 2);
+    for name in ["c0", "c1", "c2", "c3"] {
+        world.set(&judged(name, "Unknown", 0, false));
+    }
+    assert!(world.evict(100.0).is_empty());
+    for name in ["c0", "c1", "c2"] {
+        world.set(&judged(name, "True", 1_100, false));
+        world.set(&judged(name, "True", 1_100, true));
+    }
+    // The taints of two go, which lets the brake go.
+    for name in ["c0", "c1"] {
+        world.set(&since(name, "True", 1_100, &json!([])));
+    }
+    let mut left = world.evict(10_000.0);
+    left.sort();
+    assert_eq!(
+        left,
+        ["w3-0", "w3-1"],
+        "only what is in the one that is lost"
+    );
+    // It falls silent again: its taint counts at once.
+    world.set(&judged("c2", "Unknown", 11_100, false));
+    assert_eq!(world.evict(100.0).len(), 2);
+}
+
+#[test]
+fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_whatever_its_clock_says() {
+    let tolerated = json!({"placement": {"clusterTolerations": [
+        {"key": "gpu", "operator": "Exists"},
+        {"key": "down", "operator": "Exists", "tolerationSeconds": 60},
+    ]}});
+    for clock in [-100_000, 0, 100_000] {
+        let clusters = vec![
+            judged("c0", "Unknown", 990 + clock, false),
+            cluster("c1", &json!([])),
+        ];
+        let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerated)], true);
+        assert!(world.evict(30.0).is_empty());
+        let mut back = Cluster::clone(&judged("c0", "True", 1_030 + clock, true));
+        let other = json!({"key": "gpu", "effect": "NoExecute"});
+        back.spec
+            .taints
+            .push(serde_json::from_value(other).unwrap());
+        world.set(&Arc::new(back));
+        assert!(world.evict(10_000.0).is_empty(), "{clock}");
+    }
+}
+
+#[test]
+fn a_policy_has_a_moment_to_judge_a_cluster_that_is_back_and_no_more() {
+    let clusters = vec![
+        judged("c0", "Unknown", 900, false),
+        cluster("c1", &json!([])),
+    ];
+    let mut world = World::of(clusters, Vec::new(), true);
+    world.evict(1.0);
+    world.set(&judged("c0", "True", 1_001, false));
+    world.put(&binding("w", &["c0"], &json!({})));
+    assert!(world.evict(9.0).is_empty());
+    assert_eq!(
+        world.evict(10.0),
+        ["w"],
+        "its conditions match for another reason"
+    );
+}
+
+#[test]
+fn a_taint_of_a_person_or_of_a_policy_that_still_wants_it_counts_through_a_blip() {
+    for tainted in [
+        since("c0", "True", 999, &down(900)),
+        judged("c0", "True", 999, false),
+    ] {
+        let clusters = vec![tainted, cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+        assert_eq!(world.evict(60.0), ["w"]);
+    }
+}
+
+#[test]
+fn no_room_is_kept_for_what_stays_in_a_cluster_that_is_back() {
+    let requests = json!({"resourceRequest": {"cpu": "1"}});
+    let with = |name: &str, on: &str, priority: i32| {
+        let more = json!({"schedulePriority": {"priority": priority}, "replicas": 1, "replicaRequirements": requests});
+        binding(name, &[on], &more)
+    };
+    let clusters = vec![
+        cluster("c0", &down(900)),
+        judged("c1", "True", 999, true),
+        cluster("c2", &json!([])),
+        cluster("c3", &json!([])),
+        cluster("c4", &json!([])),
+    ];
+    let workloads = vec![with("idle", "c0", 0), with("vital", "c1", 9)];
+    let mut world = World::of(clusters, workloads, true);
+    let tried = world.pass(20.0, |_| Outcome::Nowhere("full".into()));
+    assert_eq!(tried[0].binding.name_any(), "idle");
+    assert_eq!(tried[0].kept.workloads(), 0, "nothing leaves c1");
+}
