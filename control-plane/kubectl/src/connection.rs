@@ -5,7 +5,7 @@ use std::time::Duration as StdDuration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use kube::Config;
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions};
@@ -155,7 +155,8 @@ impl Connection {
 }
 
 /// Sends a request, and sends it again where the server asks for that, as kubectl does: a server
-/// that has just started, or has too much to do, refuses it and has done nothing.
+/// that has just started, or has too much to do, refuses it (429) and has done nothing. A 503 may be
+/// that of a gateway behind which a write was done, so that only what changes nothing is sent again.
 async fn patient(
     client: Client,
     mut request: Request<Body>,
@@ -165,8 +166,11 @@ async fn patient(
         let Some(again) = copy(&request) else {
             break;
         };
+        let is_safe = request.method().is_safe();
         let answer = send(&client, request, is_told).await;
-        let Some(pause) = answer.as_ref().ok().and_then(client::retry_after) else {
+        let refused = answer.as_ref().ok();
+        let refused = refused.filter(|it| is_safe || it.status() == StatusCode::TOO_MANY_REQUESTS);
+        let Some(pause) = refused.and_then(client::retry_after) else {
             return answer;
         };
         tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
@@ -247,10 +251,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_sent_again_while_the_server_asks_for_that() {
-        for (refusals, header, expected) in [
-            (2, Some("1"), (200, 3)),
-            (2, None, (429, 1)),
-            (100, Some("1"), (429, ATTEMPTS)),
+        for (method, code, refusals, header, expected) in [
+            ("PUT", 429, 2, Some("1"), (200, 3)),
+            ("PUT", 429, 2, None, (429, 1)),
+            ("PUT", 429, 100, Some("1"), (429, ATTEMPTS)),
+            ("PUT", 503, 2, Some("1"), (503, 1)),
+            ("GET", 503, 2, Some("1"), (200, 3)),
         ] {
             let sent = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
             let counted = std::sync::Arc::clone(&sent);
@@ -259,14 +265,15 @@ mod tests {
                 let number = counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 let mut answer = Response::builder().status(200);
                 if number < refusals {
-                    answer = answer.status(429);
+                    answer = answer.status(code);
                     if let Some(seconds) = header {
                         answer = answer.header("Retry-After", seconds);
                     }
                 }
                 std::future::ready(answer.body(Body::empty()))
             });
-            let request = Request::put("/api").header("x", "y");
+            let request = Request::builder().method(method).uri("/api");
+            let request = request.header("x", "y");
             let request = request.body(Body::from(b"{}".to_vec())).unwrap();
             let answer = patient(Client::new(api, "default"), request, false).await;
             let sent = sent.load(std::sync::atomic::Ordering::SeqCst);
