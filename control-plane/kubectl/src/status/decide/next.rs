@@ -66,7 +66,7 @@ impl Halt {
         };
         let place = cluster_of(&first.message).map_or_else(String::new, |it| format!(" in {it}"));
         let words = format!(
-            "{who} has stopped itself{place}, at the latest, and stays down; nothing moves{from} until {until}"
+            "{who} stops itself{place} at the latest, and stays down; nothing moves{from} until {until}"
         );
         Next::at(words, *seconds)
     }

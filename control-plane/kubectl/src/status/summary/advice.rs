@@ -110,7 +110,7 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         .flatten()
         .any(|it| down.iter().any(|down| down.name == it.cluster));
     let harm = if is_old {
-        "; if two running copies of one workload do harm, switch the old ones off there"
+        "; if a second copy of a workload does harm, stop there those that Two copies names, and no others"
     } else {
         ""
     };
@@ -153,8 +153,13 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let enough = format!("{}.{:02}", percent / 100, percent % 100);
     let names = down.iter().take(NAMED).map(|it| it.name.as_str());
     let names = names.collect::<Vec<_>>().join(",");
+    let allowed = (1..=pace.failed).rev().find(|failed| {
+        let part = f64::from(u32::try_from(*failed).unwrap_or(u32::MAX));
+        part <= pace.threshold * f64::from(u32::try_from(pace.counted).unwrap_or(u32::MAX))
+    });
+    let need = pace.failed - allowed.unwrap_or(0);
     let words = format!(
-        "look for the common cause and bring clusters back{}; only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
+        "look for the common cause and bring back at least {need} of them, by which workloads may move again{}; only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
         saving(report),
         pace.threshold,
         pace.failed,
@@ -208,7 +213,7 @@ fn effect(report: &Report) -> String {
         let when = match seconds {
             0 => String::new(),
             _ => format!(
-                ", when its old copy has stopped (in {} at the latest; nobody need wait for that)",
+                ", when its old copy has stopped (in {} at the latest; the command need not wait for that)",
                 span_of(seconds)
             ),
         };

@@ -21,7 +21,7 @@ pub(in super::super) enum Lost {
 pub(super) fn told(report: &Report) -> (Lost, String) {
     let service = &report.service;
     if report.is_blind {
-        let words = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
+        let words = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
         return (Lost::Unknown, words.to_owned());
     }
     let mut parts = Vec::new();

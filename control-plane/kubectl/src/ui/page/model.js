@@ -39,10 +39,10 @@ const LOST = { yes: ["✖", "bad"], perhaps: ["?", "bad"], no: ["✔", "good"], 
 export function told(summary, away) {
   const { lost, service, next, advice } = summary || { lost: "unknown", service: "not known", next: "not known", advice: {} };
   const [sign, kind] = LOST[away ? "unknown" : lost];
-  const goOn = "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here";
+  const goOn = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
   return [
     { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
-    ...(away || !summary?.twice ? [] : [{ name: "Two copies", text: summary.twice }]),
+    ...(summary?.twice ? [{ name: "Two copies", text: away ? `not known. When it was read last: ${summary.twice}` : summary.twice }] : []),
     { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
     { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
   ];

@@ -35,7 +35,8 @@ test("who is without service, what comes next and what to do stand in this order
   const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
   assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
-  const [service, next, advice] = model.told(summary, true);
+  const [service, twice, next, advice] = model.told(summary, true);
+  assert.equal(twice.text, "not known. When it was read last: none");
   assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
   assert.match(next.text, /looks again by itself every few seconds/);
   assert.equal(advice.command, "kubectl muster check");

@@ -82,7 +82,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
     };
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
     let raise = "; only if they are dead, raise the part of all clusters that may have failed while workloads move from 0.55 to 0.60 or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now 3 of 5 have failed). To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
-    let common = "look for the common cause and bring clusters back";
+    let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
     let keep = "; to keep Deployment default/ledger up, let m1 reach the fleet API within 60 s, when it stops itself there";
     let nothing = (
         "no workload is without service",
@@ -105,7 +105,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             Snapshot { works: Ok(vec![work("web0", "m1")]), ..with(&["Unknown"], healthy(1, "m2")) },
             nothing.0,
             "the old copies in m1 go when it is ready again; nobody knows when",
-            format!("{down}; if two running copies of one workload do harm, switch the old ones off there; {describe}"),
+            format!("{down}; if a second copy of a workload does harm, stop there those that Two copies names, and no others; {describe}"),
         ),
         (
             "the first may leave in a moment",
@@ -146,15 +146,15 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            "in 60 s: Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
             format!("{common}{keep}{raise}"),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger has stopped itself in m1, at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
-            "ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere, when its old copy has stopped (in 60 s at the latest; nobody need wait for that): kubectl muster resume".to_owned(),
+            "in 60 s: Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
+            "ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere, when its old copy has stopped (in 60 s at the latest; the command need not wait for that): kubectl muster resume".to_owned(),
         ),
         (
             "paused, and one has stopped already while others wait",
@@ -250,7 +250,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "blind",
             Snapshot { clusters: Err("list clusters: refused".to_owned()), ..with(&[], Vec::new()) },
-            "not known: workloads go on in their clusters without the fleet API, and cannot be seen from here",
+            "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here",
             "not known; while the control plane cannot reach the fleet API either, nothing moves",
             "find out why the fleet API does not answer here (its server, the network, your credentials): kubectl muster check".to_owned(),
         ),

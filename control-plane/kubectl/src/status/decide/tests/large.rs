@@ -91,7 +91,7 @@ fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer
             "perhaps 1200 workloads are without service (Deployment default/w00043, Deployment default/w00045, Deployment default/w00047 and 1197 more): their clusters are not heard",
             "200 old copies not confirmed gone in region-03-c008 (silent): Deployment default/w00044, Deployment default/w00544, Deployment default/w01044 and 197 more; 200 old copies not confirmed gone in region-03-c022 (silent): Deployment default/w00046, Deployment default/w00546, Deployment default/w01046 and 197 more; 200 old copies not confirmed gone in region-03-c036 (silent): Deployment default/w00048, Deployment default/w00548, Deployment default/w01048 and 197 more; and in more clusters (5)",
             "in 4 min: the last of 1200 workloads that wait has left, at the latest",
-            "let it go on; look first for what the 80 in region-03 have in common, then find out by their own access (kubeconfig, console of the provider) whether the 100 clusters run or are dead; if two running copies of one workload do harm, switch the old ones off there; to list those that are not ready: kubectl muster get clusters | grep -v ' True '",
+            "let it go on; look first for what the 80 in region-03 have in common, then find out by their own access (kubeconfig, console of the provider) whether the 100 clusters run or are dead; if a second copy of a workload does harm, stop there those that Two copies names, and no others; to list those that are not ready: kubectl muster get clusters | grep -v ' True '",
         ]
     );
 }

@@ -51,14 +51,17 @@ fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_whatever_
         {"key": "gpu", "operator": "Exists"},
         {"key": "down", "operator": "Exists", "tolerationSeconds": 60},
     ]}});
+    let tainted = |ready: &str, second: i64, lets_go: bool| {
+        let mut cluster = Cluster::clone(&judged("c0", ready, second, lets_go));
+        cluster.spec.taints = serde_json::from_value(down(995)).unwrap();
+        cluster
+    };
     for clock in [-100_000, 0, 100_000] {
-        let clusters = vec![
-            judged("c0", "Unknown", 990 + clock, false),
-            cluster("c1", &json!([])),
-        ];
+        let lost = Arc::new(tainted("Unknown", 990 + clock, false));
+        let clusters = vec![lost, cluster("c1", &json!([]))];
         let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerated)], true);
         assert!(world.evict(30.0).is_empty());
-        let mut back = Cluster::clone(&judged("c0", "True", 1_030 + clock, true));
+        let mut back = tainted("True", 1_030 + clock, true);
         let other = json!({"key": "gpu", "effect": "NoExecute"});
         back.spec
             .taints
