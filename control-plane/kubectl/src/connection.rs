@@ -155,8 +155,8 @@ impl Connection {
 }
 
 /// Sends a request, and sends it again where the server asks for that, as kubectl does: a server
-/// that has just started, or has too much to do, refuses it (429) and has done nothing. A 503 may be
-/// that of a gateway behind which a write was done, so that only what changes nothing is sent again.
+/// that has just started, or has too much to do, refuses it (429) and has done nothing. A 503 may
+/// be that of a gateway behind which a write was done, so that only reads are sent again then.
 async fn patient(
     client: Client,
     mut request: Request<Body>,
