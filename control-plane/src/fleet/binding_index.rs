@@ -1,8 +1,8 @@
 //! Index of bindings by what is asked of all of them: caches keep them packed, and to read each for
 //! one that matters takes seconds where there are a hundred thousand.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
@@ -12,15 +12,16 @@ use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
 
 use super::binding::BindingKey;
+use super::sets::take;
 
-/// What few bindings are or have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// A trait that few bindings have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trait {
-    /// It has graceful eviction tasks.
+    /// Graceful eviction tasks are left in the binding.
     HasTasks,
-    /// What its template refers to follows it.
+    /// The objects that its template refers to follow the binding.
     HasFollowers,
-    /// Its objects stay in members when it is deleted.
+    /// The objects of the binding stay in members when it is deleted.
     IsPreserved,
 }
 
@@ -57,8 +58,22 @@ impl Alike {
     }
 
     /// Returns what tells them from others: caches share equal placements.
-    fn identity(&self) -> (usize, bool) {
-        (Arc::as_ptr(&self.placement) as usize, self.are_workloads)
+    fn identity(&self) -> (*const Placement, bool) {
+        (Arc::as_ptr(&self.placement), self.are_workloads)
+    }
+}
+
+impl PartialEq for Alike {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Alike {}
+
+impl Hash for Alike {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
     }
 }
 
@@ -71,7 +86,7 @@ struct Index {
     /// By cluster: a target, one that they are leaving, or one that they follow a referrer to.
     by_cluster: HashMap<String, Keys>,
     by_trait: HashMap<Trait, Keys>,
-    alike: HashMap<(usize, bool), (Alike, Keys)>,
+    alike: HashMap<Alike, Keys>,
 }
 
 impl BindingIndex {
@@ -112,9 +127,9 @@ impl BindingIndex {
     }
 
     /// Returns the bindings of which the placement is chosen, without an order.
-    pub fn alike(&self, is_chosen: impl Fn(&Alike) -> bool) -> Vec<Arc<BindingKey>> {
+    pub fn alike(&self, mut is_chosen: impl FnMut(&Alike) -> bool) -> Vec<Arc<BindingKey>> {
         let index = self.0.lock();
-        let chosen = index.alike.values().filter(|(alike, _)| is_chosen(alike));
+        let chosen = index.alike.iter().filter(|(alike, _)| is_chosen(alike));
         chosen.flat_map(|(_, keys)| keys.iter().cloned()).collect()
     }
 
@@ -134,60 +149,37 @@ impl BindingIndex {
         });
         let (was, is) = (traits(old), traits(new));
         move_key(&mut index.by_trait, &key, (&was, &is), |it| *it);
-        let (was, is) = (old.and_then(Alike::of), new.and_then(Alike::of));
-        if was.as_ref().map(Alike::identity) == is.as_ref().map(Alike::identity) {
-            return;
-        }
-        if let Some(identity) = was.as_ref().map(Alike::identity)
-            && let Some((_, keys)) = index.alike.get_mut(&identity)
-        {
-            keys.remove(&key);
-            if keys.is_empty() {
-                index.alike.remove(&identity);
-            }
-        }
-        if let Some(alike) = is {
-            let group = index.alike.entry(alike.identity());
-            let (_, keys) = group.or_insert_with(|| (alike, Keys::new()));
-            keys.insert(key);
-        }
+        let alike = |it: Option<&ResourceBindingSpec>| it.and_then(Alike::of).into_iter().collect();
+        let (was, is) = (alike(old), alike(new));
+        move_key(&mut index.alike, &key, (&was, &is), Alike::clone);
     }
 }
 
 /// Returns whether nothing changed that is indexed.
 fn is_same(old: &ResourceBindingSpec, new: &ResourceBindingSpec) -> bool {
-    let placement = |it: &ResourceBindingSpec| Alike::of(it).map(|it| it.identity());
     old.clusters == new.clusters
         && old.graceful_eviction_tasks == new.graceful_eviction_tasks
         && old.required_by == new.required_by
         && traits(Some(old)) == traits(Some(new))
-        && placement(old) == placement(new)
+        && Alike::of(old) == Alike::of(new)
 }
 
 /// Moves a key from where it was to where it is.
-fn move_key<Q, R>(
-    places: &mut HashMap<R, Keys>,
+fn move_key<Q: Eq + Hash, K: Eq + Hash>(
+    places: &mut HashMap<K, Keys>,
     key: &Arc<BindingKey>,
-    (was, is): (&BTreeSet<Q>, &BTreeSet<Q>),
-    owned: impl Fn(&Q) -> R,
-) where
-    Q: Ord,
-    R: Eq + Hash,
-{
+    (was, is): (&HashSet<Q>, &HashSet<Q>),
+    owned: impl Fn(&Q) -> K,
+) {
     for place in was.difference(is).map(&owned) {
-        if let Some(keys) = places.get_mut(&place) {
-            keys.remove(key);
-            if keys.is_empty() {
-                places.remove(&place);
-            }
-        }
+        take(places, &place, key);
     }
     for place in is.difference(was).map(&owned) {
         places.entry(place).or_default().insert(Arc::clone(key));
     }
 }
 
-fn traits(spec: Option<&ResourceBindingSpec>) -> BTreeSet<Trait> {
+fn traits(spec: Option<&ResourceBindingSpec>) -> HashSet<Trait> {
     let all = Trait::ALL.into_iter();
     all.filter(|it| spec.is_some_and(|spec| it.is_of(spec)))
         .collect()
@@ -195,9 +187,9 @@ fn traits(spec: Option<&ResourceBindingSpec>) -> BTreeSet<Trait> {
 
 /// Returns the clusters that a spec names: its targets, those of its referrers, and those that it
 /// is leaving.
-fn names(spec: Option<&ResourceBindingSpec>) -> BTreeSet<&str> {
+fn names(spec: Option<&ResourceBindingSpec>) -> HashSet<&str> {
     let Some(spec) = spec else {
-        return BTreeSet::new();
+        return HashSet::new();
     };
     let followed = spec.required_by.iter().flat_map(|it| &it.clusters);
     let there = spec.clusters.iter().chain(followed);

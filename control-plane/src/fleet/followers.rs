@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use super::binding::BindingKey;
+use super::sets::take;
 
 /// The workloads with data, and their objects. Empty in a fleet whose policies have none. Cheap to
 /// clone.
@@ -87,12 +88,7 @@ impl Followers {
             state.workloads.remove(key);
         }
         for gone in before.difference(&objects) {
-            if let Some(workloads) = state.objects.get_mut(gone) {
-                workloads.remove(key);
-                if workloads.is_empty() {
-                    state.objects.remove(gone);
-                }
-            }
+            take(&mut state.objects, gone, key);
         }
         for object in objects {
             let workloads = state.objects.entry(object).or_default();
@@ -138,13 +134,7 @@ impl Followers {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(name: &str) -> BindingKey {
-        BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: name.to_owned(),
-        }
-    }
+    use crate::fleet::testing::key;
 
     #[test]
     fn the_workloads_of_an_object_follow_their_bindings() {

@@ -27,6 +27,7 @@ pub mod remade;
 pub mod scope;
 pub mod selection;
 pub mod served;
+pub mod sets;
 pub mod signs;
 pub mod standing;
 pub mod template;

@@ -151,6 +151,14 @@ impl Stand {
     }
 }
 
+/// Returns the key of a binding of the namespace `shop`.
+pub fn key(name: &str) -> BindingKey {
+    BindingKey {
+        namespace: Some("shop".to_owned()),
+        name: name.to_owned(),
+    }
+}
+
 /// Lets time pass, in which everything that is to happen does.
 pub async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;

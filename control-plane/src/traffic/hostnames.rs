@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::decide::State;
 use super::request::Request;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::sets::take;
 
 /// The host names that are asked for, by the binding of the template.
 #[derive(Debug, Default)]
@@ -149,19 +150,9 @@ impl All {
 
     fn remove(&mut self, key: &BindingKey) -> Option<Asked> {
         let asked = self.asked.remove(key)?;
-        if let Some(asking) = self.asking.get_mut(&asked.hostname) {
-            asking.remove(key);
-            if asking.is_empty() {
-                self.asking.remove(&asked.hostname);
-            }
-        }
-        if let Some(workload) = &asked.follows
-            && let Some(followers) = self.followers.get_mut(workload)
-        {
-            followers.remove(key);
-            if followers.is_empty() {
-                self.followers.remove(workload);
-            }
+        take(&mut self.asking, &asked.hostname, key);
+        if let Some(workload) = &asked.follows {
+            take(&mut self.followers, workload, key);
         }
         Some(asked)
     }

@@ -9,6 +9,7 @@ use muster_shared::names::label;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::PolicyKey;
+use crate::fleet::sets::take;
 
 /// The bindings of each policy: what a policy has is found without a look at the bindings of
 /// others.
@@ -78,19 +79,6 @@ fn ids(binding: &AnyBinding) -> Vec<(Label, String)> {
         .into_iter()
         .filter_map(|label| Some((label, labels?.get(label)?.clone())))
         .collect()
-}
-
-fn take<K: std::hash::Hash + Eq>(
-    from: &mut HashMap<K, BTreeSet<Arc<BindingKey>>>,
-    of: &K,
-    key: &BindingKey,
-) {
-    if let Some(keys) = from.get_mut(of) {
-        keys.remove(key);
-        if keys.is_empty() {
-            from.remove(of);
-        }
-    }
 }
 
 #[cfg(test)]

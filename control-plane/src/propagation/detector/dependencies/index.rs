@@ -7,6 +7,7 @@ use muster_shared::selectors::matches_labels;
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::labelled::Labelled as _;
+use crate::fleet::sets::take;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 
 /// What a change of the index concerns.
@@ -69,12 +70,7 @@ impl Index {
         self.choosing.remove(referrer);
         let needs = self.needs.remove(referrer).unwrap_or_default();
         for template in &templates {
-            if let Some(referrers) = self.named.get_mut(template) {
-                referrers.remove(referrer);
-                if referrers.is_empty() {
-                    self.named.remove(template);
-                }
-            }
+            take(&mut self.named, template, referrer);
         }
         Touched {
             templates,
