@@ -37,7 +37,8 @@ pub struct FleetView {
 /// What the change of a cluster means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
-    /// Its taints or its readiness changed (or it is new): its workloads are to be judged again.
+    /// Taints that count, or the readiness of the cluster changed (or it is new): its workloads are
+    /// to be judged again.
     pub taints: bool,
     /// After this time workloads that had nowhere to go should be tried again: soon when what is
     /// allowed changed, later when there only is more or less room, which is reported all the time.
@@ -70,11 +71,13 @@ impl FleetView {
     /// Takes a cluster in, new or changed.
     pub fn put(&mut self, cluster: &Arc<Cluster>, now: Instant) -> Effect {
         let name: Arc<str> = Arc::from(cluster.name_any());
-        match standing(cluster) {
-            Cow::Owned(taints) => self.standing.insert(Arc::clone(&name), taints),
-            Cow::Borrowed(_) => self.standing.remove(&name),
-        };
         let old = self.clusters.insert(Arc::clone(&name), Arc::clone(cluster));
+        if old.as_ref().is_none_or(|old| !is_tainted_as(old, cluster)) {
+            match standing(cluster) {
+                Cow::Owned(taints) => self.standing.insert(Arc::clone(&name), taints),
+                Cow::Borrowed(_) => self.standing.remove(&name),
+            };
+        }
         let is_ready = readiness(cluster) == conditions::TRUE;
         if !is_ready {
             self.returned.remove(&name);
@@ -155,7 +158,7 @@ impl FleetView {
 
     /// Returns for how much longer it is not known whether the policies that tainted a cluster let
     /// go, which has just become ready; `None` if it is, or if somebody else tainted it.
-    pub fn is_unjudged_for(&self, name: &str, now: Instant) -> Option<Duration> {
+    pub fn unjudged_for(&self, name: &str, now: Instant) -> Option<Duration> {
         let since = self.returned.get(name)?;
         let rest = JUDGED.checked_sub(now.saturating_duration_since(*since))?;
         let record = record(self.clusters.get(name)?)?;
@@ -233,8 +236,18 @@ pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
     }
 }
 
+/// Returns whether a cluster has the same taints and the same record of them as before, which it
+/// has in nearly all of its reports.
+fn is_tainted_as(old: &Cluster, new: &Cluster) -> bool {
+    old.spec.taints == new.spec.taints && written(old) == written(new)
+}
+
+fn written(cluster: &Cluster) -> Option<&str> {
+    cluster.annotations().get(ANNOTATION).map(String::as_str)
+}
+
 fn record(cluster: &Cluster) -> Option<Record> {
-    Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str))
+    Record::read(written(cluster))
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
@@ -253,7 +266,7 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
     let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
     let readiness = status(before) != status(after);
-    let taints = readiness || standing(old) != standing(new);
+    let taints = readiness || (!is_tainted_as(old, new) && standing(old) != standing(new));
     let allowed = readiness
         || old.spec != new.spec
         || old.metadata.labels != new.metadata.labels

@@ -63,9 +63,9 @@ impl Evictor {
                 return None;
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));
-            let is_paused = self.pauses.of(cluster, now.wall).is_some()
+            let is_held = self.pauses.of(cluster, now.wall).is_some()
                 || self.returned(cluster, now).is_some();
-            let leaves = !is_paused && (is_ready || due > now.wall);
+            let leaves = !is_held && (is_ready || due > now.wall);
             leaves.then(|| Later::of(binding, cluster, cause, &self.switches))
         })
     }

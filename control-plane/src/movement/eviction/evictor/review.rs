@@ -40,7 +40,7 @@ impl Evictor {
     /// Returns until when a cluster that has just become ready keeps its workloads: by then it is
     /// known whether the taint of its failure stays.
     pub(super) fn returned(&self, cluster: &str, now: Now) -> Option<Timestamp> {
-        let rest = self.fleet.is_unjudged_for(cluster, now.tick)?;
+        let rest = self.fleet.unjudged_for(cluster, now.tick)?;
         Some(now.wall + jiff::SignedDuration::try_from(rest).ok()?)
     }
 

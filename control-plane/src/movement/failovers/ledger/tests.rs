@@ -4,7 +4,7 @@ use muster_shared::api::failover_record::{CauseType, FailoverWorkload, Return, S
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::binding::BindingKey;
+use crate::fleet::testing::key;
 use crate::movement::failovers::signs::Stranding;
 
 const LIMITS: Limits = Limits {
@@ -35,13 +35,6 @@ fn silent(name: &str, since: i64) -> Cluster {
 
 fn well(name: &str, since: i64) -> Cluster {
     cluster(name, ("True", since), &json!([]))
-}
-
-fn key(name: &str) -> BindingKey {
-    BindingKey {
-        namespace: Some("shop".to_owned()),
-        name: name.to_owned(),
-    }
 }
 
 /// Returns the signs of a workload that is on a cluster.

@@ -76,13 +76,7 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(name: &str) -> BindingKey {
-        BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: name.to_owned(),
-        }
-    }
+    use crate::fleet::testing::key;
 
     #[test]
     fn a_few_workloads_are_asked_to_return_at_a_time_and_the_others_when_these_are_placed() {

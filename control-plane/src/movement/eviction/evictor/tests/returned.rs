@@ -40,7 +40,7 @@ fn what_waited_for_the_brake_stays_in_a_cluster_that_is_back() {
         ["w3-0", "w3-1"],
         "only what is in the one that is lost"
     );
-    // It falls silent again: its taint counts at once.
+    // The taint of a cluster that falls silent again counts at once.
     world.set(&judged("c2", "Unknown", 11_100, false));
     assert_eq!(world.evict(100.0).len(), 2);
 }

@@ -2,15 +2,8 @@ use muster_shared::api::any_binding::AnyBinding;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::binding::BindingKey;
+use crate::fleet::testing::key;
 use crate::scheduler::core::Decision;
-
-fn key(name: &str) -> BindingKey {
-    BindingKey {
-        namespace: Some("shop".to_owned()),
-        name: name.to_owned(),
-    }
-}
 
 #[test]
 fn workloads_are_found_by_each_cluster_that_they_left_until_they_leave_it_no_more() {
