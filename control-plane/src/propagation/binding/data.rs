@@ -462,7 +462,7 @@ async fn a_cluster_that_flaps_during_a_move_keeps_the_data_of_a_copy_that_stays_
 async fn an_object_that_is_taken_over_where_its_workload_runs_is_demoted_before_another_is_promoted()
  {
     let mut stand = running().await;
-    // It was deleted with its Works, and its members keep it.
+    // The binding was deleted with its Works, and the members keep the object.
     stand
         .api
         .delete("resourcebindings", "shop", "db-replication");

@@ -222,8 +222,8 @@ fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
 /// Returns the clusters in which something that lies in a namespace stays when it is deleted.
 fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
     let mut clusters = HashSet::new();
-    let preserved = Trait::IsPreserved;
-    for binding in fleet.bindings.having(preserved, Some(namespace)) {
+    let preserved = fleet.bindings.having(Trait::IsPreserved, Some(namespace));
+    for binding in preserved {
         clusters.extend(preserved_in(&binding).map(str::to_owned));
     }
     clusters

@@ -30,7 +30,7 @@ pub struct Copy<'a> {
     pub order: Option<Order>,
     /// What is known of the cluster.
     pub reach: Reach,
-    /// Why the data is not demoted yet: the workload may still use it.
+    /// Reason why the data is not demoted yet: the workload may still use it.
     pub in_use: Option<String>,
 }
 

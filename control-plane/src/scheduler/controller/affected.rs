@@ -18,15 +18,12 @@ pub fn concerned(bindings: &Bindings, effects: &[Effect<'_>]) -> BTreeSet<Bindin
     let name = |effect: &Effect<'_>| effect.cluster().metadata.name.clone();
     let names: BTreeSet<_> = effects.iter().filter_map(name).collect();
     let index = bindings.index();
+    let mut concerns = Concerns::of(effects);
     let mut keys: BTreeSet<_> = names.iter().flat_map(|it| index.naming(it)).collect();
     keys.extend(index.alike(|alike| {
-        let may_choose = || {
-            let choice = Choice::of(&alike.placement);
-            effects.iter().any(|it| choice.has(it.cluster()))
-        };
-        !stays(alike.are_workloads, &alike.placement) && may_choose()
+        let placement = &alike.placement;
+        !stays(alike.are_workloads, placement) && concerns.chosen(placement).contains(&true)
     }));
-    let mut concerns = Concerns::of(effects);
     let is_concerned = |key: &Arc<BindingKey>| {
         let binding = bindings.peek(key);
         binding.is_some_and(|it| concerns.has(&it.spec))
@@ -60,16 +57,20 @@ impl<'a> Concerns<'a> {
             return false;
         };
         let effects = self.effects;
-        let (_, chosen) = self
-            .chosen
-            .entry(Arc::as_ptr(placement))
-            .or_insert_with(|| {
-                let choice = Choice::of(placement);
-                let chosen = effects.iter().map(|effect| choice.has(effect.cluster()));
-                (Arc::clone(placement), chosen.collect())
-            });
-        let mut effects = effects.iter().zip(chosen);
+        let mut effects = effects.iter().zip(self.chosen(placement));
         effects.any(|(effect, may_choose)| concerns(spec, placement, effect, *may_choose))
+    }
+
+    /// Returns for each effect whether a placement can choose its cluster.
+    fn chosen(&mut self, placement: &Arc<Placement>) -> &[bool] {
+        let effects = self.effects;
+        let known = self.chosen.entry(Arc::as_ptr(placement));
+        let (_, chosen) = known.or_insert_with(|| {
+            let choice = Choice::of(placement);
+            let chosen = effects.iter().map(|effect| choice.has(effect.cluster()));
+            (Arc::clone(placement), chosen.collect())
+        });
+        chosen
     }
 }
 
