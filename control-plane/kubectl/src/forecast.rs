@@ -115,7 +115,7 @@ pub struct Forecast {
     pub moves: Vec<Move>,
     /// What would have to leave and could not.
     pub stranded: Vec<Left>,
-    /// What would wait until fewer clusters have failed.
+    /// Workloads that would wait until fewer clusters have failed.
     pub held: Vec<Left>,
     /// What would stay on a lost or drained cluster because nothing moves it.
     pub stays: Vec<Left>,

@@ -4,6 +4,7 @@ mod labels;
 mod rows;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -165,15 +166,10 @@ async fn clusters(
         works(Api::all(client.clone())),
         view::pause(client),
     );
-    unknown_columns(&[
-        (
-            "WORKLOADS",
-            bindings.as_ref().err().map(ToString::to_string),
-        ),
-        ("OLD COPIES", works.as_ref().err().map(ToString::to_string)),
-        ("HEARD", view.leases.as_ref().err().map(ToString::to_string)),
-        ("pauses", record.as_ref().err().map(ToString::to_string)),
-    ]);
+    warn_if_unread("WORKLOADS", &bindings);
+    warn_if_unread("OLD COPIES", &works);
+    warn_if_unread("HEARD", &view.leases);
+    warn_if_unread("pauses", &record);
     let pause = record.ok().flatten().map(|it| Pause::of_fleet(&it));
     let pause = pause.filter(|it| it.holds(now));
     // Whoever may not read leases and workloads sees the clusters.
@@ -199,12 +195,10 @@ async fn clusters(
     })
 }
 
-/// Warns of what is not known, so that a column without a value is not taken for none.
-fn unknown_columns(columns: &[(&str, Option<String>)]) {
-    for (column, error) in columns {
-        if let Some(error) = error {
-            eprintln!("Warning: {column}: not known: {error}");
-        }
+/// Warns of a column that could not be read, so that it is not taken for one without values.
+fn warn_if_unread<T, E: fmt::Display>(column: &str, read: &Result<T, E>) {
+    if let Err(error) = read {
+        eprintln!("Warning: {column}: not known: {error}");
     }
 }
 
@@ -297,13 +291,8 @@ fn named(words: &[String], all: Vec<Arc<AnyBinding>>) -> anyhow::Result<Vec<Arc<
 async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> Left {
     let own = Settings::default();
     let (view, works) = join!(View::read(client, &own), works(Api::all(client.clone())));
-    unknown_columns(&[
-        ("LEAVING", works.as_ref().err().map(ToString::to_string)),
-        (
-            "clusters",
-            view.clusters.as_ref().err().map(ToString::to_string),
-        ),
-    ]);
+    warn_if_unread("LEAVING", &works);
+    warn_if_unread("clusters", &view.clusters);
     let leader = Leader::of(&view.leader, now);
     let leases = view.leases.unwrap_or_default();
     let is_silent = |cluster: &Cluster| {

@@ -71,7 +71,7 @@ pub(super) struct Member {
     pub reason: String,
     /// Condition by which a cluster that is ready needs attention.
     pub concern: Option<String>,
-    /// What that condition says.
+    /// Message of the condition by which a cluster that is ready needs attention.
     pub why: Option<String>,
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.

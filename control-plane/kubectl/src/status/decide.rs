@@ -201,6 +201,9 @@ pub(super) struct Pace {
     /// Fraction of the counted clusters beyond which too many have failed
     /// (`--unhealthy-cluster-threshold`).
     pub threshold: f64,
+    /// Clusters of those that have failed with which something would still move.
+    #[serde(skip)]
+    pub may_fail: usize,
 }
 
 /// Returns the report on a snapshot.
@@ -299,7 +302,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     );
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
-    report.next = next(&mut report, &snapshot.rates, &pauses);
+    report.next = next(&mut report, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();
     report.facts = facts(&report, snapshot.now);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use muster_control_plane::fleet::budget::rate::{Band, Rates};
+use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
 use muster_control_plane::movement::eviction::fleet_view::{evicts, has_failed, is_counted};
@@ -183,6 +183,15 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
+/// Returns how many of the clusters that have failed may have while something moves.
+fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
+    let moves = |failed: &usize| {
+        let failed = *failed;
+        rates.band(FleetHealth { failed, ..health }) != Band::Stopped
+    };
+    (0..health.failed).rev().find(moves).unwrap_or(0)
+}
+
 /// Returns the pace by the state of the fleet.
 pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
     let pace = pace::Pace::of(clusters, rates);
@@ -199,6 +208,7 @@ pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
     Pace {
         drained: failed.filter(by_order).count(),
         threshold: rates.unhealthy_threshold,
+        may_fail: most_failed(rates, pace.health),
         per_second: pace.per_second,
         failed: pace.health.failed,
         counted: pace.health.total,

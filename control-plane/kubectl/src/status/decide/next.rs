@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
@@ -53,14 +52,11 @@ impl Halt {
     fn next(self, report: &Report, cluster: Option<&str>) -> Next {
         let Self { from, until } = self;
         let is_here = |it: &&Waiting| cluster.is_none_or(|_| cluster_of(&it.message) == cluster);
-        let waiting = report.waiting.iter().filter(is_here);
-        let stopping: Vec<(u64, &Waiting)> = waiting
-            .filter_map(|it| Some((it.stops_seconds.filter(|it| *it > 0)?, it)))
-            .collect();
-        let Some((seconds, first)) = stopping.iter().min_by_key(|it| it.0) else {
+        let stopping = || report.stopping().filter(|it| is_here(&it.1));
+        let Some((seconds, first)) = stopping().min_by_key(|it| it.0) else {
             return format!("nothing moves{from} until {until}").into();
         };
-        let who = match stopping.len() {
+        let who = match stopping().count() {
             1 => first.workload.clone(),
             more => format!("{}, the first of {more} workloads,", first.workload),
         };
@@ -68,12 +64,20 @@ impl Halt {
         let words = format!(
             "{who} stops itself{place} at the latest, and stays down; nothing moves{from} until {until}"
         );
-        Next::at(words, *seconds)
+        Next::at(words, seconds)
+    }
+}
+
+impl Report {
+    /// Returns what waits and stops itself later where it is, with the seconds until then.
+    pub(in super::super) fn stopping(&self) -> impl Iterator<Item = (u64, &Waiting)> {
+        let waiting = self.waiting.iter();
+        waiting.filter_map(|it| Some((it.stops_seconds.filter(|it| *it > 0)?, it)))
     }
 }
 
 /// Returns what keeps everything where it is, whatever waits; `None` if something may move.
-fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt> {
+fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt> {
     let holds = |it: &&Pause| it.cluster.as_deref().is_none_or(|it| Some(it) == cluster);
     let pause = pauses.iter().find(holds);
     let mut until = Vec::new();
@@ -90,10 +94,9 @@ fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>)
     }
     let pace = &report.pace;
     if pace.band == "stopped" {
-        let may = most_failed(rates, pace.counted, pace.failed);
         until.push(format!(
-            "fewer clusters have failed: {} of {} have, and at most {may} may",
-            pace.failed, pace.counted
+            "fewer clusters have failed: {} of {} have, and at most {} may",
+            pace.failed, pace.counted, pace.may_fail
         ));
     }
     // An obstacle for all clusters is not told as that of one.
@@ -105,33 +108,24 @@ fn halt(report: &Report, rates: &Rates, pauses: &[Pause], cluster: Option<&str>)
     })
 }
 
-/// Returns how many clusters of a fleet may have failed while something moves.
-fn most_failed(rates: &Rates, total: usize, failed: usize) -> usize {
-    let moves = |failed: &usize| {
-        let failed = *failed;
-        rates.band(FleetHealth { total, failed }) != Band::Stopped
-    };
-    (0..failed).rev().find(moves).unwrap_or(0)
-}
-
 /// Notes what happens next in each cluster that is not well or drained, and returns what does in
 /// the fleet.
-pub(super) fn next(report: &mut Report, rates: &Rates, pauses: &[Pause]) -> Next {
+pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
     let not_well = report.not_well.iter().map(|it| it.name.as_str());
-    let not_well: Vec<Next> = not_well.map(|it| of(report, rates, pauses, it)).collect();
+    let not_well: Vec<Next> = not_well.map(|it| of(report, pauses, it)).collect();
     let ordered = report.ordered.iter().map(|it| it.name.as_str());
-    let ordered: Vec<Next> = ordered.map(|it| of(report, rates, pauses, it)).collect();
+    let ordered: Vec<Next> = ordered.map(|it| of(report, pauses, it)).collect();
     for (cluster, next) in report.not_well.iter_mut().zip(not_well) {
         cluster.next = next;
     }
     for (cluster, next) in report.ordered.iter_mut().zip(ordered) {
         cluster.next = next;
     }
-    of_fleet(report, rates, pauses)
+    of_fleet(report, pauses)
 }
 
 /// Returns what happens next in a cluster.
-fn of(report: &Report, rates: &Rates, pauses: &[Pause], cluster: &str) -> Next {
+fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     let found = report.not_well.iter().find(|it| it.name == cluster);
     let mut drained = report.ordered.iter().filter(|it| it.is_drained());
     let is_drained = drained.any(|it| it.name == cluster);
@@ -142,7 +136,7 @@ fn of(report: &Report, rates: &Rates, pauses: &[Pause], cluster: &str) -> Next {
     if report.failover == Some(false) && !is_drained {
         return "nothing moves, because failover is off".into();
     }
-    if let Some(halt) = halt(report, rates, pauses, Some(cluster)).filter(|_| has_to_move) {
+    if let Some(halt) = halt(report, pauses, Some(cluster)).filter(|_| has_to_move) {
         return halt.next(report, Some(cluster));
     }
     if let Some(seconds) = found.and_then(|it| it.next_taint_seconds) {
@@ -226,12 +220,12 @@ fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
 }
 
 /// Returns what happens next in the fleet.
-fn of_fleet(report: &Report, rates: &Rates, pauses: &[Pause]) -> Next {
+fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
     if report.is_blind {
         return "not known; while the control plane cannot reach the fleet API either, nothing moves"
             .into();
     }
-    if let Some(halt) = halt(report, rates, pauses, None).filter(|_| !report.waiting.is_empty()) {
+    if let Some(halt) = halt(report, pauses, None).filter(|_| !report.waiting.is_empty()) {
         return halt.next(report, None);
     }
     let mut all: Vec<&Next> = report.not_well.iter().map(|it| &it.next).collect();

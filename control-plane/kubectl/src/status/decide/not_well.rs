@@ -25,7 +25,7 @@ pub(in super::super) struct NotWell {
     pub name: String,
     pub ready: String,
     pub reason: String,
-    /// What the condition says that makes a ready cluster one of these.
+    /// Message of the condition by which a cluster that is ready needs attention.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     pub since: Option<Timestamp>,
@@ -125,7 +125,7 @@ pub(super) fn not_well(
     if is_well && cluster.spec.taints.iter().all(is_of_command) {
         return None;
     }
-    // What is wrong with one that is ready and says nothing of it are its taints.
+    // A cluster that is ready and has no such condition needs attention because of its taints.
     let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
     let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
     let since = if is_well { tainted.min() } else { member.since };

@@ -153,11 +153,7 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let enough = format!("{}.{:02}", percent / 100, percent % 100);
     let names = down.iter().take(NAMED).map(|it| it.name.as_str());
     let names = names.collect::<Vec<_>>().join(",");
-    let allowed = (1..=pace.failed).rev().find(|failed| {
-        let part = f64::from(u32::try_from(*failed).unwrap_or(u32::MAX));
-        part <= pace.threshold * f64::from(u32::try_from(pace.counted).unwrap_or(u32::MAX))
-    });
-    let need = pace.failed - allowed.unwrap_or(0);
+    let need = pace.failed - pace.may_fail;
     let words = format!(
         "look for the common cause and bring back at least {need} of them, by which workloads may move again{}; only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
         saving(report),
@@ -172,9 +168,7 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
 
 /// Returns what keeps the first workload up that stops itself while nothing moves.
 fn saving(report: &Report) -> String {
-    let stopping = report.waiting.iter();
-    let stopping = stopping.filter_map(|it| Some((it.stops_seconds.filter(|it| *it > 0)?, it)));
-    let first = stopping.min_by_key(|it| it.0);
+    let first = report.stopping().min_by_key(|it| it.0);
     first.map_or_else(String::new, |(seconds, it)| {
         let cluster = it.cluster.as_deref().unwrap_or("its cluster");
         format!(
