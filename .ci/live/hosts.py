@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import ssl
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,7 +13,7 @@ import urllib.request
 import yaml
 from charting import CONTROL_PLANE, files
 from pods import asked
-from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, api, apply, etcd_words, free_port, kubectl, make_accounts, server_words, until, until_served, write_kubeconfig
+from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, Background, api, apply, etcd_words, free_port, kubectl, make_accounts, server_words, until, until_served, write_kubeconfig
 
 # Settings of the control planes and agents here: a silent member counts as lost after eight seconds.
 LED = ["--feature-gates=Failover=true", "--cluster-monitor-grace-period=8s", "--resource-eviction-rate=2", "--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s", "--leader-elect-retry-period=1s"]
@@ -242,27 +241,26 @@ class Member(Processes):
                     self.api(f"{path}/{metadata['name']}/status", {"status": status})
 
 
-class Members:
+class Members(Background):
     """The members of a fleet, which run on while hosts come and go."""
 
     def __init__(self, fleet, names):
-        self.fleet, self.names, self.all, self.ended = fleet, names, {}, threading.Event()
-        self.playing = threading.Thread(target=self.play, daemon=True)
+        super().__init__()
+        self.fleet, self.names, self.all = fleet, names, {}
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
         for each in self.names:
             self.all[each] = Member(self.fleet, each, self.stack.enter_context(api()))
             self.stack.callback(self.all[each].kill)
-        self.playing.start()
+        super().__enter__()
         return self.all
 
     def __exit__(self, *_):
-        self.ended.set()
-        self.playing.join()
+        super().__exit__()
         self.stack.close()
 
-    def play(self):
+    def work(self):
         while not self.ended.wait(0.3):
             for each in self.all.values():
                 each.play()

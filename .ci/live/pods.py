@@ -7,39 +7,32 @@ import re
 import shutil
 import ssl
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
 import warnings
 
 import yaml
-from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, free_port, kubectl, until
+from real_api import ASSETS, ENVIRONMENT, PROGRAMS, TOKEN, Background, free_port, kubectl, until
 
 # Pause between two looks at the Secrets that pods mount. A kubelet takes up to a minute.
 LOOK = 0.5
 
 
-class Node:
+class Node(Background):
     """A namespace of a real API whose pods run here."""
 
     def __init__(self, kubeconfig, namespace, folder):
+        super().__init__()
         self.kubeconfig, self.namespace, self.folder = kubeconfig, namespace, pathlib.Path(folder)
         self.folder.mkdir(exist_ok=True)
         self.server = yaml.safe_load(pathlib.Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
         self.running, self.mounted, self.written = {}, {}, {}
         # Addresses that only pods reach, and what takes their place.
         self.places = []
-        self.ended = threading.Event()
-        self.looking = threading.Thread(target=self.look, daemon=True)
-
-    def __enter__(self):
-        self.looking.start()
-        return self
 
     def __exit__(self, *_):
-        self.ended.set()
-        self.looking.join()
+        super().__exit__()
         for name in reversed(list(self.running)):
             self.stop(name)
 
@@ -86,7 +79,7 @@ class Node:
             shutil.rmtree(former)
         self.written[name] = data
 
-    def look(self):
+    def work(self):
         while not self.ended.wait(LOOK):
             for name in list(self.mounted):
                 self.update(name)

@@ -6,6 +6,7 @@ import pathlib
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 import yaml
@@ -17,6 +18,22 @@ PROGRAMS = pathlib.Path(os.environ.get("MUSTER_PROGRAMS", "target/debug")).absol
 TOKEN = "administrator"
 # Token of a user without rights.
 WEAK = "weak"
+
+
+class Background:
+    """Work that goes on beside a scenario until the block ends: `work` looks at `ended`."""
+
+    def __init__(self):
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
 
 
 def free_port():

@@ -8,7 +8,6 @@ import shlex
 import ssl
 import subprocess
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,7 +17,7 @@ import yaml
 from charting import AGENT, CONTROL_PLANE
 from cluster import default_class
 from pods import Fleet, Node, asked
-from real_api import PROGRAMS, free_port, kubectl, until
+from real_api import PROGRAMS, Background, free_port, kubectl, until
 
 NAMESPACE = "muster-system"
 # Lifetime of certificates: long enough for a program that reads its files every ten seconds.
@@ -27,23 +26,14 @@ LIFE = 90
 WATCHED = 2 * LIFE * 2 // 3 + 20
 
 
-class People:
+class People(Background):
     """People who ask with the administrators' kubeconfig as it is mounted: each request on a new connection, and reading as well as writing."""
 
     def __init__(self, folder):
+        super().__init__()
         self.folder, self.failed, self.asked, self.seen = folder, [], 0, set()
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.ask)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def ask(self):
+    def work(self):
         while not self.ended.wait(0.1):
             try:
                 self.once()

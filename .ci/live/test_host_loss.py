@@ -1,14 +1,13 @@
 """The host of the fleet API is lost in the middle of a failover, on real processes: a standby is restored and promoted, or the other two of three hosts go on. The steps are those
 of .github/manual/host-loss.md; the timelines are printed (`pytest -s`)."""
 
-import threading
 import time
 import urllib.error
 
 import pytest
 import yaml
 from hosts import WORKS, Fleet, Host, Members, Timeline
-from real_api import apply, kubectl, until
+from real_api import Background, apply, kubectl, until
 
 NAMES = ["m1", "m2", "m3"]
 # The member that is cut off.
@@ -193,23 +192,14 @@ def deleted(host):
     return {uid for uid, each in works(host).items() if "deletionTimestamp" in each}
 
 
-class Writer:
+class Writer(Background):
     """Somebody who writes to a fleet API without a pause, and remembers what was acknowledged."""
 
     def __init__(self, hosts):
+        super().__init__()
         self.hosts, self.done, self.refused, self.longest = hosts, [], 0, 0.0
-        self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.write)
 
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.thread.join()
-
-    def write(self):
+    def work(self):
         last, number = time.monotonic(), 0
         while not self.ended.wait(0.05):
             name, host = f"written-{number}", self.hosts[number % len(self.hosts)]
