@@ -172,6 +172,7 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
     };
     while !uses(&choice, "https://b") {
         let pause = choice.round().await;
+        // Time is paused: the pauses between looks are what is measured.
         tokio::time::sleep(jittered(pause)).await;
     }
     let silent = hosts.last_answer.lock().unwrap().elapsed();

@@ -327,13 +327,7 @@ mod tests {
     #[test]
     fn a_target_is_dropped_only_when_a_person_asks_or_its_cluster_leaves() {
         let template = deployment_key(&Api::Fleet);
-        let policy = objects::key(
-            &Api::Fleet,
-            objects::POLICY,
-            "propagationpolicies",
-            "default",
-            "p",
-        );
+        let policy = policy_key();
         let leaving =
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}});
         for (what, write, is_kept) in [
@@ -463,10 +457,7 @@ mod tests {
             evicted["status"] = json!({"aggregatedStatus": [report]});
             story.write(person(), &key, evicted);
             let mut sent = work();
-            sent["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
+            sent["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &work_key(target), sent);
             story.wait(seconds).patch(
                 control_plane(),

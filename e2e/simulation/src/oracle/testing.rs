@@ -200,6 +200,33 @@ pub fn cluster_key(name: &str) -> Key {
     objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name)
 }
 
+/// Returns the key of the PropagationPolicy `p`.
+pub fn policy_key() -> Key {
+    objects::key(
+        &Api::Fleet,
+        objects::POLICY,
+        "propagationpolicies",
+        "default",
+        "p",
+    )
+}
+
+/// Returns the annotations by which the policy `p` claims a binding.
+pub fn claimed() -> Value {
+    json!({
+        "propagationpolicy.karmada.io/namespace": "default",
+        "propagationpolicy.karmada.io/name": "p",
+    })
+}
+
+/// Returns the annotations by which a Work names the binding `web`.
+pub fn of_web() -> Value {
+    json!({
+        "resourcebinding.karmada.io/namespace": "default",
+        "resourcebinding.karmada.io/name": "web",
+    })
+}
+
 /// Returns the key of the Work of `web` for a cluster.
 pub fn work_key(cluster: &str) -> Key {
     let namespace = format!("{}{cluster}", objects::EXECUTION);

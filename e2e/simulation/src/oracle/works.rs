@@ -86,17 +86,8 @@ mod tests {
         let mut fenced = leaving("Gracefully");
         fenced["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
         let mut of_policy = leaving("Gracefully");
-        of_policy["metadata"]["annotations"] = json!({
-            "propagationpolicy.karmada.io/namespace": "default",
-            "propagationpolicy.karmada.io/name": "p",
-        });
-        let policy = objects::key(
-            &Api::Fleet,
-            objects::POLICY,
-            "propagationpolicies",
-            "default",
-            "p",
-        );
+        of_policy["metadata"]["annotations"] = claimed();
+        let policy = policy_key();
         let required = json!({"spec": {"requiredBy": [{"clusters": [{"name": "m1"}]}]}});
         for (what, after, seconds, is_kept) in [
             ("a target", binding(&["m1"]), 60, false),
@@ -114,10 +105,7 @@ mod tests {
             story.write(control_plane(), &key, after);
             story.write(person(), &policy, fenced.clone());
             let mut work = work();
-            work["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
+            work["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &work_key("m1"), work);
             story.wait(seconds);
             story.write(control_plane(), &work_key("m1"), Value::Null);
@@ -132,23 +120,11 @@ mod tests {
             let mut story = Story::new(Works);
             let mut leaving = binding(&["m2"]);
             leaving["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
-            leaving["metadata"]["annotations"] = json!({
-                "propagationpolicy.karmada.io/namespace": "default",
-                "propagationpolicy.karmada.io/name": "p",
-            });
-            let policy = objects::key(
-                &Api::Fleet,
-                objects::POLICY,
-                "propagationpolicies",
-                "default",
-                "p",
-            );
+            leaving["metadata"]["annotations"] = claimed();
+            let policy = policy_key();
             let fencing = |it: Value| json!({"spec": {"failover": {"cluster": {"fencing": it}}}});
             let mut work = work();
-            work["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
+            work["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
             story.write(control_plane(), &work_key("m1"), work);
             story.write(control_plane(), &binding_key("web"), leaving);
@@ -169,10 +145,7 @@ mod tests {
             let mut story = Story::new(Works);
             let key = binding_key("web");
             let mut work = work();
-            work["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
+            work["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
             story.write(control_plane(), &work_key("m1"), work);
             story
