@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::record::{Recorded, record_name};
+use super::Obeyed;
 use super::decide::{Candidate, Remembered, Said, Verdict, candidates, judge, takes_over};
 use super::servers::{Servers, route};
 use crate::records::Records;
@@ -72,9 +73,8 @@ pub struct Setup {
     pub events: Events,
     /// Publishes events in the member.
     pub member_events: Events,
-    /// Receives the epoch of the store that is obeyed, once the record says the same: the next
-    /// process would otherwise obey an older store.
-    pub obeyed: watch::Sender<Option<u64>>,
+    /// Receives whether a store is obeyed.
+    pub obeyed: watch::Sender<Obeyed>,
     /// Ends the agent so that it begins anew.
     pub restart: Restart,
     /// Ends the tasks of the agent.
@@ -305,9 +305,9 @@ impl Choice {
     /// Tells the epoch of the store that is obeyed, once it is recorded.
     fn note_obeyed(&self) {
         if self.is_recorded() {
-            let epoch = Some(self.remembered.epoch);
+            let epoch = Ok(self.remembered.epoch);
             let obeyed = &self.setup.obeyed;
-            obeyed.send_if_modified(|it| std::mem::replace(it, epoch) != epoch);
+            obeyed.send_if_modified(|it| std::mem::replace(it, epoch.clone()) != epoch);
         }
     }
 

@@ -11,3 +11,13 @@ mod decide;
 mod servers;
 
 pub use controller::{Choice, Restart, Setup};
+
+/// The epoch of the store that is obeyed, once the record in the member says nothing against it:
+/// the next process would otherwise obey an older store. Until then the reason, before which no
+/// Work is applied.
+pub type Obeyed = Result<u64, String>;
+
+/// Returns that nothing is known of the store yet.
+pub fn unknown() -> Obeyed {
+    Err("the agent has not found out yet which server of the fleet API it may obey".to_owned())
+}

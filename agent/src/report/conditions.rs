@@ -1,15 +1,18 @@
 //! Conditions of the Cluster that the agent computes. Pure.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{
     CREDENTIALS_REFUSED, OBJECTS_WITHOUT_WORK, READY, WORKS_UP_TO_DATE,
 };
 
+use crate::fleet_server::Obeyed;
 use crate::health::probe::Observation;
 use crate::work::orphans::Orphans;
 
+/// Time for which an agent that has just started may not know yet which store it obeys.
+const FINDING_OUT: SignedDuration = SignedDuration::from_secs(30);
 /// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
 /// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
@@ -101,7 +104,8 @@ pub fn works_up_to_date(lost: Option<(Timestamp, String)>, now: Timestamp) -> Co
             now,
         ),
         Some((since, why)) => {
-            let message = format!("the Works of the member were last read at {since:.0}: {why}");
+            let message =
+                format!("no Work of the member is read and applied since {since:.0}: {why}");
             conditions::new(WORKS_UP_TO_DATE, FALSE, "CannotFollow", &message, now)
         }
     }
@@ -137,6 +141,18 @@ pub fn unread(why: String, is_forbidden: bool, cluster: &str) -> String {
     }
 }
 
+/// Returns since when no Work is applied because no store of the fleet API is obeyed, and why:
+/// `None` where one is, or where the process that began at `started` is still finding out.
+pub fn unobeyed(
+    obeyed: &Obeyed,
+    started: Timestamp,
+    now: Timestamp,
+) -> Option<(Timestamp, String)> {
+    let why = obeyed.as_ref().err()?;
+    let is_over = now.duration_since(started) > FINDING_OUT;
+    is_over.then(|| (started, why.clone()))
+}
+
 /// Returns whether a condition says that Works cannot be read.
 pub fn says_unread(condition: &Condition) -> bool {
     condition.type_ == WORKS_UP_TO_DATE && condition.status == FALSE
@@ -169,6 +185,23 @@ mod tests {
             let told = unless_awaited(failed.clone(), stored, is_asked);
             assert_eq!(told.is_some(), is_told, "{stored:?} {is_asked}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_may_apply_nothing_says_so_once_it_has_had_time_to_find_out() {
+        let why = || Err("the record cannot be written".to_owned());
+        for (obeyed, now, is_told) in [
+            (why(), T0, false),
+            (why(), T1, true),
+            (Ok(1), T1, false),
+            (Ok(0), T1, false),
+        ] {
+            let told = unobeyed(&obeyed, T0, now);
+            assert_eq!(told.is_some(), is_told, "{obeyed:?} {now}");
+        }
+        let told = works_up_to_date(unobeyed(&why(), T0, T1), T1);
+        let expected = "no Work of the member is read and applied since 2027-01-15T08:00:00Z: the record cannot be written";
+        assert_eq!(told.message, expected);
     }
 
     #[test]

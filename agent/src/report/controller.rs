@@ -24,6 +24,7 @@ use super::conditions::{self, Age};
 use super::enablements::enablements;
 use super::status::{self, Findings};
 use crate::census::Census;
+use crate::fleet_server::Obeyed;
 use crate::health::Health;
 use crate::health::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
 use crate::health::deeper::{Deeper, Steady};
@@ -64,6 +65,8 @@ pub struct Reporter {
     pub census: Option<Census>,
     /// The Works of the member; `None` if no controller uses them.
     pub works: Option<Informer<CachedWork>>,
+    /// The store that is obeyed, before which no Work is applied.
+    pub obeyed: watch::Receiver<Obeyed>,
     /// Objects in the member without a Work; `None` where they were not looked for.
     pub orphans: watch::Receiver<Option<Orphans>>,
     /// The further health checks.
@@ -88,6 +91,7 @@ struct Memories {
     steady: Steady,
     /// Whether the debounce began with the status in the API.
     resumed: bool,
+    started: Timestamp,
     reachable_at: Timestamp,
     /// The agent's writes of the Cluster that the cache does not show yet.
     expectations: Expectations<String, Arc<Cluster>>,
@@ -106,6 +110,7 @@ impl Memories {
             ready: None,
             steady: Steady::default(),
             resumed: false,
+            started: now,
             reachable_at: now,
             expectations: Expectations::default(),
             written_at: None,
@@ -336,6 +341,8 @@ impl Reporter {
                 conditions::unread(why, is_forbidden, &self.cluster)
             };
             let lost = lost.map(|since| (since, why()));
+            let (obeyed, started) = (self.obeyed.borrow(), memories.started);
+            let lost = lost.or_else(|| conditions::unobeyed(&obeyed, started, now));
             if let Some((_, why)) = &lost
                 && !stored.iter().any(conditions::says_unread)
             {

@@ -24,7 +24,7 @@ use crate::census::Census;
 use crate::certificate::Bootstrap;
 use crate::discovery::Discovery;
 use crate::fleet_id;
-use crate::fleet_server::Restart;
+use crate::fleet_server::{self, Obeyed, Restart};
 use crate::health;
 use crate::health::deeper::Lookup;
 use crate::health::peers::Sights;
@@ -98,8 +98,8 @@ pub(super) struct Context {
     pub(super) discovery: Discovery,
     /// Progress of the registration.
     pub(super) standing: watch::Sender<Standing>,
-    /// Epoch of the store that is obeyed, once the record in the member says nothing against it.
-    pub(super) obeyed: watch::Sender<Option<u64>>,
+    /// The store that is obeyed, once there is one.
+    pub(super) obeyed: watch::Sender<Obeyed>,
     /// Objects in the member without a Work, since a promotion.
     pub(super) orphans: watch::Sender<Option<Orphans>>,
     /// Final refusal of the registration.
@@ -196,7 +196,7 @@ impl Context {
             fencer: (!is_hosted).then(|| Arc::new(fencer)),
             standing: watch::Sender::new(Standing::Unregistered),
             // The control plane that hosts an agent judges the store itself.
-            obeyed: watch::Sender::new(epoch),
+            obeyed: watch::Sender::new(epoch.map_or_else(fleet_server::unknown, Ok)),
             orphans: watch::Sender::new(None),
             refused,
             fleet_id,

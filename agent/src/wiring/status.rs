@@ -102,6 +102,7 @@ pub(super) fn status_report(context: &Context) -> Made {
         collected: context.collected.subscribe(),
         census: counts.then(|| context.census.clone()),
         works: uses_works(settings).then(|| context.works.clone()),
+        obeyed: context.obeyed.subscribe(),
         orphans: context.orphans.subscribe(),
         deeper: Deeper {
             ready_nodes: Some(nodes).filter(|share| *share > 0.0),

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::Context;
 use super::{access, leases, registration, status, works};
 use crate::fleet_id;
+use crate::fleet_server::Obeyed;
 use crate::join::Standing;
 use crate::settings::{CERT_ROTATION, Settings};
 
@@ -301,7 +302,7 @@ async fn run_after(
 async fn reached(
     phase: Phase,
     mut standing: watch::Receiver<Standing>,
-    mut obeyed: watch::Receiver<Option<u64>>,
+    mut obeyed: watch::Receiver<Obeyed>,
     fleet_id: fleet_id::Known,
 ) -> bool {
     let least = match phase {
@@ -313,7 +314,7 @@ async fn reached(
         return false;
     }
     if matches!(phase, Phase::Identified) {
-        if obeyed.wait_for(Option::is_some).await.is_err() {
+        if obeyed.wait_for(Result::is_ok).await.is_err() {
             return false;
         }
         fleet_id.settled().await;

@@ -20,6 +20,7 @@ use super::store::Store;
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Catalog;
 use crate::fleet_id;
+use crate::fleet_server::Obeyed;
 
 /// Pause before objects are looked for again where some were found, or not all could be read.
 const AGAIN: Duration = Duration::from_mins(5);
@@ -131,8 +132,8 @@ pub struct Search {
     pub discovery: Discovery,
     /// Id of the fleet.
     pub fleet: fleet_id::Known,
-    /// Epoch of the store that is obeyed, once it is known.
-    pub obeyed: watch::Receiver<Option<u64>>,
+    /// The store that is obeyed, once there is one.
+    pub obeyed: watch::Receiver<Obeyed>,
     /// Receives what was found.
     pub found: watch::Sender<Option<Orphans>>,
 }
@@ -142,13 +143,9 @@ impl Search {
     /// found. A store of the first epoch has lost no Works.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let search = async {
-            let promoted = |epoch: &Option<u64>| epoch.is_some_and(|it| it > 0);
-            let Ok(epoch) = self
-                .obeyed
-                .wait_for(promoted)
-                .await
-                .map(|it| it.unwrap_or(0))
-            else {
+            let promoted = |it: &Obeyed| it.as_ref().is_ok_and(|epoch| *epoch > 0);
+            let obeyed = self.obeyed.wait_for(promoted).await;
+            let Some(epoch) = obeyed.ok().and_then(|it| it.as_ref().ok().copied()) else {
                 return std::future::pending().await;
             };
             self.store.works.cache.synced().await;

@@ -102,6 +102,13 @@ impl Choice {
             tracing::warn!("{words}");
             self.setup.health.ready(RECORD, Err(words.clone()));
             self.publish_in_member(EventType::Warning, reason, &words);
+            self.setup.obeyed.send_if_modified(|it| {
+                let is_kept_out = it.is_err();
+                if is_kept_out {
+                    *it = Err(words.clone());
+                }
+                is_kept_out
+            });
             self.trouble = Some(words);
         }
     }

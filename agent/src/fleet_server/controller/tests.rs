@@ -132,7 +132,7 @@ fn over(
         health: Health::default(),
         events: Events::nowhere(),
         member_events,
-        obeyed: watch::Sender::new(None),
+        obeyed: watch::Sender::new(crate::fleet_server::unknown()),
         restart: restart.clone(),
         shutdown: CancellationToken::new(),
     })
@@ -196,7 +196,7 @@ async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
         .await
         .unwrap();
     assert!(restart.is_due() && shutdown.is_cancelled());
-    assert_eq!(*obeyed.borrow(), Some(1));
+    assert_eq!(*obeyed.borrow(), Ok(1));
     let seen = restart.seen.lock().clone().unwrap();
     assert_eq!((seen.epoch, &*seen.store), (1, "b"));
 }
@@ -218,13 +218,14 @@ async fn a_promoted_store_is_obeyed_once_that_is_recorded() {
     record.lock().1["patch"] = json!(false);
     for _ in 0..2 {
         choice.round().await;
-        assert_eq!(*choice.setup.obeyed.borrow(), None);
+        let kept_out = choice.setup.obeyed.borrow().clone().unwrap_err();
+        assert!(kept_out.contains("cannot be written"), "{kept_out}");
     }
     let unwritten = told.recv().await.unwrap();
     assert_eq!(unwritten["reason"], "FleetRecordUnwritten");
     record.lock().1["patch"] = json!(true);
     choice.round().await;
-    assert_eq!(*choice.setup.obeyed.borrow(), Some(1));
+    assert_eq!(*choice.setup.obeyed.borrow(), Ok(1));
     assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordWritten");
 }
 
@@ -239,7 +240,8 @@ async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missi
         choice.note_obeyed();
     }
     assert_eq!(choice.recorded, Recorded::Unread);
-    assert_eq!(*choice.setup.obeyed.borrow(), None);
+    let kept_out = choice.setup.obeyed.borrow().clone().unwrap_err();
+    assert!(kept_out.contains("cannot be read"), "{kept_out}");
     let data = json!({"record": json!({"epoch": 3}).to_string()});
     *record.lock() = (
         200,
@@ -247,7 +249,7 @@ async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missi
     );
     choice.recall().await;
     choice.note_obeyed();
-    assert_eq!(*choice.setup.obeyed.borrow(), Some(3));
+    assert_eq!(*choice.setup.obeyed.borrow(), Ok(3));
     let unread = told.recv().await.unwrap();
     assert_eq!(unread["reason"], "FleetRecordUnread");
     let words = unread["message"].as_str().unwrap();
