@@ -5,6 +5,8 @@ pub mod affected;
 pub mod changes;
 pub mod cluster_change;
 mod completed;
+#[cfg(test)]
+mod data;
 pub mod events;
 pub mod initial_placement;
 pub mod live;
@@ -28,8 +30,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
+use muster_shared::conditions::is_true;
 use muster_shared::controller::Controller;
 use muster_shared::names::DEFAULT_SCHEDULER;
+use muster_shared::names::condition::DATA_PENDING;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations};
@@ -196,9 +200,12 @@ impl Scheduler {
                 }
                 scheduler.expectations.observe(&key, &new.metadata);
                 // Status writes, most of them our own, change nothing that a decision depends on.
-                // Of the metadata the placement that was applied last does.
+                // Of the metadata the placement that was applied last does, and of what others
+                // write into the status that a copy waits for its data.
+                let waits = |it: &AnyBinding| is_true(&it.status().conditions, DATA_PENDING);
                 let seen = old.as_ref().is_some_and(|old| {
                     old.metadata.generation == new.metadata.generation
+                        && (waits(old) || !waits(new))
                         && Subject::of(old.as_ref()).applied_placement
                             == Subject::of(new.as_ref()).applied_placement
                 });

@@ -5,8 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::data_replication::DataReference;
+use muster_shared::conditions;
+use muster_shared::names::condition::DATA_PENDING;
 
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::followers::{object_key, objects_of};
@@ -31,18 +33,37 @@ impl fmt::Debug for DataPlaces {
     }
 }
 
-/// An object that a workload waits for in each cluster, with its binding.
+/// The objects without which no copy of a workload starts, with their bindings, as far as policies
+/// place them: what merely follows other objects goes where these go.
 #[derive(Debug)]
-pub struct Data<'a> {
-    /// The object.
-    pub object: &'a DataReference,
-    binding: Arc<AnyBinding>,
+pub struct Needed<'a> {
+    objects: Vec<(&'a DataReference, Arc<AnyBinding>)>,
+    status: &'a ResourceBindingStatus,
 }
 
-impl Data<'_> {
-    /// Returns whether the object is placed in a cluster.
-    pub fn is_in(&self, cluster: &str) -> bool {
-        self.binding.spec.target(cluster).is_some()
+impl<'a> Needed<'a> {
+    /// Returns an object that a cluster does not get, so that a copy there would wait for it
+    /// without end. `placed` says that there may be a copy, which stays.
+    pub fn lacking(&self, cluster: &str, placed: bool) -> Option<&'a DataReference> {
+        let mut objects = self.objects.iter();
+        let (object, _) = objects.find(|(_, binding)| binding.spec.target(cluster).is_none())?;
+        (!placed || self.has_none_yet(cluster) && self.is_somewhere()).then_some(object)
+    }
+
+    /// Returns whether no copy has been made yet in a cluster that the workload was placed in
+    /// before its data was.
+    fn has_none_yet(&self, cluster: &str) -> bool {
+        let mut reports = self.status.aggregated_status.iter();
+        conditions::is_true(&self.status.conditions, DATA_PENDING)
+            && reports.all(|it| it.cluster_name != cluster)
+    }
+
+    /// Returns whether a cluster gets all objects.
+    fn is_somewhere(&self) -> bool {
+        self.objects.first().is_some_and(|(_, binding)| {
+            let mut targets = binding.spec.clusters.iter();
+            targets.any(|it| self.lacking(&it.name, false).is_none())
+        })
     }
 }
 
@@ -62,22 +83,29 @@ impl DataPlaces {
         Self(Arc::new(move |key| known.get(key).cloned()))
     }
 
-    /// Returns the objects without which no copy of a workload starts, as far as policies place
-    /// them: what merely follows other objects goes where these go.
-    pub fn needed<'a>(&self, spec: &'a ResourceBindingSpec) -> Vec<Data<'a>> {
+    /// Returns what a workload needs, and where that is placed.
+    pub fn needed<'a>(
+        &self,
+        spec: &'a ResourceBindingSpec,
+        status: &'a ResourceBindingStatus,
+    ) -> Needed<'a> {
+        let mut needed = Needed {
+            objects: Vec::new(),
+            status,
+        };
         let Some(data) = &spec.data_replication else {
-            return Vec::new();
+            return needed;
         };
         let workload = BindingKey::for_resource(&spec.resource);
         let gates = data.gates.iter().filter(|it| !it.starts_on_timeout());
         let objects = data.roles.iter().map(|it| &it.object);
         let objects = objects.chain(gates.map(|it| &it.object));
-        let placed = objects.filter_map(|object| {
+        needed.objects.extend(objects.filter_map(|object| {
             let binding = (self.0)(&object_key(&workload, object))?;
             let is_placed = binding.spec.placement.is_some() && object.is(&binding.spec.resource);
-            is_placed.then_some(Data { object, binding })
-        });
-        placed.collect()
+            is_placed.then_some((object, binding))
+        }));
+        needed
     }
 }
 
@@ -124,9 +152,10 @@ mod tests {
             binding("Waived", &[], &placement),
             binding("Follows", &[], &json!({})),
         ];
-        let workload = |on: &[&str]| binding("ConfigMap", on, &with_data);
-        let placed = |on: &[&str], names: &[&str]| {
-            let workload = workload(on);
+        let placed_with = |status: &Value, on: &[&str], names: &[&str]| {
+            let mut workload = binding("ConfigMap", on, &with_data);
+            let status = serde_json::from_value(status.clone()).unwrap();
+            Arc::make_mut(&mut workload).status = Some(status);
             let known: Vec<_> = all.iter().cloned().chain([Arc::clone(&workload)]).collect();
             let clusters = names.iter().map(|it| Arc::new(decoded(&cluster(it, 10))));
             let snapshot = Snapshot::new(clusters).with_data(DataPlaces::among(&known));
@@ -134,6 +163,7 @@ mod tests {
             let decision = schedule(spec, status, &snapshot, &Options::default());
             decision.map(|it| it.clusters[0].name.clone())
         };
+        let placed = |on: &[&str], names: &[&str]| placed_with(&json!({}), on, names);
         assert_eq!(placed(&[], &["m1", "m2", "m3"]).as_deref(), Ok("m3"));
         assert_eq!(placed(&["m1"], &["m1", "m2"]).as_deref(), Ok("m1"));
         let Err(FitError::NoClusterFit(refusals)) = placed(&[], &["m1", "m2"]) else {
@@ -143,5 +173,21 @@ mod tests {
              1 cluster(s) did not have Gate db, which is data of the workload, \
              1 cluster(s) did not have Role db, which is data of the workload.";
         assert_eq!(refusals.to_string(), expected);
+        // It was placed before its data, and waits there without end.
+        for (status, reported, clusters, expected) in [
+            ("True", "m2", &["m1", "m3"][..], Ok("m3")),
+            ("True", "m1", &["m1", "m3"], Ok("m1")),
+            ("False", "m2", &["m1", "m3"], Ok("m1")),
+        ] {
+            let status = json!({
+                "conditions": [{
+                    "type": "DataPending", "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }],
+                "aggregatedStatus": [{"clusterName": reported}],
+            });
+            let placed = placed_with(&status, &["m1"], clusters);
+            assert_eq!(placed.as_deref(), expected.as_ref().copied(), "{status}");
+        }
     }
 }

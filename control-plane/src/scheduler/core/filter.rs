@@ -13,7 +13,7 @@ use muster_shared::names::eviction::{REASON_APPLICATION_FAILURE, REASON_NOT_APPL
 use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
-use super::data::Data;
+use super::data::Needed;
 use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
 use super::snapshot::{ClusterInfo, Kinds};
@@ -162,19 +162,19 @@ pub struct Filters<'a> {
     /// The binding, if it has or had copies that could be moved to where none is made. The first
     /// placement of a suspended workload is made, and waits (Karmada behaviour).
     suspendable: Option<&'a ResourceBindingSpec>,
-    data: Vec<Data<'a>>,
+    data: Needed<'a>,
     last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
 
 impl<'a> Filters<'a> {
     /// Returns the filters for a binding with this placement, of which `affinity` is in use, and
-    /// with this data.
+    /// which needs this data.
     pub fn new(
         spec: &'a ResourceBindingSpec,
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
         spread: Spread<'a>,
-        data: Vec<Data<'a>>,
+        data: Needed<'a>,
         options: &Options,
     ) -> Self {
         Self {
@@ -306,12 +306,10 @@ impl<'a> Filters<'a> {
             .then_some(Rejection::DispatchingSuspended)
     }
 
-    /// Returns the rejection of a cluster without an object for which a copy there would wait. What
-    /// is placed stays.
+    /// Returns the rejection of a cluster in which a copy would wait for its data without end.
     fn data(&self, cluster: &ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
-        let mut data = self.data.iter().filter(|_| !placed);
-        let lacking = data.find(|it| !it.is_in(cluster.name()))?;
-        Some(Rejection::NoData(lacking.object))
+        let lacking = self.data.lacking(cluster.name(), placed);
+        lacking.map(Rejection::NoData)
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {

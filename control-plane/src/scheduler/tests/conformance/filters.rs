@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Map, Value, json};
 
 use super::{binding_spec, decode, replay};
@@ -26,7 +27,9 @@ fn evaluate(input: &Value) -> Value {
     let affinity = Affinity::new(&spec, &placement, observed);
     let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
     let options = Options::karmada();
-    let filters = Filters::new(&spec, &placement, &affinity, spread, Vec::new(), &options);
+    let status = ResourceBindingStatus::default();
+    let needed = snapshot.data().needed(&spec, &status);
+    let filters = Filters::new(&spec, &placement, &affinity, spread, needed, &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
     assert_eq!(
