@@ -90,3 +90,102 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
         assert_eq!(placed(), "m2", "{is_divided} {waits_first}");
     }
 }
+
+/// Lets the workload, which waits in `m1`, be looked at once its data is in `m2`, and returns what
+/// the API has of it then.
+async fn after_the_move(workload: Value, m1: Value) -> Value {
+    let clusters = [("clusters", m1), ("clusters", cluster("m2"))];
+    let bindings = [("resourcebindings", workload)];
+    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
+    start(
+        &stand.fleet,
+        Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(1).await;
+    stand.api.put("resourcebindings", data(&["m2"]));
+    pass(60).await;
+    let stored = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment");
+    stored.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_placed_anew_leaves_no_task_where_it_never_had_a_copy() {
+    for purge_mode in ["Gracefully", "Never"] {
+        let mut workload = workload(true);
+        workload["spec"]["failover"] = json!({"cluster": {"purgeMode": purge_mode}});
+        let stored = after_the_move(workload, cluster("m1")).await;
+        assert_eq!(stored["spec"]["clusters"][0]["name"], "m2", "{purge_mode}");
+        let tasks = stored["spec"]["gracefulEvictionTasks"].as_array();
+        assert!(
+            tasks.is_none_or(Vec::is_empty),
+            "{purge_mode}: nothing ever ran in m1, and m1 matches the placement: {tasks:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_a_cluster_without_a_copy_does_not_hold_the_first_start_of_a_workload() {
+    let mut paused = cluster("m1");
+    paused["metadata"]["annotations"] = json!({"failover.muster.io/paused": "freeze"});
+    let stored = after_the_move(workload(true), paused).await;
+    assert_eq!(
+        stored["spec"]["clusters"][0]["name"], "m2",
+        "nothing moves out of m1: {:?}",
+        stored["status"]["conditions"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_runs_follows_its_number_although_another_target_waits_for_its_data() {
+    let mut both = workload(true);
+    both["spec"]["clusters"] =
+        json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 2}]);
+    both["spec"]["placement"]["spreadConstraints"] =
+        json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
+    let placement = both["spec"]["placement"].to_string();
+    let applied = "policy.karmada.io/applied-placement";
+    both["metadata"]["annotations"] = json!({applied: placement});
+    // It runs in m1, where its data is; the data of m2 is not placed there yet.
+    both["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "applied": true}]);
+    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+    let bindings = [
+        ("resourcebindings", both),
+        ("resourcebindings", data(&["m1"])),
+    ];
+    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
+    start(
+        &stand.fleet,
+        Pace::of(&stand.fleet.settings),
+        &mut stand.tasks,
+    );
+    stand.follow().await;
+    pass(10).await;
+    // A person doubles the number of replicas.
+    let stored = || {
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        stored.unwrap()
+    };
+    let mut edited = stored();
+    edited["spec"]["replicas"] = json!(4);
+    edited["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", edited);
+    pass(60).await;
+    let clusters = stored()["spec"]["clusters"].clone();
+    let in_m1 = clusters
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|it| it["name"] == "m1");
+    assert_eq!(
+        in_m1.unwrap()["replicas"],
+        4,
+        "{:?}",
+        stored()["status"]["conditions"]
+    );
+}

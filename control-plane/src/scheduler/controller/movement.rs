@@ -223,11 +223,13 @@ pub(super) fn losers_of<'a>(
     } else {
         losers(before, after)
     };
-    if losers.is_empty() {
+    let mut losers = if losers.is_empty() {
         withdrawn(before, after, outcome, snapshot)
     } else {
         losers
-    }
+    };
+    losers.retain(|name| outcome.unstarted.iter().all(|it| it != name));
+    losers
 }
 
 /// Returns whether the binding says that its move was held back: this process may have started

@@ -319,7 +319,7 @@ impl<'a> Trial<'a> {
             self.placement,
             affinity,
             self.spread(),
-            self.snapshot.data().needed(self.spec, self.status),
+            self.snapshot.data().needed(self.spec),
             self.options,
         )
     }

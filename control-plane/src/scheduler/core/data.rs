@@ -35,35 +35,16 @@ impl fmt::Debug for DataPlaces {
 
 /// The objects without which no copy of a workload starts, with their bindings, as far as policies
 /// place them: what merely follows other objects goes where these go.
-#[derive(Debug)]
-pub struct Needed<'a> {
-    objects: Vec<(&'a DataReference, Arc<AnyBinding>)>,
-    status: &'a ResourceBindingStatus,
-}
+#[derive(Debug, Default)]
+pub struct Needed<'a>(Vec<(&'a DataReference, Arc<AnyBinding>)>);
 
 impl<'a> Needed<'a> {
     /// Returns an object that a cluster does not get, so that a copy there would wait for it
-    /// without end. `placed` says that there may be a copy, which stays.
-    pub fn lacking(&self, cluster: &str, placed: bool) -> Option<&'a DataReference> {
-        let mut objects = self.objects.iter();
-        let (object, _) = objects.find(|(_, binding)| binding.spec.target(cluster).is_none())?;
-        (!placed || self.has_none_yet(cluster) && self.is_somewhere()).then_some(object)
-    }
-
-    /// Returns whether no copy has been made yet in a cluster that the workload was placed in
-    /// before its data was.
-    fn has_none_yet(&self, cluster: &str) -> bool {
-        let mut reports = self.status.aggregated_status.iter();
-        conditions::is_true(&self.status.conditions, DATA_PENDING)
-            && reports.all(|it| it.cluster_name != cluster)
-    }
-
-    /// Returns whether a cluster gets all objects.
-    fn is_somewhere(&self) -> bool {
-        self.objects.first().is_some_and(|(_, binding)| {
-            let mut targets = binding.spec.clusters.iter();
-            targets.any(|it| self.lacking(&it.name, false).is_none())
-        })
+    /// without end.
+    pub fn lacking(&self, cluster: &str) -> Option<&'a DataReference> {
+        let mut objects = self.0.iter();
+        let lacking = objects.find(|(_, binding)| binding.spec.target(cluster).is_none());
+        lacking.map(|(object, _)| *object)
     }
 }
 
@@ -84,28 +65,40 @@ impl DataPlaces {
     }
 
     /// Returns what a workload needs, and where that is placed.
-    pub fn needed<'a>(
-        &self,
-        spec: &'a ResourceBindingSpec,
-        status: &'a ResourceBindingStatus,
-    ) -> Needed<'a> {
-        let mut needed = Needed {
-            objects: Vec::new(),
-            status,
-        };
+    pub fn needed<'a>(&self, spec: &'a ResourceBindingSpec) -> Needed<'a> {
         let Some(data) = &spec.data_replication else {
-            return needed;
+            return Needed::default();
         };
         let workload = BindingKey::for_resource(&spec.resource);
         let gates = data.gates.iter().filter(|it| !it.starts_on_timeout());
         let objects = data.roles.iter().map(|it| &it.object);
         let objects = objects.chain(gates.map(|it| &it.object));
-        needed.objects.extend(objects.filter_map(|object| {
+        let placed = objects.filter_map(|object| {
             let binding = (self.0)(&object_key(&workload, object))?;
             let is_placed = binding.spec.placement.is_some() && object.is(&binding.spec.resource);
             is_placed.then_some((object, binding))
-        }));
-        needed
+        });
+        Needed(placed.collect())
+    }
+
+    /// Returns the clusters that a workload was placed in before its data was, which that does not
+    /// reach: no copy has been made there.
+    pub fn unstarted<'a>(
+        &self,
+        spec: &'a ResourceBindingSpec,
+        status: &ResourceBindingStatus,
+    ) -> Vec<&'a str> {
+        if !conditions::is_true(&status.conditions, DATA_PENDING) {
+            return Vec::new();
+        }
+        let needed = self.needed(spec);
+        let reports = |cluster: &str| {
+            let mut reports = status.aggregated_status.iter();
+            reports.any(|it| it.cluster_name == cluster)
+        };
+        let targets = spec.clusters.iter().map(|it| it.name.as_str());
+        let unstarted = targets.filter(|it| needed.lacking(it).is_some() && !reports(it));
+        unstarted.collect()
     }
 }
 
@@ -152,10 +145,9 @@ mod tests {
             binding("Waived", &[], &placement),
             binding("Follows", &[], &json!({})),
         ];
-        let placed_with = |status: &Value, on: &[&str], names: &[&str]| {
-            let mut workload = binding("ConfigMap", on, &with_data);
-            let status = serde_json::from_value(status.clone()).unwrap();
-            Arc::make_mut(&mut workload).status = Some(status);
+        let workload = |on: &[&str]| binding("ConfigMap", on, &with_data);
+        let placed = |on: &[&str], names: &[&str]| {
+            let workload = workload(on);
             let known: Vec<_> = all.iter().cloned().chain([Arc::clone(&workload)]).collect();
             let clusters = names.iter().map(|it| Arc::new(decoded(&cluster(it, 10))));
             let snapshot = Snapshot::new(clusters).with_data(DataPlaces::among(&known));
@@ -163,7 +155,6 @@ mod tests {
             let decision = schedule(spec, status, &snapshot, &Options::default());
             decision.map(|it| it.clusters[0].name.clone())
         };
-        let placed = |on: &[&str], names: &[&str]| placed_with(&json!({}), on, names);
         assert_eq!(placed(&[], &["m1", "m2", "m3"]).as_deref(), Ok("m3"));
         assert_eq!(placed(&["m1"], &["m1", "m2"]).as_deref(), Ok("m1"));
         let Err(FitError::NoClusterFit(refusals)) = placed(&[], &["m1", "m2"]) else {
@@ -173,12 +164,13 @@ mod tests {
              1 cluster(s) did not have Gate db, which is data of the workload, \
              1 cluster(s) did not have Role db, which is data of the workload.";
         assert_eq!(refusals.to_string(), expected);
-        // It was placed before its data, and waits there without end.
-        for (status, reported, clusters, expected) in [
-            ("True", "m2", &["m1", "m3"][..], Ok("m3")),
-            ("True", "m1", &["m1", "m3"], Ok("m1")),
-            ("False", "m2", &["m1", "m3"], Ok("m1")),
+        // It was placed before its data, and waits there.
+        for (status, reported, expected) in [
+            ("True", "m2", &["m1"][..]),
+            ("True", "m1", &[]),
+            ("False", "m2", &[]),
         ] {
+            let workload = workload(&["m1", "m3"]);
             let status = json!({
                 "conditions": [{
                     "type": "DataPending", "status": status, "reason": "R", "message": "",
@@ -186,8 +178,9 @@ mod tests {
                 }],
                 "aggregatedStatus": [{"clusterName": reported}],
             });
-            let placed = placed_with(&status, &["m1"], clusters);
-            assert_eq!(placed.as_deref(), expected.as_ref().copied(), "{status}");
+            let status = serde_json::from_value(status).unwrap();
+            let places = DataPlaces::among(&[&all[..], &[Arc::clone(&workload)]].concat());
+            assert_eq!(places.unstarted(&workload.spec, &status), expected);
         }
     }
 }

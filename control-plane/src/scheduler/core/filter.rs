@@ -306,9 +306,10 @@ impl<'a> Filters<'a> {
             .then_some(Rejection::DispatchingSuspended)
     }
 
-    /// Returns the rejection of a cluster in which a copy would wait for its data without end.
+    /// Returns the rejection of a cluster in which a copy would wait for its data without end. What
+    /// is placed stays.
     fn data(&self, cluster: &ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
-        let lacking = self.data.lacking(cluster.name(), placed);
+        let lacking = self.data.lacking(cluster.name()).filter(|_| !placed);
         lacking.map(Rejection::NoData)
     }
 

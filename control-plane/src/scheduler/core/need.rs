@@ -31,8 +31,6 @@ pub enum Need {
     NotDivided,
     /// A cluster is being deleted, or was seen being deleted.
     TargetDeleting,
-    /// The workload was placed in a cluster that its data, which was placed later, does not reach.
-    DataElsewhere,
 }
 
 impl fmt::Display for Need {
@@ -44,7 +42,6 @@ impl fmt::Display for Need {
             Self::RescheduleRequested => "a reschedule was requested",
             Self::NotDivided => "it is not divided, so each change may concern it",
             Self::TargetDeleting => "one of its clusters is being deleted, or has left",
-            Self::DataElsewhere => "its data is placed in other clusters",
         })
     }
 }
@@ -82,10 +79,7 @@ pub fn need(
     } else if is_target_deleting(spec, snapshot) {
         Some(Need::TargetDeleting)
     } else {
-        let needed = snapshot.data().needed(spec, status);
-        let mut targets = spec.clusters.iter();
-        let lacks = |it: &TargetCluster| needed.lacking(&it.name, true).is_some();
-        targets.any(lacks).then_some(Need::DataElsewhere)
+        None
     }
 }
 

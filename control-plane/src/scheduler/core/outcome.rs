@@ -59,6 +59,8 @@ pub struct Outcome {
     pub cause: Option<Cause>,
     /// The new result, when there is one.
     pub placed: Option<Placed>,
+    /// Clusters of the binding that count as none: no copy was made there.
+    pub unstarted: Vec<String>,
     /// What is reported.
     pub report: Report,
     /// Why there is no decision, when there is none: the binding waits until clusters change.
@@ -113,8 +115,37 @@ fn leave(subject: &Subject<'_>, record: String, snapshot: &Snapshot) -> Option<P
     })
 }
 
-/// Makes one pass over a binding at `now`, and returns its outcome.
+/// Makes one pass over a binding at `now`, and returns its outcome. Where no copy has been made
+/// because its data is elsewhere, the workload is placed as if it had never been placed there, if
+/// that succeeds: nothing moves, and nothing has to be kept.
 pub fn pass(
+    subject: &Subject<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    now: Timestamp,
+) -> Outcome {
+    let unstarted = snapshot.data().unstarted(subject.spec, subject.status);
+    if !unstarted.is_empty() {
+        let mut spec = subject.spec.clone();
+        let is_started = |it: &TargetCluster| !unstarted.contains(&it.name.as_str());
+        spec.clusters.retain(is_started);
+        let started = Subject {
+            spec: &spec,
+            ..*subject
+        };
+        let outcome = pass_over(&started, snapshot, options, now);
+        if outcome.failure.is_none() {
+            let unstarted = unstarted.into_iter().map(str::to_owned).collect();
+            return Outcome {
+                unstarted,
+                ..outcome
+            };
+        }
+    }
+    pass_over(subject, snapshot, options, now)
+}
+
+fn pass_over(
     subject: &Subject<'_>,
     snapshot: &Snapshot,
     options: &Options,
@@ -238,6 +269,7 @@ impl Outcome {
             attempts: Vec::new(),
             cause: None,
             placed: None,
+            unstarted: Vec::new(),
             failure: None,
             spent: Spent::default(),
             report: Report {

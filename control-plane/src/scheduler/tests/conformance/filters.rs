@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Map, Value, json};
 
 use super::{binding_spec, decode, replay};
@@ -27,8 +26,7 @@ fn evaluate(input: &Value) -> Value {
     let affinity = Affinity::new(&spec, &placement, observed);
     let spread = Spread::of(&placement.spread_constraints, Spreading::ClusterAndRegion);
     let options = Options::karmada();
-    let status = ResourceBindingStatus::default();
-    let needed = snapshot.data().needed(&spec, &status);
+    let needed = snapshot.data().needed(&spec);
     let filters = Filters::new(&spec, &placement, &affinity, spread, needed, &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
