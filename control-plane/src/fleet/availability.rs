@@ -179,6 +179,13 @@ pub fn is_heard(fleet: &Fleet, cluster: &str) -> bool {
     cluster.is_some_and(|cluster| readiness(&cluster) == conditions::TRUE)
 }
 
+/// Returns whether a cluster is ready as far as the control plane hears, and its agent reads its
+/// Works, so that a copy that is ordered there will be made.
+pub fn applies_works(fleet: &Fleet, cluster: &str) -> bool {
+    let known = fleet.clusters.get(None, cluster);
+    known.is_some_and(|it| readiness(&it) == conditions::TRUE && reads_works(&it))
+}
+
 /// Returns the status of the condition `Ready`; `Unknown` where the cluster never reported.
 pub fn readiness(cluster: &Cluster) -> &str {
     status(cluster, condition::READY).unwrap_or(conditions::UNKNOWN)

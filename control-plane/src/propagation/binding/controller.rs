@@ -33,7 +33,7 @@ use super::render::{Scope, expects};
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::availability::is_heard;
+use crate::fleet::availability::{applies_works, is_heard};
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::copy::members_scale;
 use crate::fleet::last_patches::LastPatches;
@@ -297,6 +297,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let facts = Facts {
         is_to_go: &|work| fleet.deleted_works.is_to_go(work),
         is_heard: &|cluster| is_heard(fleet, cluster),
+        applies: &|cluster| applies_works(fleet, cluster),
         is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
         go_on_refusing: &|clusters| {

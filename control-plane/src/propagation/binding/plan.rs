@@ -40,6 +40,8 @@ pub(super) struct Facts<'a> {
     pub(super) is_to_go: &'a (dyn Fn(&CachedWork) -> bool + Sync),
     /// Whether a cluster is heard of, so that it carries out what it is told.
     pub(super) is_heard: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether a cluster is heard of, and its agent applies Works.
+    pub(super) applies: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether movement out of a cluster is paused.
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
@@ -169,8 +171,8 @@ enum Successor {
     Coming,
     /// It cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
-    /// Nobody knows whether it will come: its cluster leaves, is not heard of, gets nothing by
-    /// order of the policy, or goes on refusing it. Where another one is there, nobody waits
+    /// Nobody knows whether it will come: its cluster leaves, is not heard of or applies nothing,
+    /// gets nothing by order of the policy, or goes on refusing it. Where another one is there, nobody waits
     /// for it.
     Stuck,
 }
@@ -225,7 +227,7 @@ fn successors<'a>(
     let refusing = shares.iter().filter(|it| it.3 == Order::Refused);
     let go_on_refusing = (facts.go_on_refusing)(refusing.map(|it| it.0.to_owned()).collect());
     let successor = |(cluster, work, status, order): (&'a str, Option<&Arc<CachedWork>>, _, _)| {
-        if (facts.is_leaving)(cluster) || !(facts.is_heard)(cluster) {
+        if (facts.is_leaving)(cluster) || !(facts.applies)(cluster) {
             return (cluster, Successor::Stuck);
         }
         // One without replicas waits for those of its share.
@@ -236,11 +238,11 @@ fn successors<'a>(
         };
         let lacks_pods = has_pods && pods(resource, &status) == Some(0);
         let state = match order {
-            Order::Applied if lacks_pods && !is_empty => Successor::Coming,
-            Order::Applied if !is_empty => Successor::There,
+            Order::Applied if !is_empty && !lacks_pods => Successor::There,
             // It runs as it was, and a later order was refused.
             Order::Refused if is_healthy(&status) && !lacks_pods && !is_empty => Successor::There,
             _ if spec.dispatching_suspended_in(cluster) => Successor::Stuck,
+            Order::Applied if !is_empty => Successor::Coming,
             Order::Refused if go_on_refusing => Successor::Stuck,
             Order::Absent | Order::Sent if is_sent => Successor::Coming,
             _ => Successor::Missing,
@@ -328,6 +330,7 @@ mod tests {
         let facts = Facts {
             is_to_go: &|work| work.metadata.deletion_timestamp.is_some(),
             is_heard: &|cluster| cluster != "silent",
+            applies: &|cluster| !["silent", "deaf"].contains(&cluster),
             is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",
             go_on_refusing: &|_| false,

@@ -109,6 +109,60 @@ async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_living_copy_does_not_go_first_for_a_target_whose_agent_applies_nothing() {
+    for (follows, stays) in [("True", false), ("False", true)] {
+        // The workload was placed in m2, which fell silent before its Work was made. It is back, and
+        // its agent cannot follow the fleet's API: of a promoted store, or without rights on Works.
+        let mut target = cluster("m2");
+        let conditions = target["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({
+            "type": "WorksUpToDate", "status": follows, "reason": "R", "message": "",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        }));
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["gracefulEvictionTasks"] = json!([{
+            "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
+            "producer": "TaintManager",
+        }]);
+        let old = work_of(&binding, "m1");
+        let mut stand = of_two(target, binding, [old]);
+        stand.follow().await;
+        pass(60).await;
+        assert_eq!(
+            written(&stand, "web-deployment").is_empty(),
+            stays,
+            "WorksUpToDate={follows}: nothing is applied in m2, and the copy in m1 is the last one"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_living_copy_does_not_go_first_for_one_without_pods_whose_dispatching_is_suspended() {
+    for is_suspended in [false, true] {
+        // The workload ran in both clusters. In m2 a person suspended dispatching and scaled it to
+        // zero by hand, or it was scaled up since. Now the policy names m2 alone.
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+        let old = work_of(&binding, "m1");
+        let mut new = given(&binding, "m2");
+        new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
+        if is_suspended {
+            binding["spec"]["suspension"] =
+                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}});
+            new["spec"]["suspendDispatching"] = json!(true);
+        }
+        let mut stand = of_two(cluster("m2"), binding, [old, new]);
+        stand.follow().await;
+        pass(10 * 60).await;
+        assert_eq!(
+            written(&stand, "web-deployment").is_empty(),
+            is_suspended,
+            "suspended: {is_suspended}; no pod starts in m2 by order of the policy, and m1 has all"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_target_whose_agent_could_not_apply_the_object_takes_the_place_of_no_living_copy() {
     for is_refused in [false, true] {
         let mut binding = to(&["m1", "m2"], 1);
