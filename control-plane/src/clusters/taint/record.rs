@@ -101,11 +101,13 @@ impl Record {
             .is_some_and(|owned| owned.withdrawn.is_none())
     }
 
-    /// Returns whether a taint of policies is on its way out: the conditions of none of them match
-    /// any more, and it goes when they have not done so for as long as each policy says.
+    /// Returns whether a taint of policies is on its way out: no policy of the shipped form wants
+    /// it, the conditions of none of the others match any more, and it goes when they have not done
+    /// so for as long as each of these says.
     pub fn is_going(&self, taint: &Taint) -> bool {
         let owned = self.owned(&taint.key, &taint.effect);
-        let owned = owned.filter(|it| it.withdrawn.is_none() && !it.held_by.is_empty());
+        let is_held = |it: &&Owned| !it.shipped && !it.held_by.is_empty();
+        let owned = owned.filter(|it| it.withdrawn.is_none() && is_held(it));
         let has_let_go = |policy: &String| self.windows.get(policy).is_some_and(|it| !it.matched);
         owned.is_some_and(|it| it.held_by.iter().all(has_let_go))
     }
@@ -225,5 +227,25 @@ mod tests {
         assert!(record.size() >= record.write().len());
         // With all other annotations, 256 KiB are what an object may have.
         assert_eq!((LIMIT, WINDOWS_LIMIT), (98_304, 49_152));
+    }
+
+    #[test]
+    fn a_taint_is_not_on_its_way_out_while_a_policy_of_either_form_wants_it() {
+        for (shipped, is_going) in [(false, true), (true, false)] {
+            let window: Window = serde_json::from_value(serde_json::json!({
+                "since": at(5), "matched": false, "statuses": "True", "generation": 3,
+            }))
+            .unwrap();
+            let mut record = Record::default();
+            let owned = record.entry("down", "NoExecute");
+            owned.held_by = ["p1".to_owned()].into();
+            owned.shipped = shipped;
+            record.windows = [("p1".to_owned(), window)].into();
+            let found = record.is_going(&taint("down", "NoExecute"));
+            assert_eq!(
+                found, is_going,
+                "one of the shipped form wants it: {shipped}"
+            );
+        }
     }
 }

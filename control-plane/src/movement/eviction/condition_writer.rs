@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::evictor::Key;
 use super::explain::{self, EvictionState, Note};
-use super::fleet_view::evicts;
+use super::fleet_view::{evicts, standing};
 use super::pending_notes::{LONGEST_START, PendingNotes, Revision, WriteAt};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, patch_params};
@@ -215,10 +215,10 @@ impl ConditionWriter {
 }
 
 /// Compares a note with the cluster before the note is written. A note that the workload stays in
-/// spite of taints is dropped when the taints are gone. Where the condition `known` is True, the
+/// spite of taints is dropped when these are gone, or count no more. Where the condition `known` is True, the
 /// end of the eviction takes the note's place.
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
-    let is_tainted = |cluster: &Cluster| cluster.spec.taints.iter().any(evicts);
+    let is_tainted = |cluster: &Cluster| standing(cluster).iter().any(evicts);
     if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Stands;
     }
@@ -262,6 +262,7 @@ mod written;
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use muster_shared::clock::calendar;
 
     use super::super::judge::Stay;
@@ -276,6 +277,16 @@ mod tests {
         };
         let tainted = cluster(json!([{"key": "x", "effect": "NoExecute"}]));
         let closed = cluster(json!([{"key": "x", "effect": "NoSchedule"}]));
+        let mut back = tainted.clone();
+        let window = json!({"generation": 1, "matched": false, "since": Timestamp::UNIX_EPOCH});
+        let record = json!({
+            "taints": [{"key": "x", "effect": "NoExecute", "heldBy": ["p"]}],
+            "windows": {"p": window},
+        });
+        let annotation = ("taints.muster.io/record".to_owned(), record.to_string());
+        back.metadata.annotations = Some([annotation].into());
+        let ready = conditions::new("Ready", "True", "R", "", Timestamp::UNIX_EPOCH);
+        back.status.get_or_insert_default().conditions = vec![ready];
         let stays = Note {
             cluster: "m1".to_owned(),
             state: EvictionState::Stays {
@@ -297,6 +308,7 @@ mod tests {
             ),
             (&stays, None, &leaves, over(EvictionState::ClusterGone)),
             (&stays, Some(&closed), &stayed, Revision::Forgotten),
+            (&stays, Some(&back), &stayed, Revision::Forgotten),
             (&stays, None, &None, Revision::Forgotten),
             (&nowhere("m1", "full"), None, &leaves, Revision::Stands),
         ] {

@@ -26,7 +26,7 @@ pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     /// The taints that count, of clusters that have others as well.
     standing: BTreeMap<Arc<str>, Vec<Taint>>,
-    /// When clusters became ready again, by our clock.
+    /// When clusters became ready, by our clock: those that were so before were seen first then.
     returned: BTreeMap<Arc<str>, Instant>,
     snapshot: Snapshot,
     unreported: Unreported,
@@ -83,7 +83,7 @@ impl FleetView {
             self.returned.remove(&name);
         } else if old
             .as_ref()
-            .is_some_and(|it| readiness(it) != conditions::TRUE)
+            .is_none_or(|it| readiness(it) != conditions::TRUE)
         {
             self.returned.insert(name, now);
         }
@@ -156,16 +156,13 @@ impl FleetView {
         standing.map_or(&cluster.spec.taints, |it| it)
     }
 
-    /// Returns for how much longer it is not known whether the policies that tainted a cluster let
-    /// go, which has just become ready; `None` if it is, or if somebody else tainted it.
-    pub fn unjudged_for(&self, name: &str, now: Instant) -> Option<Duration> {
+    /// Returns for how much longer it is not known whether the policies let go that put a taint on
+    /// a cluster, which has just become ready; `None` if it is, or if somebody else put it there.
+    pub fn unjudged_for(&self, name: &str, taint: &Taint, now: Instant) -> Option<Duration> {
         let since = self.returned.get(name)?;
         let rest = JUDGED.checked_sub(now.saturating_duration_since(*since))?;
         let record = record(self.clusters.get(name)?)?;
-        let mut evicting = self.taints(name).iter().filter(|it| evicts(it)).peekable();
-        evicting.peek()?;
-        let is_judged = rest.is_zero() || !evicting.all(|it| record.answers_for(it));
-        (!is_judged).then_some(rest)
+        (!rest.is_zero() && record.answers_for(taint)).then_some(rest)
     }
 
     /// Returns the cluster of a name, with the shared text of the name.
@@ -222,11 +219,13 @@ pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
             || is_moved())
 }
 
-/// Returns the taints of a cluster that move workloads: without those of policies whose conditions
-/// match no more. These go later, and what left until then would leave a sound cluster.
+/// Returns the taints of a cluster that move workloads: if it is back, without those of policies
+/// whose conditions match no more. These go later, and what left until then would leave a sound
+/// cluster. Of one that is not back, a condition may only have become unknown, or its policy
+/// unreadable.
 pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
     let taints = &cluster.spec.taints;
-    let record = record(cluster).filter(|_| taints.iter().any(evicts));
+    let record = record(cluster).filter(|_| is_back(cluster) && taints.iter().any(evicts));
     match record {
         Some(record) if taints.iter().any(|it| record.is_going(it)) => {
             let staying = taints.iter().filter(|it| !record.is_going(it));
@@ -236,10 +235,19 @@ pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
     }
 }
 
-/// Returns whether a cluster has the same taints and the same record of them as before, which it
-/// has in nearly all of its reports.
+/// Returns whether somebody hears of a cluster: the control plane or a cluster that watches it.
+fn is_back(cluster: &Cluster) -> bool {
+    let conditions = cluster.status.as_ref().map_or(&[][..], |it| &it.conditions);
+    let says = |kind| conditions::is_true(conditions, kind);
+    says(condition::READY) || says(condition::SEEN_BY_PEERS)
+}
+
+/// Returns whether the taints of a cluster count as before, which they do in nearly all of its
+/// reports.
 fn is_tainted_as(old: &Cluster, new: &Cluster) -> bool {
-    old.spec.taints == new.spec.taints && written(old) == written(new)
+    old.spec.taints == new.spec.taints
+        && written(old) == written(new)
+        && is_back(old) == is_back(new)
 }
 
 fn written(cluster: &Cluster) -> Option<&str> {

@@ -64,7 +64,7 @@ impl Evictor {
             };
             let is_ready = matches!(self.backlog.place(cluster, key), Some(Slot::Ready(_)));
             let is_held = self.pauses.of(cluster, now.wall).is_some()
-                || self.returned(cluster, now).is_some();
+                || self.returned(cluster, &cause.taint, now).is_some();
             let leaves = !is_held && (is_ready || due > now.wall);
             leaves.then(|| Later::of(binding, cluster, cause, &self.switches))
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::k8s::Taint;
 use tokio::time::Instant;
 
 use super::{Evictor, Key, Now, UNFENCED, UNREAD};
@@ -30,7 +31,8 @@ impl Evictor {
                 Judgement::Stay(Stay::Completed)
             }
             Judgement::Leave { cause, due } => {
-                let due = due.max(self.returned(cluster, now).unwrap_or(due));
+                let returned = self.returned(cluster, &cause.taint, now);
+                let due = due.max(returned.unwrap_or(due));
                 Judgement::Leave { cause, due }
             }
             stay @ Judgement::Stay(_) => stay,
@@ -39,8 +41,8 @@ impl Evictor {
 
     /// Returns until when a cluster that has just become ready keeps its workloads: by then it is
     /// known whether the taint of its failure stays.
-    pub(super) fn returned(&self, cluster: &str, now: Now) -> Option<Timestamp> {
-        let rest = self.fleet.unjudged_for(cluster, now.tick)?;
+    pub(super) fn returned(&self, cluster: &str, taint: &Taint, now: Now) -> Option<Timestamp> {
+        let rest = self.fleet.unjudged_for(cluster, taint, now.tick)?;
         Some(now.wall + jiff::SignedDuration::try_from(rest).ok()?)
     }
 
@@ -76,8 +78,9 @@ impl Evictor {
                 if due <= now.wall {
                     self.turn_of_due(cluster, &binding, &cause, rank, now)
                 } else {
+                    let is_back = self.returned(cluster, &cause.taint, now) == Some(due);
                     let mut cause = cause.to_string();
-                    if self.returned(cluster, now) == Some(due) {
+                    if is_back {
                         cause.push_str(", and is ready again, so that the taint may go");
                     }
                     let state = EvictionState::Tolerated {

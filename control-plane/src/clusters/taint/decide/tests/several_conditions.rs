@@ -60,3 +60,29 @@ fn both_lists_of_the_shipped_form_have_to_match_as_a_whole() {
         assert_eq!(!story.check(30).is_empty(), kept, "{ready} {disk}");
     }
 }
+
+#[test]
+fn a_taint_that_one_policy_lets_go_of_counts_while_one_of_the_shipped_form_wants_it() {
+    let of_disk = json!({
+        "addOnConditions": [{"conditionType": "Disk", "operator": "In", "statusValues": ["False"]}],
+        "removeOnConditions": [{"conditionType": "Disk", "operator": "In", "statusValues": ["True"]}],
+        "taints": [{"key": "down", "effect": "NoExecute"}],
+    });
+    let mut story = Story::new(vec![proposed("down", 0, 300), of_disk]);
+    story.check(0);
+    story.ready("Unknown", 10);
+    assert_eq!(story.check(10), ["down"]);
+    // Its disks are broken, too, and stay so when it is heard of again.
+    story.also("Disk", "False", 20);
+    assert_eq!(story.check(20), ["down"]);
+    story.ready("True", 30);
+    assert_eq!(story.check(30), ["down"]);
+    let record = story.record.as_ref().unwrap();
+    let taint = &story.cluster.spec.taints[0];
+    assert!(
+        !record.is_going(taint),
+        "the second policy wants it as much as before, so that workloads have to leave"
+    );
+    // However long the first one waits, the taint stays.
+    assert_eq!(story.check(10_000), ["down"]);
+}

@@ -121,3 +121,71 @@ fn no_room_is_kept_for_what_stays_in_a_cluster_that_is_back() {
     assert_eq!(tried[0].binding.name_any(), "idle");
     assert_eq!(tried[0].kept.workloads(), 0, "nothing leaves c1");
 }
+
+#[test]
+fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
+    // The policy asks for Ready=Unknown and SeenByPeers=False, as in the manual. A witness of the dead
+    // cluster falls silent, or `peers.perCluster` becomes 0: SeenByPeers is Unknown, and the policy
+    // takes its taint away after `removeOnMismatchSeconds`. The cluster is as dead as before.
+    // Likewise, the policy cannot be read any more since the cluster was back for a moment, and what
+    // it said then stays in the record.
+    for ready in ["Unknown", "False"] {
+        let clusters = vec![judged("c0", ready, 900, false), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+        world.told();
+        world.set(&judged("c0", ready, 900, true));
+        let told = world.told();
+        let recovered = told
+            .iter()
+            .any(|(_, reason)| *reason == "AbandonedOnRecovery");
+        assert!(!recovered, "{ready}: nothing has recovered: {told:?}");
+        assert_eq!(world.evict(60.0), ["w"], "{ready}");
+        // When it is back, what is still there stays, as before.
+    }
+    let clusters = vec![
+        judged("c0", "Unknown", 900, true),
+        cluster("c1", &json!([])),
+    ];
+    let mut world = World::of(clusters, Vec::new(), true);
+    world.set(&judged("c0", "True", 1_000, true));
+    world.put(&binding("w", &["c0"], &json!({})));
+    assert!(world.evict(10_000.0).is_empty(), "it is back");
+}
+
+#[test]
+fn a_policy_has_its_moment_although_the_cluster_has_a_tolerated_taint_of_somebody_else() {
+    let tolerates = json!({"placement": {"clusterTolerations": [
+        {"key": "gpu", "operator": "Exists"},
+    ]}});
+    let of_gpu = |ready: &str, second: i64, lets_go: bool| {
+        let mut cluster = Cluster::clone(&judged("c0", ready, second, lets_go));
+        let other = json!({"key": "gpu", "effect": "NoExecute"});
+        let taint = serde_json::from_value(other).unwrap();
+        cluster.spec.taints.push(taint);
+        Arc::new(cluster)
+    };
+    let clusters = vec![of_gpu("Unknown", 900, false), cluster("c1", &json!([]))];
+    let mut world = World::of(clusters, Vec::new(), true);
+    world.evict(1.0);
+    world.set(&of_gpu("True", 1_001, false));
+    world.put(&binding("w", &["c0"], &tolerates));
+    assert!(
+        world.evict(9.0).is_empty(),
+        "its policy has not judged it yet"
+    );
+    world.set(&of_gpu("True", 1_001, true));
+    assert!(world.evict(10_000.0).is_empty(), "it lets go");
+}
+
+#[test]
+fn a_policy_has_its_moment_although_the_cluster_came_back_before_this_process_began() {
+    let back = |lets_go| judged("c0", "True", 999, lets_go);
+    let clusters = vec![back(false), cluster("c1", &json!([]))];
+    let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+    assert!(
+        world.evict(9.0).is_empty(),
+        "its policy has not judged it yet"
+    );
+    world.set(&back(true));
+    assert!(world.evict(10_000.0).is_empty(), "it lets go");
+}
