@@ -41,16 +41,26 @@ const STOPPED: &str = "failover.muster.io/stopped";
 
 /// Time within which the report of a member reaches the fleet.
 const REPORTED: SignedDuration = SignedDuration::from_secs(30);
+/// Longest time that an order is on its way, by the longest delay of the fault `slow`.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(20);
 
 /// The oracle.
 #[derive(Debug, Default)]
 pub struct Living {
     /// When copies ceased to live by no write of the product, by their objects in members.
     died: BTreeMap<Key, Timestamp>,
-    /// Words for copies that go, by their binding and cluster: why each may go, or why it may not.
-    words: BTreeMap<(Key, String), Result<&'static str, String>>,
+    /// Words for copies that go, by their binding and cluster.
+    words: BTreeMap<(Key, String), Word>,
     /// Templates that people deleted: those of one name one after the other.
     deleted: BTreeMap<Key, Vec<Deletion>>,
+}
+
+/// Why a copy may go, or why it may not.
+#[derive(Debug)]
+struct Word {
+    says: Result<&'static str, String>,
+    /// When the cluster became a target again: what was ordered before may still be on its way.
+    taken_back: Option<Timestamp>,
 }
 
 /// A deletion of a template.
@@ -115,12 +125,16 @@ impl Living {
     ) {
         let key = request.key();
         for target in after.clusters().into_keys() {
-            self.words.remove(&(key.clone(), target.to_owned()));
+            let known = self.words.get_mut(&(key.clone(), target.to_owned()));
+            if let Some(word) = known {
+                word.taken_back.get_or_insert(scene.now);
+            }
         }
         for it in moves::between(before, after) {
             let place = (key.clone(), it.cluster.to_owned());
-            if let Some(word) = word_for(scene, &key, before, after, &it) {
-                self.words.insert(place, word);
+            if let Some(says) = word_for(scene, &key, before, after, &it) {
+                let taken_back = None;
+                self.words.insert(place, Word { says, taken_back });
             }
         }
     }
@@ -219,7 +233,12 @@ impl Living {
         if wanted.any(|replicas| replicas == 0) {
             return None;
         }
-        match self.words.get(&(binding.clone(), cluster.to_owned())) {
+        let word = self.words.get(&(binding.clone(), cluster.to_owned()));
+        let lasts = |word: &&Word| {
+            let is_over = |at| scene.now.duration_since(at) > scene.rules.lag + ON_ITS_WAY;
+            !word.taken_back.is_some_and(is_over)
+        };
+        match word.filter(lasts).map(|it| &it.says) {
             Some(Ok(_)) => None,
             Some(Err(why)) => Some(why.clone()),
             None => {

@@ -1,7 +1,9 @@
 //! Safety contract 1: never evict into nowhere.
 //!
 //! A cluster ceases to be the target of a workload only by an eviction, which needs another target
-//! that is ready and not tainted against the workload, or because a person asked for it. A task
+//! that is ready and not tainted against the workload, or because a person asked for it. A fenced
+//! workload, of which two copies must not run, is placed anew without a task: that needs such a
+//! target as well. A task
 //! that keeps the old copy ends only when all targets report healthy copies, when the policy's own
 //! grace period is over and a target lives, or when a person releases it.
 
@@ -38,7 +40,7 @@ impl Oracle for Nowhere {
             let problem = match it.what {
                 What::Evicted(task) => evicted(scene, before, after, task),
                 What::Purged => purged(scene, before, after),
-                What::Dropped => dropped(scene, &key, before, it.cluster),
+                What::Dropped => dropped(scene, &key, (before, after), it.cluster),
                 What::Ended(task) => ended(scene, &key, before, task),
             };
             let message = format!("{}: {}", it.cluster, problem?);
@@ -126,9 +128,16 @@ fn purged(scene: &Scene, before: Binding<'_>, after: Binding<'_>) -> Option<Stri
         .then(|| "its copy goes at once, and none of the targets is ready and untainted".to_owned())
 }
 
-fn dropped(scene: &Scene, key: &Key, before: Binding<'_>, cluster: &str) -> Option<String> {
+fn dropped(
+    scene: &Scene,
+    key: &Key,
+    (before, after): (Binding<'_>, Binding<'_>),
+    cluster: &str,
+) -> Option<String> {
     let asked = scene.is_wished(key, before) || has_left(scene, cluster);
-    (!asked).then(|| "no target any more without an eviction, and nobody asked for it".to_owned())
+    let is_moved = || scene.is_fenced(before) && stands_in(scene, after);
+    (!asked && !is_moved())
+        .then(|| "no target any more without an eviction, and nobody asked for it".to_owned())
 }
 
 fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Option<String> {
