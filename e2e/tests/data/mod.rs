@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use kube::ResourceExt as _;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::fleet::Fleet;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::provider;
 use muster_e2e::sandbox::scenario;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::names::condition;
 
@@ -38,6 +40,23 @@ fn is_ready(view: &View, count: usize) -> Result<(), String> {
     }
 }
 
+/// Waits for members that serve the kinds of the engines: a workload whose data is placed in one of
+/// them, before the other one says so, is at home there.
+fn serve_engines(view: &View) -> Result<(), String> {
+    let clusters = view.clusters.list();
+    let serves = |cluster: &Cluster, kind: &str| {
+        let enabled = cluster.status.iter().flat_map(|it| &it.api_enablements);
+        let mut resources = enabled.flat_map(|it| &it.resources);
+        resources.any(|it| it.kind == kind)
+    };
+    for kind in ["VolumeReplication", "VolumeReplicationGroup"] {
+        if let Some(cluster) = clusters.iter().find(|it| !serves(it, kind)) {
+            return Err(format!("{} does not serve {kind}", cluster.name_any()));
+        }
+    }
+    Ok(())
+}
+
 /// Runs a fleet with the workload in one member, and hands over the name of that member.
 async fn with_data(
     name: &str,
@@ -60,6 +79,8 @@ async fn with_data(
             apply(&member.api.client, DEFINITIONS).await?;
         }
         fleet.apply(DEFINITIONS).await?;
+        let what = "all members serve the kinds";
+        fleet.observer.await_that(what, SOON, serve_engines).await?;
         let engines = Engines::start(fleet).await;
         let taints = taint_policy(1, 5);
         fleet
