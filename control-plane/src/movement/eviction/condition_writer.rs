@@ -215,8 +215,8 @@ impl ConditionWriter {
 }
 
 /// Compares a note with the cluster before the note is written. A note that the workload stays in
-/// spite of taints is dropped when these are gone, or count no more. Where the condition `known` is True, the
-/// end of the eviction takes the note's place.
+/// spite of taints is dropped when these are gone, or count no more. Where the condition `known` is
+/// True, the end of the eviction takes the note's place.
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
     let is_tainted = |cluster: &Cluster| standing(cluster).iter().any(evicts);
     if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {

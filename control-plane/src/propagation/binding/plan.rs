@@ -172,8 +172,8 @@ enum Successor {
     /// It cannot be made yet, or its cluster has refused it a moment ago.
     Missing,
     /// Nobody knows whether it will come: its cluster leaves, is not heard of or applies nothing,
-    /// gets nothing by order of the policy, or goes on refusing it. Where another one is there, nobody waits
-    /// for it.
+    /// gets nothing by order of the policy, or goes on refusing it. Where another one is there,
+    /// nobody waits for it.
     Stuck,
 }
 

@@ -111,8 +111,9 @@ async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
 #[tokio::test(start_paused = true)]
 async fn a_living_copy_does_not_go_first_for_a_target_whose_agent_applies_nothing() {
     for (follows, stays) in [("True", false), ("False", true)] {
-        // The workload was placed in m2, which fell silent before its Work was made. It is back, and
-        // its agent cannot follow the fleet's API: of a promoted store, or without rights on Works.
+        // The workload was placed in m2, which fell silent before its Work was made. It is back,
+        // and its agent cannot follow the fleet's API: of a promoted store, or without rights on
+        // Works.
         let mut target = cluster("m2");
         let conditions = target["status"]["conditions"].as_array_mut().unwrap();
         conditions.push(json!({

@@ -174,12 +174,17 @@ fn is_overdue(scene: &Scene, cluster: &str, leaving: usize) -> bool {
     scene.evicts_for(cluster) > needed + scene.rules.prompt && scene.calm() > needed
 }
 
-/// Returns whether each taint that drives workloads out of a cluster is on its way out, because the
-/// conditions of its policies match no more: it moves nothing until it is gone.
+/// Returns whether a cluster is back, ready or seen by its peers, and each taint that drives
+/// workloads out of it is on its way out, because the conditions of its policies match no more: it
+/// moves nothing until it is gone.
 fn has_returned(scene: &Scene, cluster: &str) -> bool {
     let Some(cluster) = scene.cluster(cluster) else {
         return false;
     };
+    let says = |kind| objects::condition(cluster.0, kind).is_some_and(|it| it["status"] == "True");
+    if !says("Ready") && !says("SeenByPeers") {
+        return false;
+    }
     let record = objects::text(cluster.0, "/metadata/annotations/taints.muster.io~1record");
     let record: Value = serde_json::from_str(record).unwrap_or_default();
     let is_going = |taint: &Value| {
@@ -378,11 +383,15 @@ mod tests {
 
     #[test]
     fn what_is_in_a_cluster_whose_taint_is_on_its_way_out_may_stay() {
-        for (matched, is_kept) in [(false, true), (true, false)] {
+        for (ready, matched, is_kept) in [
+            ("True", false, true),
+            ("True", true, false),
+            ("Unknown", false, false),
+        ] {
             let well = |since: &str| serving("True", &[], since);
             let mut story = story(well, binding(&["m1"]));
             let since = story.time();
-            let mut back = serving("True", &["x:NoExecute"], &since);
+            let mut back = serving(ready, &["x:NoExecute"], &since);
             let record = json!({
                 "taints": [{"key": "x", "effect": "NoExecute", "heldBy": ["dead"]}],
                 "windows": {"dead": {"matched": matched}},
@@ -391,7 +400,7 @@ mod tests {
                 json!({"annotations": {"taints.muster.io/record": record.to_string()}});
             story.write(person(), &cluster_key("m1"), back);
             let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{matched}: {told:?}");
+            assert_eq!(told.is_empty(), is_kept, "{ready} {matched}: {told:?}");
         }
     }
 

@@ -124,11 +124,11 @@ fn no_room_is_kept_for_what_stays_in_a_cluster_that_is_back() {
 
 #[test]
 fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
-    // The policy asks for Ready=Unknown and SeenByPeers=False, as in the manual. A witness of the dead
-    // cluster falls silent, or `peers.perCluster` becomes 0: SeenByPeers is Unknown, and the policy
-    // takes its taint away after `removeOnMismatchSeconds`. The cluster is as dead as before.
-    // Likewise, the policy cannot be read any more since the cluster was back for a moment, and what
-    // it said then stays in the record.
+    // The policy asks for Ready=Unknown and SeenByPeers=False, as in the manual. A witness of the
+    // dead cluster falls silent, or `peers.perCluster` becomes 0: SeenByPeers is Unknown, and the
+    // policy takes its taint away after `removeOnMismatchSeconds`. The cluster is as dead as
+    // before. Likewise, the policy cannot be read any more since the cluster was back for a moment,
+    // and what it said then stays in the record.
     for ready in ["Unknown", "False"] {
         let clusters = vec![judged("c0", ready, 900, false), cluster("c1", &json!([]))];
         let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
