@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub use self::removal::Removal;
 use super::dependents;
 use super::desired::ObjectKey;
-use super::drift::{Difference, Drift, with_note};
+use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
 use super::takeover::takeover;
@@ -298,9 +298,12 @@ impl Objects {
         desired: &Value,
         observed: Value,
     ) -> Result<Value, Error> {
-        let retains = desired
-            .pointer("/metadata/labels")
-            .is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true");
+        let Some(undo) = fencing::stopped(&observed) else {
+            return Ok(observed);
+        };
+        let labels = desired.pointer("/metadata/labels");
+        let retains = labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
+            || drift::was_left(desired, &observed, &undo);
         let Some(mut patch) = fencing::release(&observed, desired, retains) else {
             return Ok(observed);
         };

@@ -1,7 +1,8 @@
 //! Replicas that an autoscaler in the member has set. Pure.
 //!
 //! Whoever scales an object there, through its subresource `scale`, keeps what it has set: an agent
-//! that scaled back would fight it for ever. A number in the manifest that was not applied yet is a
+//! that scaled back would fight it for ever. So does what the agent gave back to an object that it
+//! had stopped while its member was cut off. A number in the manifest that was not applied yet is a
 //! newer order, and counts until somebody scales again. An annotation remembers the number that was
 //! applied last; it is written whenever the object is.
 
@@ -65,6 +66,17 @@ pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
     scaled.find_map(|(manager, fields)| fields.get("f:spec")?.get(&owned).and(Some(manager)))
 }
 
+/// Returns whether an object that is stopped had a number that was left to somebody, by the patch
+/// that undoes its stop: another one than its manifest has, which has not changed since.
+pub fn was_left(manifest: &Value, observed: &Value, undo: &Value) -> bool {
+    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER);
+    let number = |it: &Value| it["spec"].get(field(manifest, observed)?).cloned();
+    let was = number(undo).filter(Value::is_number);
+    known.is_some()
+        && note(manifest, observed).as_deref() == known
+        && was.is_some_and(|was| number(manifest) != Some(was))
+}
+
 /// Returns the note about the number of a manifest; `None` if it has none that is scaled.
 fn note(manifest: &Value, observed: &Value) -> Option<String> {
     let field = field(manifest, observed)?;
@@ -100,12 +112,15 @@ fn only_field(fields: &Map<String, Value>) -> Option<String> {
     Some(name.strip_prefix("f:").filter(|_| is_only)?.to_owned())
 }
 
-/// Returns the field managers that have scaled an object, and the fields that they own by that.
+/// Returns the field managers that have scaled an object, and the fields that they own by that. The
+/// agent itself updates nothing of a spec but what it gives back after a stop.
 fn scaled(observed: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
     let entries = observed.pointer("/metadata/managedFields");
     let entries = entries.and_then(Value::as_array).into_iter().flatten();
+    let scales =
+        |entry: &Value| entry["subresource"] == "scale" || entry["manager"] == FIELD_MANAGER;
     entries
-        .filter(|entry| entry["subresource"] == "scale" && entry["operation"] == "Update")
+        .filter(move |entry| entry["operation"] == "Update" && scales(entry))
         .filter_map(|entry| Some((entry["manager"].as_str()?, entry["fieldsV1"].as_object()?)))
 }
 
@@ -157,6 +172,12 @@ mod tests {
             ),
             ("it is not known which", None, both, false),
             (
+                "given back after a stop",
+                Some(THREE),
+                other(FIELD_MANAGER, "Update", ""),
+                true,
+            ),
+            (
                 "applied since",
                 Some(THREE),
                 vec![entry(FIELD_MANAGER, "Apply", "", &replicas), scaled],
@@ -191,8 +212,7 @@ mod tests {
                 expected["metadata"]["annotations"][annotation::LEFT_TO_AUTOSCALER] = json!(THREE);
             }
             assert_eq!(*after, expected, "{what}");
-            let manager = stays.then_some("hpa");
-            assert_eq!(left_to(&wanted, &observed), manager, "{what}");
+            assert_eq!(left_to(&wanted, &observed).is_some(), stays, "{what}");
         }
     }
 

@@ -245,3 +245,65 @@ async fn what_was_stopped_with_an_object_runs_again_when_that_is_released() {
         );
     }
 }
+
+/// Returns a member with a stopped Deployment, in which each patch is stored as it is.
+fn stopped_deployment(stored: &Arc<Mutex<Value>>) -> Objects {
+    let stored = Arc::clone(stored);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let stored = Arc::clone(&stored);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let path = parts.uri.path().to_owned();
+            let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
+            let resources = [resource("deployments", "Deployment")];
+            let apps = json!({"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": resources}]});
+            if parts.method == http::Method::PATCH {
+                let patch: Value = serde_json::from_slice(&body).unwrap();
+                let mut object = stored.lock();
+                muster_shared::merge::apply(&mut object, &patch);
+                if patch["spec"]["replicas"].is_number() {
+                    let manager = "muster-agent";
+                    object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update",
+                        "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+                }
+            }
+            let answer = match path.as_str() {
+                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [apps]}),
+                "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
+                _ => stored.lock().clone(),
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::new(body))
+        }
+    });
+    objects(Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn a_number_that_was_left_to_an_autoscaler_is_left_to_it_after_a_stop() {
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2}});
+    let wanted = desired(&manifest, WORK, None);
+    let mut stopped = wanted.clone();
+    // An autoscaler had set 10. The agent has stopped the object, by which the API server took the
+    // number from whoever had set it.
+    stopped["spec"]["replicas"] = json!(0);
+    let annotations = &mut stopped["metadata"]["annotations"];
+    annotations[annotation::STOPPED] = json!(json!({"spec": {"replicas": 10}}).to_string());
+    annotations[annotation::LEFT_TO_AUTOSCALER] = json!(json!({".spec.replicas": 2}).to_string());
+    stopped["metadata"]["uid"] = json!("u");
+    stopped["metadata"]["resourceVersion"] = json!("7");
+    stopped["metadata"]["managedFields"] = json!([{
+        "manager": "muster-agent-fencing", "operation": "Update",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    }]);
+    let stored = Arc::new(Mutex::new(stopped));
+    let objects = stopped_deployment(&stored);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+    let object = stored.lock();
+    assert!(object["metadata"]["annotations"][annotation::STOPPED].is_null());
+    assert_eq!(object["spec"]["replicas"], 10, "as it was before the cut");
+}
