@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::moves::{self, What};
@@ -22,8 +22,8 @@ const NAME: &str = "copies";
 #[derive(Debug, Default)]
 pub struct Copies {
     /// Bindings and clusters whose copies go by the word of the policy: `Directly`, or after a
-    /// grace period.
-    given_up: BTreeSet<(Key, String)>,
+    /// grace period. With the time at which the cluster became a target again.
+    given_up: BTreeMap<(Key, String), Option<Timestamp>>,
     /// The same for those that a promoted store, which says what was so at its snapshot, gives less
     /// than they have: they lose it once.
     restored: BTreeSet<(Key, String)>,
@@ -71,7 +71,10 @@ impl Copies {
 
     fn note(&mut self, key: &Key, before: Binding<'_>, after: Binding<'_>, scene: &Scene) {
         for target in after.clusters().into_keys() {
-            self.given_up.remove(&(key.clone(), target.to_owned()));
+            let known = self.given_up.get_mut(&(key.clone(), target.to_owned()));
+            if let Some(taken_back) = known {
+                taken_back.get_or_insert(scene.now);
+            }
         }
         for it in moves::between(before, after) {
             let by_policy = match it.what {
@@ -87,7 +90,8 @@ impl Copies {
                 }
             };
             if by_policy {
-                self.given_up.insert((key.clone(), it.cluster.to_owned()));
+                let place = (key.clone(), it.cluster.to_owned());
+                self.given_up.insert(place, None);
             }
         }
     }
@@ -131,7 +135,8 @@ impl Copies {
             state.is_none_or(|cluster| objects::is_deleting(cluster.0))
         });
         let place = (key.clone(), cluster.to_owned());
-        if left || self.given_up.contains(&place) {
+        let given_up = self.given_up.get(&place);
+        if left || given_up.is_some_and(|back| back.is_none_or(|at| scene.is_on_its_way(at))) {
             return true;
         }
         let template = template(&request.key());

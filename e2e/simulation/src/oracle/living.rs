@@ -41,8 +41,6 @@ const STOPPED: &str = "failover.muster.io/stopped";
 
 /// Time within which the report of a member reaches the fleet.
 const REPORTED: SignedDuration = SignedDuration::from_secs(30);
-/// Longest time that an order is on its way, by the longest delay of the fault `slow`.
-const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(20);
 
 /// The oracle.
 #[derive(Debug, Default)]
@@ -234,10 +232,7 @@ impl Living {
             return None;
         }
         let word = self.words.get(&(binding.clone(), cluster.to_owned()));
-        let lasts = |word: &&Word| {
-            let is_over = |at| scene.now.duration_since(at) > scene.rules.lag + ON_ITS_WAY;
-            !word.taken_back.is_some_and(is_over)
-        };
+        let lasts = |word: &&Word| word.taken_back.is_none_or(|at| scene.is_on_its_way(at));
         match word.filter(lasts).map(|it| &it.says) {
             Some(Ok(_)) => None,
             Some(Err(why)) => Some(why.clone()),
