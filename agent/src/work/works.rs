@@ -83,6 +83,23 @@ impl Works {
         Ok(Some(latest.unwrap_or(fresh)))
     }
 
+    /// Reads a Work from the fleet API; `None` if it is gone. Until the cache shows the state that
+    /// was read or a later one, [`latest`](Self::latest) returns it.
+    pub async fn verify(&self, name: &str) -> Result<Option<Arc<CachedWork>>, write::Error> {
+        let shown = self.cached(name);
+        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
+            return Ok(None);
+        };
+        if let Some(shown) = shown {
+            let (seen, present) = (&shown.metadata, &fresh.metadata);
+            let answer = Arc::clone(&fresh);
+            self.expectations.found(name, seen, present, answer);
+            self.catch_up(name);
+        }
+        Ok(Some(fresh))
+    }
+
     /// Notes what the cache shows after a request: it may have been faster, and shows nothing more
     /// of a Work that is gone.
     fn catch_up(&self, name: &str) {

@@ -88,6 +88,21 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
         }
     }
 
+    /// Records that a read found the state `present`, of another client, after the cache had shown
+    /// the state `seen`.
+    pub fn found(&self, key: impl Into<K>, seen: &ObjectMeta, present: &ObjectMeta, answer: A) {
+        let versions = (&seen.resource_version, &present.resource_version);
+        let (Some(seen), Some(present)) = versions else {
+            return;
+        };
+        if seen != present {
+            let mut all = self.all.lock();
+            let expectation = all.entry(key.into()).or_insert_with(Expectation::new);
+            expectation.replaced.insert(seen.clone());
+            expectation.supersede(present, answer);
+        }
+    }
+
     /// Records that the API has a later state than `seen`: it answered a write with a conflict.
     pub fn conflicted(&self, key: impl Into<K>, seen: &ObjectMeta) {
         if let Some(version) = &seen.resource_version {
@@ -102,12 +117,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
             // minutes.
             all.retain(|_, it| it.since.elapsed() < EXPIRY);
         }
-        let expectation = all.entry(key).or_insert_with(|| Expectation {
-            replaced: HashSet::new(),
-            own: HashSet::new(),
-            last: None,
-            since: Instant::now(),
-        });
+        let expectation = all.entry(key).or_insert_with(Expectation::new);
         if expectation.replaced.insert(version) {
             expectation.since = Instant::now();
         }
@@ -166,10 +176,7 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
             all.remove(key);
             return;
         }
-        let last = it.last.replace((version.clone(), answer));
-        it.replaced.extend(last.map(|(version, _)| version));
-        it.replaced.remove(version);
-        it.since = Instant::now();
+        it.supersede(version, answer);
     }
 
     /// Returns the answer to the last write if it is newer than the state that the cache shows.
@@ -235,6 +242,23 @@ impl<K: Eq + Hash, A: Clone> Expectations<K, A> {
 }
 
 impl<A> Expectation<A> {
+    fn new() -> Self {
+        Self {
+            replaced: HashSet::new(),
+            own: HashSet::new(),
+            last: None,
+            since: Instant::now(),
+        }
+    }
+
+    /// Takes in a state that was read, which has replaced what was written last.
+    fn supersede(&mut self, present: &str, answer: A) {
+        let last = self.last.replace((present.to_owned(), answer));
+        self.replaced.extend(last.map(|(version, _)| version));
+        self.replaced.remove(present);
+        self.since = Instant::now();
+    }
+
     /// Returns whether the state that the cache shows has been replaced.
     fn is_ahead_of(&self, cached: &ObjectMeta) -> bool {
         let version = cached.resource_version.as_ref();
@@ -257,6 +281,23 @@ mod tests {
             resource_version: Some(version.into()),
             ..ObjectMeta::default()
         }
+    }
+
+    #[test]
+    fn what_was_read_counts_while_the_cache_shows_what_it_has_replaced() {
+        let expectations = Expectations::<String, _>::lasting();
+        let answer = |shown: &str| expectations.answer("web", &version(shown));
+        expectations.found("web", &version("7"), &version("7"), "the same");
+        assert_eq!(answer("7"), None);
+        expectations.written("web", &version("7"), &version("8"), "written");
+        expectations.found("web", &version("7"), &version("9"), "read");
+        assert_eq!(
+            [answer("7"), answer("8"), answer("9"), answer("10")],
+            [Some("read"), Some("read"), None, None]
+        );
+        assert!(!expectations.is_own_write("web", &version("9")));
+        expectations.observe("web", &version("9"));
+        assert_eq!(answer("7"), None, "the cache has caught up");
     }
 
     fn none() -> Expectations<String, &'static str> {

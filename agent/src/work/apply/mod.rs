@@ -141,7 +141,7 @@ impl Applier {
             return Ok(wait);
         }
         let fenced = Fenced::of(&work);
-        if !self.may_start(&work, fenced.as_ref()).await? {
+        if !self.may_start(&cached, fenced.as_ref()).await? {
             return Ok(CUT_OFF);
         }
         let begun = Instant::now();

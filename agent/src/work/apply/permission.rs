@@ -1,22 +1,22 @@
 //! Asks whether a fenced Work may be applied, and confirms that its objects are stopped when the
 //! member is cut off.
 
-use muster_shared::api::work::Work;
 use muster_shared::k8s::{Condition, ResourceExt};
 use tokio::time::Instant;
 
 use super::{Applier, Error};
+use crate::work::CachedWork;
 use crate::work::fencing::Permission;
 use crate::work::fencing::orders::{self, Fenced};
-use crate::work::works::Whole;
 
 impl Applier {
     /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
     /// afterwards the Work is read first, because the control plane may have withdrawn it and
-    /// placed the workload elsewhere.
+    /// placed the workload elsewhere, or have taken the role of its data away. One that has changed
+    /// is looked at again as it is now.
     pub(super) async fn may_start(
         &self,
-        work: &Work,
+        work: &CachedWork,
         fenced: Option<&Fenced>,
     ) -> Result<bool, Error> {
         let (Some(silence), Some(fenced)) = (&self.fencer, fenced) else {
@@ -29,9 +29,9 @@ impl Applier {
             Permission::Verify => {}
         }
         let asked = Instant::now();
-        let fresh = self.store.works.read(&name).await?;
-        let is_wanted = fresh.is_some_and(|Whole { cached, .. }| {
-            cached.metadata.uid == work.metadata.uid && cached.metadata.deletion_timestamp.is_none()
+        let fresh = self.store.works.verify(&name).await?;
+        let is_wanted = fresh.is_some_and(|fresh| {
+            fresh.wishes() == work.wishes() && fresh.metadata.deletion_timestamp.is_none()
         });
         if is_wanted {
             silence.verify(&name, asked);

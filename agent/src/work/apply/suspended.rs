@@ -42,7 +42,7 @@ impl Applier {
         let mut missing = self.missing(&work, &mut troubles).await;
         let stopped = self.stopped(&work);
         let may_start =
-            stopped.is_empty() || self.may_start(&work, Fenced::of(&work).as_ref()).await?;
+            stopped.is_empty() || self.may_start(cached, Fenced::of(&work).as_ref()).await?;
         for (key, manifest) in stopped.iter().filter(|_| may_start) {
             if !troubles.go_on() {
                 break;

@@ -227,6 +227,28 @@ async fn a_work_that_is_gone_or_another_one_is_not_opened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_read_of_a_work_counts_until_the_cache_shows_it() {
+    let fleet = Arc::new(Fleet::default());
+    fleet.put(work("w", 1_000));
+    let works = start(&fleet).await;
+    let latest = async || {
+        let latest = works.latest("w").await.unwrap();
+        latest.unwrap().metadata.resource_version.clone().unwrap()
+    };
+    assert!(works.verify("w").await.unwrap().is_some());
+    assert_eq!(latest().await, "1");
+    let mut changed = work("w", 1_000);
+    changed["metadata"]["resourceVersion"] = json!("2");
+    fleet.put(changed);
+    assert_eq!(latest().await, "1", "the cache is behind");
+    let fresh = works.verify("w").await.unwrap().unwrap();
+    assert_eq!(fresh.metadata.resource_version.as_deref(), Some("2"));
+    assert_eq!(latest().await, "2");
+    fleet.works.lock().clear();
+    assert!(works.verify("w").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_read_failed_watches_ask_for_none_for_a_while() {
     let fleet = Arc::new(Fleet::default());
     fleet.put(work("w", 100_000));
