@@ -10,7 +10,7 @@ use crate::faults::{Fault, FaultKind, Moment};
 use crate::history::{Actor, Api, Process};
 use crate::people::{Act, Step};
 use crate::plan::{Phases, Plan};
-use crate::scenarios::quiet;
+use crate::scenarios::{quiet, replicate, short_failover};
 
 /// A plan that finds a bug.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,7 @@ pub fn all() -> Vec<Found> {
         found("F8", "nowhere", another_scheduler()),
         found("B4", "progress", refused_registration()),
         found("S3", "progress", claimed_identity()),
+        found("stale primary", "data", stale_primary()),
     ];
     all.extend(simulated::all());
     all.extend(hosts::all());
@@ -370,4 +371,19 @@ fn claimed_identity() -> Plan {
         phases: phases(60, 400),
         ..fleet(3, &json!({}))
     }
+}
+
+/// Returns a plan in which a member is cut off until its data is primary elsewhere. When it is back
+/// its agent renews the lease at once, and its watch of Works is behind.
+fn stale_primary() -> Plan {
+    let mut plan = short_failover(1);
+    replicate(&mut plan, &json!({ "fencing": { "afterSeconds": 54 } }));
+    let kind = FaultKind::Partition {
+        actor: Actor::Process(Process::Agent("m1".to_owned())),
+        api: Api::Fleet,
+        silent: false,
+    };
+    plan.faults = vec![fault(1, 44, 290, kind)];
+    plan.phases = phases(330, 60);
+    plan
 }

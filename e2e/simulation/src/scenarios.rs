@@ -48,13 +48,9 @@ pub fn short_failover(seed: u64) -> Plan {
     plan
 }
 
-/// Returns a plan with a workload whose data is replicated between two members: the one that has it
-/// is drained, and the other one after that. The agent of the first is cut off for half a minute in
-/// the middle, and the control plane is killed at three of its writes, which follow from the seed,
-/// and loses some answers.
-pub fn moves_of_data(seed: u64) -> Plan {
-    let mut plan = short_failover(seed);
-    (plan.faults[0].from, plan.faults[0].until) = (61_000, 91_000);
+/// Gives the workloads of a plan data that is replicated, and their policies this behaviour when a
+/// cluster fails.
+pub fn replicate(plan: &mut Plan, behavior: &Value) {
     plan.everywhere.push(replication::definition());
     let workload = |it: &&Value| it["kind"] == "Deployment";
     for workload in plan.objects.clone().iter().filter(workload) {
@@ -63,11 +59,21 @@ pub fn moves_of_data(seed: u64) -> Plan {
             .iter_mut()
             .filter(|it| it["kind"] == "PropagationPolicy")
         {
-            policy["spec"]["failover"] = json!({ "cluster": { "purgeMode": "Directly" } });
+            policy["spec"]["failover"] = json!({ "cluster": behavior });
             policy["spec"]["dataReplication"] = replication::rules(workload);
         }
         plan.objects.extend(replication::objects(workload));
     }
+}
+
+/// Returns a plan with a workload whose data is replicated between two members: the one that has it
+/// is drained, and the other one after that. The agent of the first is cut off for half a minute in
+/// the middle, and the control plane is killed at three of its writes, which follow from the seed,
+/// and loses some answers.
+pub fn moves_of_data(seed: u64) -> Plan {
+    let mut plan = short_failover(seed);
+    (plan.faults[0].from, plan.faults[0].until) = (61_000, 91_000);
+    replicate(&mut plan, &json!({ "purgeMode": "Directly" }));
     let drain = json!([{ "key": "failover.muster.io/drain", "effect": "NoExecute" }]);
     for (id, at, name, taints) in [
         (1, 60_000, "m1", &drain),

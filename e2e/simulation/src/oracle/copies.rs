@@ -3,7 +3,8 @@
 //!
 //! Each write of the product in a member that takes ready replicas away (a deletion, or fewer
 //! replicas) leaves as many ready ones in all members together as the template asks for, or as
-//! there were. Members that are cut off count: what runs there serves its users.
+//! there were. Members that are cut off count: what runs there serves its users, until its agent
+//! stops what the policy has fenced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +110,7 @@ impl Copies {
             None => ready,
             Some(after) => ready - objects::number(after, "/spec/replicas").unwrap_or(ready),
         };
-        if lost <= 0 {
+        if lost <= 0 || after.is_some_and(objects::is_stopped) {
             return None;
         }
         let binding = objects::binding_of(before)?;

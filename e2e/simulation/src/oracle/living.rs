@@ -36,8 +36,6 @@ const NAME: &str = "living";
 
 /// Annotation of an object in a member with the uid of its template.
 const TEMPLATE_UID: &str = "resourcetemplate.karmada.io/uid";
-/// Annotation of an object that its agent stopped.
-const STOPPED: &str = "failover.muster.io/stopped";
 
 /// Time within which the report of a member reaches the fleet.
 const REPORTED: SignedDuration = SignedDuration::from_secs(30);
@@ -162,7 +160,7 @@ impl Living {
         if !by_product || !is_taken || objects::number(before, "/spec/replicas") == Some(0) {
             return None;
         }
-        if after.is_some_and(|it| objects::annotation(it, STOPPED).is_some()) {
+        if after.is_some_and(objects::is_stopped) {
             return None;
         }
         let binding = objects::binding_of(before)?;

@@ -57,6 +57,11 @@ pub fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["labels"][name].as_str()
 }
 
+/// Returns whether an agent has stopped an object, because its member was cut off.
+pub fn is_stopped(object: &Value) -> bool {
+    annotation(object, "failover.muster.io/stopped").is_some()
+}
+
 /// Returns an annotation.
 pub fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][name].as_str()

@@ -232,8 +232,8 @@ impl Scene {
         at.is_some_and(|at| self.now.duration_since(*at) <= self.rules.answered)
     }
 
-    /// Returns whether what was ordered before this time may still be carried out: by a process that
-    /// did not know of it yet, with a write that was late.
+    /// Returns whether what was ordered before this time may still be carried out: by a process
+    /// that did not know of it yet, with a write that was late.
     pub fn is_on_its_way(&self, before: Timestamp) -> bool {
         self.now.duration_since(before) <= self.rules.lag * 2
     }
