@@ -324,3 +324,23 @@ def test_lifetimes():
     assert "fleetApi.certificates.lifetime" in words, "cert-manager issues for an hour or longer"
     words = fails(CONTROL_PLANE, {"fleetApi": {"certificates": {"lifetime": "2160h", "authorityLifetime": "2000h"}}})
     assert "fleetApi.certificates.authorityLifetime" in words, "an authority that ends before its certificates is refused"
+
+
+def test_a_name_leads_to_it_through_what_passes_tls_through():
+    fields = {"address": "https://fleet.example.com", "ingress": {"enabled": True, "className": "nginx", "annotations": {"a": "b"}}}
+    fields["tlsRoute"] = {"enabled": True, "parentRefs": [{"name": "edge"}]}
+    assert not of_kind(bundled(), "Ingress", "TLSRoute"), "off by default"
+    objects = bundled(**fields)
+    ingress, route = named(objects, "Ingress", "muster-fleet-api"), named(objects, "TLSRoute", "muster-fleet-api")
+    rule = ingress["spec"]["rules"][0]
+    backend = rule["http"]["paths"][0]["backend"]["service"]
+    assert rule["host"] == ingress["spec"]["tls"][0]["hosts"][0] == route["spec"]["hostnames"][0] == "fleet.example.com"
+    assert ingress["spec"]["ingressClassName"] == "nginx" and ingress["metadata"]["annotations"] == {"a": "b"}
+    service = named(objects, "Service", "muster-fleet-api")
+    assert backend == {"name": "muster-fleet-api", "port": {"name": service["spec"]["ports"][0]["name"]}}
+    assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "muster-fleet-api", "port": service["spec"]["ports"][0]["port"]}]
+    assert route["apiVersion"] == "gateway.networking.k8s.io/v1alpha2"
+    for address in ("", "https://10.0.0.1:6443", "https://[2001:db8::1]"):
+        said = fails(CONTROL_PLANE, {"fleetApi": {**fields, "address": address}})
+        assert "set fleetApi.address=https://NAME" in said, f"{address}: {said}"
+    assert "parentRefs" in fails(CONTROL_PLANE, {"fleetApi": {**fields, "tlsRoute": {"enabled": True}}})

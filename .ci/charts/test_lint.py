@@ -1,8 +1,10 @@
 """What a linter of manifests looks for: objects that refer to each other, pods that can be probed, limited and confined."""
 
+import pathlib
 import re
 
 import pytest
+import yaml
 from charting import AGENT, CONTROL_PLANE, MEMBER, OF_AGENT, OF_CONTROL_PLANE, containers, of_kind, pods, rendered
 
 NARROW = {"preset": "workloads", "rules": [{"apiGroups": ["example.com"], "resources": ["x"], "verbs": ["get"]}]}
@@ -59,3 +61,14 @@ def test_pods_are_confined(path, values):
             assert "memory" in limits and "cpu" not in limits, f"{part}/{each['name']} is limited in memory, and never throttled"
         if spec.get("restartPolicy", "Always") == "Always":
             assert not [each["name"] for each in spec["containers"] if "livenessProbe" not in each], f"{part} is probed"
+
+
+@pytest.mark.parametrize(("path", "values"), INSTALLATIONS)
+def test_objects_say_by_which_chart_they_are_and_pods_do_not(path, values):
+    objects = rendered(path, values)
+    chart = yaml.safe_load(pathlib.Path(path, "Chart.yaml").read_text())
+    version = {"helm.sh/chart": f"{chart['name']}-{chart['version']}"}
+    missing = [each["metadata"]["name"] for each in objects if not version.items() <= each["metadata"].get("labels", {}).items()]
+    assert not missing
+    marked = [part for part, pod in pods(objects).items() if "helm.sh/chart" in pod["metadata"]["labels"]]
+    assert not marked, "a new version of the chart alone replaces no pod"

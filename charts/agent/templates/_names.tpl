@@ -9,7 +9,7 @@
 {{- end }}
 
 {{- define "muster.labels" -}}
-{{- $labels := dict "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/part-of" "muster" -}}
+{{- $labels := dict "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") "app.kubernetes.io/version" .Chart.AppVersion "app.kubernetes.io/managed-by" .Release.Service "app.kubernetes.io/part-of" "muster" -}}
 {{- $labels = merge (include "muster.selector" . | fromYaml) $labels .Values.commonLabels -}}
 {{ toYaml $labels }}
 {{- end }}

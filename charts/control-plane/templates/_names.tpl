@@ -16,7 +16,7 @@
 {{- /* Labels of one part: list of the chart's context and the part's name. */ -}}
 {{- define "muster.part.labels" -}}
 {{- $chart := index . 0 -}}
-{{- $labels := dict "app.kubernetes.io/version" $chart.Chart.AppVersion "app.kubernetes.io/managed-by" $chart.Release.Service "app.kubernetes.io/part-of" "muster" -}}
+{{- $labels := dict "helm.sh/chart" (printf "%s-%s" $chart.Chart.Name $chart.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") "app.kubernetes.io/version" $chart.Chart.AppVersion "app.kubernetes.io/managed-by" $chart.Release.Service "app.kubernetes.io/part-of" "muster" -}}
 {{- $labels = merge (include "muster.part.selector" . | fromYaml) $labels $chart.Values.commonLabels -}}
 {{ toYaml $labels }}
 {{- end }}
@@ -145,6 +145,15 @@ ipAddresses: {{- toYaml . | nindent 2 }}
 {{- $seconds = addf $seconds (mulf (regexFind "^[0-9.]+" . | float64) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) (regexFind "[a-z]+$" .))) -}}
 {{- end -}}
 {{ $seconds }}
+{{- end }}
+
+{{- /* The name by which members reach a bundled fleet API through what tells hosts apart by their names; fails with a sentence that names the value. */ -}}
+{{- define "muster.fleet.host" -}}
+{{- $host := include "muster.url.host" .Values.fleetApi.address -}}
+{{- if regexMatch "^([0-9.]*|.*:.*)$" $host -}}
+{{- fail (printf "fleetApi.ingress and fleetApi.tlsRoute tell hosts apart by their names: set fleetApi.address=https://NAME (it is %q)" .Values.fleetApi.address) -}}
+{{- end -}}
+{{ $host }}
 {{- end }}
 
 {{- /* What a bundled fleet API's certificates cannot be; fails with a sentence that names the value. */ -}}

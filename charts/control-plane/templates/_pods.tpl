@@ -2,7 +2,8 @@
 {{- define "muster.pod.metadata" -}}
 {{- $chart := index . 0 -}}
 {{- $part := index . 2 -}}
-labels: {{- merge (include "muster.part.labels" (list $chart (index . 1)) | fromYaml) $part.podLabels | toYaml | nindent 2 }}
+{{- /* Pods are not replaced because the chart alone is another one. */}}
+labels: {{- omit (merge (include "muster.part.labels" (list $chart (index . 1)) | fromYaml) $part.podLabels) "helm.sh/chart" | toYaml | nindent 2 }}
 {{- with merge (dict) $part.podAnnotations (index . 3) }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
