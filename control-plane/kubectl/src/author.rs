@@ -58,6 +58,7 @@ impl Author {
             by: self.by.clone(),
             at: Some(at),
             reason: self.reason.clone(),
+            ..Attribution::default()
         }
     }
 }

@@ -61,6 +61,9 @@ pub mod order {
 pub struct Attribution {
     /// The order, one of [`order`].
     pub order: String,
+    /// Change in words, of an order whose name does not say it, such as `tainted key:NoExecute`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub change: String,
     /// User as the API server knows them; empty if that is not known.
     pub by: String,
     /// Time of the order.
@@ -90,7 +93,8 @@ impl Attribution {
         let is_known = all.last().is_some_and(|last| {
             let is_by_same = order.by.is_empty() || order.by == last.by;
             is_by_same
-                && (&order.order, &order.at, &order.reason) == (&last.order, &last.at, &last.reason)
+                && (&order.order, &order.change, &order.at, &order.reason)
+                    == (&last.order, &last.change, &last.at, &last.reason)
         });
         if !is_known {
             all.push(order);
@@ -149,13 +153,19 @@ impl Attribution {
             order: order.to_owned(),
             by: format!("somebody with {program}"),
             at: last.time.as_ref().map(|it| it.0),
-            reason: String::new(),
+            ..Self::default()
         };
         Some(order.bounded())
     }
 
     fn bounded(mut self) -> Self {
-        for text in [&mut self.order, &mut self.by, &mut self.reason] {
+        let texts = [
+            &mut self.order,
+            &mut self.change,
+            &mut self.by,
+            &mut self.reason,
+        ];
+        for text in texts {
             *text = plain(text);
         }
         self
@@ -273,7 +283,7 @@ pub fn attribute<const N: usize>(
             order: name.to_owned(),
             by: user.to_owned(),
             at: Some(now),
-            reason: String::new(),
+            ..Attribution::default()
         };
         all.push(order.bounded());
         is_changed = true;

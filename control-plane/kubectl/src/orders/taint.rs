@@ -1,6 +1,6 @@
 //! `kubectl muster taint`: as `kubectl taint`, for clusters.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail, ensure};
@@ -106,6 +106,18 @@ enum Edit {
     },
 }
 
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(taint) => write!(f, "tainted {}", describe(taint)),
+            Self::Remove { key, effect } => {
+                let effect = effect.as_ref().map(|it| format!(":{it}"));
+                write!(f, "untainted {key}{}", effect.unwrap_or_default())
+            }
+        }
+    }
+}
+
 impl FromStr for Edit {
     type Err = String;
 
@@ -199,14 +211,14 @@ fn apply(
                     for it in taints.iter_mut().filter(same) {
                         it.value.clone_from(&taint.value);
                     }
-                    told.push(format!("tainted {}", describe(taint)));
+                    told.push(edit.to_string());
                 }
                 None => {
                     taints.push(Taint {
                         time_added: Some(Time(now)),
                         ..taint.clone()
                     });
-                    told.push(format!("tainted {}", describe(taint)));
+                    told.push(edit.to_string());
                 }
             },
             Edit::Remove { key, effect } => {
@@ -238,7 +250,9 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     }
     let time = ServerTime::ask(client).await;
     let author = options.why.author(client).await;
-    let order = author.order(attribution::order::TAINT, time.now());
+    let mut order = author.order(attribution::order::TAINT, time.now());
+    let changes: Vec<String> = edits.iter().map(Edit::to_string).collect();
+    order.change = changes.join(", ");
     let mut told = String::new();
     let dry = if options.dry_run { " (dry run)" } else { "" };
     for name in &names {

@@ -50,8 +50,8 @@ fn paused(
 /// `None` if it is there, or if nobody did.
 fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
     let mut orders = Attribution::all(&cluster.metadata).into_iter().rev();
-    let (reason, done, last) = orders.find_map(|it| {
-        let (reason, done) = match it.order.as_str() {
+    let (reason, usual, last) = orders.find_map(|it| {
+        let (reason, usual) = match it.order.as_str() {
             order::DRAIN => ("Drained", "drained"),
             order::UNDRAIN => ("Undrained", "the drain was ended"),
             order::CORDON => ("Cordoned", "cordoned"),
@@ -59,9 +59,10 @@ fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
             order::TAINT => ("Tainted", "taints were changed"),
             _ => return None,
         };
-        Some((reason, done, it))
+        Some((reason, usual, it))
     })?;
-    let message = format!("{done} {last}");
+    let done = Some(&*last.change).filter(|it| !it.is_empty());
+    let message = format!("{} {last}", done.unwrap_or(usual));
     let said = conditions::new(LAST_ORDER, conditions::TRUE, reason, &message, now);
     is_news(cluster, &said).then_some(said)
 }
@@ -148,18 +149,17 @@ mod tests {
         let now = Timestamp::from_second(10).unwrap();
         let mut cluster = Cluster::default();
         assert_eq!(last_order(&cluster, now), None, "nobody ordered anything");
-        for (given, reason, message) in [
-            (order::DRAIN, "Drained", "drained by alice: an upgrade"),
-            (order::PAUSE, "", ""),
-            (
-                order::UNDRAIN,
-                "Undrained",
-                "the drain was ended by alice: an upgrade",
-            ),
-            (order::CORDON, "Cordoned", "cordoned by alice: an upgrade"),
+        for (given, change, reason, done) in [
+            (order::DRAIN, "", "Drained", "drained"),
+            (order::PAUSE, "", "", ""),
+            (order::UNDRAIN, "", "Undrained", "the drain was ended"),
+            (order::CORDON, "", "Cordoned", "cordoned"),
+            (order::TAINT, "", "Tainted", "taints were changed"),
+            (order::TAINT, "tainted a:b", "Tainted", "tainted a:b"),
         ] {
             let order = Attribution {
                 order: given.to_owned(),
+                change: change.to_owned(),
                 by: "alice".to_owned(),
                 reason: "an upgrade".to_owned(),
                 ..Attribution::default()
@@ -167,7 +167,8 @@ mod tests {
             let text = Attribution::added(&cluster.metadata, order);
             cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
             if let Some(said) = last_order(&cluster, now) {
-                assert_eq!((&*said.reason, &*said.message), (reason, message));
+                assert_eq!(said.reason, reason);
+                assert_eq!(said.message, format!("{done} by alice: an upgrade"));
                 cluster.status.get_or_insert_default().conditions = vec![said];
             } else {
                 assert_eq!(reason, "", "{given}");

@@ -11,7 +11,7 @@ fn given(order: &str, by: &str, second: i64) -> Attribution {
         order: order.to_owned(),
         by: by.to_owned(),
         at: Some(at(second)),
-        reason: String::new(),
+        ..Attribution::default()
     }
 }
 

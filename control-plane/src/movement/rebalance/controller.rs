@@ -24,6 +24,7 @@ use super::request::{Made, Requested, request};
 use super::{decide, failback};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::attribution::Attribution;
 use crate::fleet::binding::{BindingKey, Bindings, patch_params};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::template::{Kind, TemplateKey};
@@ -323,6 +324,16 @@ async fn write(
         return next.ok_or_else(|| ApiError::of("write the status of", &title(&name))(error));
     }
     memory.written = Some(Instant::now());
+    // Who ordered it is told once, with the first that becomes of it.
+    let order = Attribution::all(&rebalancer.metadata).pop();
+    if let Some(order) = order.filter(|_| rebalancer.status.is_none()) {
+        let note = match &*rebalancer.spec.workloads {
+            [only] => format!("{} {} is placed anew {order}", only.kind, only.name),
+            all => format!("{} workloads are placed anew {order}", all.len()),
+        };
+        let kind = EventType::Normal;
+        fleet.events.publish(rebalancer, kind, "Ordered", note);
+    }
     if status.finish_time.is_some() {
         memory.asked.clear();
     }

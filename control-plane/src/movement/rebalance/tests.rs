@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_shared::api::rebalancer::{RebalanceResult, WorkloadRebalancer};
 use muster_shared::conditions;
+use muster_shared::names::annotation::ORDERED_BY;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -300,9 +301,19 @@ async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom(
         ("clusters", roomy("m2", false)),
     ];
     objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    objects.push(("workloadrebalancers", rebalancer(Some(10))));
+    let mut asked = rebalancer(Some(10));
+    let orders = json!([{"order": "rebalance", "by": "alice", "reason": "an upgrade"}]);
+    asked["metadata"]["annotations"] = json!({ ORDERED_BY: orders.to_string() });
+    objects.push(("workloadrebalancers", asked));
     let stand = follow(objects).await;
     pass(40).await;
+    let told = stand.api.events().await;
+    let told = told.into_iter().filter(|it| it.1 == "Ordered");
+    let told: Vec<String> = told
+        .map(|(about, _, note)| format!("{about}: {note}"))
+        .collect();
+    let expected = "all: 40 workloads are placed anew by alice: an upgrade";
+    assert_eq!(told, [expected], "who ordered it is told once");
     let (asked, moved) = asked_and_moved(&stand);
     assert!(asked == MANY && moved < MANY, "{moved} moved");
     let done = results(&stand);

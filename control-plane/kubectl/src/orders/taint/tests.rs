@@ -160,3 +160,14 @@ fn taints_are_put_on_taken_off_and_overwritten_only_if_that_is_said() {
             .contains("no taint b:NoSchedule")
     );
 }
+
+#[test]
+fn an_order_says_which_taints_it_changes() {
+    for (text, expected) in [
+        ("a=b:NoSchedule", "tainted a=b:NoSchedule"),
+        ("a-", "untainted a"),
+        ("a:NoExecute-", "untainted a:NoExecute"),
+    ] {
+        assert_eq!(text.parse::<Edit>().unwrap().to_string(), expected);
+    }
+}
