@@ -256,6 +256,10 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
             &times.tainted,
             "the cluster has a taint by which workloads leave",
         ),
+        (
+            &times.stopped,
+            "copies with fencing stop there, if the agent runs",
+        ),
         (&times.first_move, "the first workload is placed elsewhere"),
         (&times.last_move, "the last workload is placed elsewhere"),
         (&times.healthy, "all that moved are healthy elsewhere"),

@@ -223,6 +223,11 @@ pub struct Times {
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]
     pub tainted: Option<Time>,
+    /// Time at which the agent of the cluster, if it ran, began to stop copies whose policies ask
+    /// for that (`fencing`): the last heartbeat and the shortest `afterSeconds` of their policies.
+    #[serde(skip_serializing_if = "absent")]
+    #[schemars(schema_with = "schema::time")]
+    pub stopped: Option<Time>,
     /// Time at which the first workload was placed elsewhere.
     #[serde(skip_serializing_if = "absent")]
     #[schemars(schema_with = "schema::time")]

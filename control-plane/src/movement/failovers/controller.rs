@@ -10,8 +10,10 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
 use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::merge;
+use muster_shared::names::condition::FENCED;
 use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -28,6 +30,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::Bindings;
 use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::copy;
+use crate::fleet::fencing;
 use crate::fleet::works::binding_of;
 use crate::notices;
 
@@ -303,36 +306,49 @@ impl Recorder {
             .as_ref()
             .and_then(|it| it.failed_cluster(name));
         // Watches wait for the ledger: bindings are looked at without it.
-        let here = failed.map_or_else(Vec::new, |cluster| self.placed_in(&cluster));
-        let (wanted, known, is_surplus) = {
+        let (here, fenced_after) = failed.map_or_else(Default::default, |it| self.placed_in(&it));
+        let (wanted, known, is_surplus, stops_in) = {
             let mut ledger = self.ledger.lock();
             let Some(ledger) = ledger.as_mut() else {
                 return Ok(Next::Done);
             };
-            ledger.affects(name, &here);
-            let wanted = ledger.wanted(name, self.now());
+            let now = self.now();
+            let stops_in = ledger.affects(name, &here, fenced_after, now);
+            let wanted = ledger.wanted(name, now);
             measure::count(&ledger.take_tally());
             let is_surplus = ledger.surplus().iter().any(|it| it == name);
-            (wanted, ledger.object(name).cloned(), is_surplus)
+            let known = ledger.object(name).cloned();
+            (wanted, known, is_surplus, stops_in)
         };
-        match (wanted, known) {
+        let next = match (wanted, known) {
             (_, known) if is_surplus => self.delete(name, known).await,
             (Some(wanted), None) => self.create(wanted).await,
             (Some(wanted), Some(known)) => self.update(&wanted, &known).await,
             (None, _) => Ok(Next::Done),
-        }
+        }?;
+        let stops_in = stops_in.and_then(|it| Duration::try_from(it).ok());
+        Ok(match (next, stops_in) {
+            (Next::Done, Some(left)) => Next::After(left),
+            (next, _) => next,
+        })
     }
 
-    /// Returns the bindings whose workload is placed in a cluster.
-    fn placed_in(&self, cluster: &str) -> Vec<BindingKey> {
-        let bindings = &self.fleet.bindings;
-        let is_placed = |key: &BindingKey| {
-            let binding = bindings.get(key);
-            binding.is_some_and(|it| it.spec.target(cluster).is_some())
-        };
-        let named = bindings.index().naming(cluster).into_iter();
-        let placed = named.filter(|key| is_placed(key));
-        placed.map(|key| BindingKey::clone(&key)).collect()
+    /// Returns the bindings whose workload is placed in a cluster, and the shortest time of silence
+    /// after which the agent there stops one of them.
+    fn placed_in(&self, cluster: &str) -> (Vec<BindingKey>, Option<SignedDuration>) {
+        let (mut placed, mut first) = (Vec::new(), None);
+        for key in self.fleet.bindings.index().naming(cluster) {
+            let binding = self.fleet.bindings.get(&key);
+            let Some(binding) = binding.filter(|it| it.spec.target(cluster).is_some()) else {
+                continue;
+            };
+            placed.push(BindingKey::clone(&key));
+            let is_fenced = conditions::is_true(&binding.status().conditions, FENCED);
+            let after = fencing::asked(&binding.spec).filter(|_| is_fenced);
+            let after = after.and_then(|it| SignedDuration::try_from(it).ok());
+            first = first.into_iter().chain(after).min();
+        }
+        (placed, first)
     }
 
     async fn create(&self, mut wanted: Failover) -> Result<Next, ApiError> {

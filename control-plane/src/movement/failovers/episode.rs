@@ -80,6 +80,10 @@ pub struct Episode {
     is_loading: bool,
     last_healthy: Option<Timestamp>,
     last_cleaned: Option<Timestamp>,
+    /// Last heartbeat before the present silence.
+    silent_since: Option<Timestamp>,
+    /// Time at which the first copy stops there, of those whose policies ask for that.
+    stops: Option<Timestamp>,
 }
 
 /// Message of the cause of a failover whose writer ended before it had given the cause.
@@ -162,6 +166,8 @@ impl Episode {
             object,
             last_healthy: None,
             last_cleaned: None,
+            silent_since: None,
+            stops: None,
         }
     }
 
@@ -301,6 +307,7 @@ impl Episode {
                 status.cause = Cause::default();
             }
         }
+        self.silent_since = known.silent_since.as_ref().map(|it| it.0);
         if status.relapses > 0 {
             self.since = self.since.max(trouble.since);
         }
@@ -334,6 +341,7 @@ impl Episode {
         if recovered.is_none() {
             *recovered = Some(Time(whole(at).max(start)));
             self.stranded.clear();
+            self.stops = self.stops.filter(|it| *it <= at);
         }
     }
 
@@ -530,6 +538,19 @@ impl Episode {
         self.status.times.recovered.is_some()
     }
 
+    /// Notes after which time of silence the first copy in the cluster is stopped.
+    pub fn fences(&mut self, after: Option<SignedDuration>) {
+        let stops = self.silent_since.zip(after);
+        let stops = stops.and_then(|(since, after)| since.checked_add(after).ok());
+        self.stops = self.stops.into_iter().chain(stops).min();
+    }
+
+    /// Returns the time until the first copy in the cluster is stopped.
+    pub fn stops_in(&self, now: Timestamp) -> Option<SignedDuration> {
+        let left = self.stops?.duration_since(now);
+        left.is_positive().then_some(left)
+    }
+
     /// Notes which workloads are placed in the cluster: they are affected, and those that left.
     pub fn affects(&mut self, here: &[BindingKey]) {
         let stays = here.iter().filter(|key| !self.has(key)).count();
@@ -547,6 +568,10 @@ impl Episode {
     pub fn settle(&mut self, entries: usize, now: Timestamp) {
         self.settle_stranded(entries);
         self.affects(&[]);
+        if let Some(stopped) = self.stops.take_if(|it| *it <= now) {
+            let known = &mut self.status.times.stopped;
+            known.get_or_insert_with(|| Time(whole(stopped)));
+        }
         let workloads = self.status.workloads;
         let (last_healthy, last_cleaned) = (self.last_healthy, self.last_cleaned);
         let all = |wanted: &dyn Fn(&Entry) -> bool| {

@@ -318,11 +318,19 @@ impl Ledger {
         lasts.then(|| episode.spec.cluster.clone())
     }
 
-    /// Notes which workloads are placed in the cluster of a failover whose cause lasts.
-    pub fn affects(&mut self, name: &str, here: &[BindingKey]) {
-        if let Some(episode) = self.episodes.get_mut(name) {
-            episode.affects(here);
-        }
+    /// Notes which workloads are placed in the cluster of a failover whose cause lasts, and after
+    /// which time of silence the first of them is stopped there. Returns the time until then.
+    pub fn affects(
+        &mut self,
+        name: &str,
+        here: &[BindingKey],
+        fenced_after: Option<SignedDuration>,
+        now: Timestamp,
+    ) -> Option<SignedDuration> {
+        let episode = self.episodes.get_mut(name)?;
+        episode.affects(here);
+        episode.fences(fenced_after);
+        episode.stops_in(now)
     }
 
     /// Returns the last failover of a place, if the trouble of a moment belongs to it.

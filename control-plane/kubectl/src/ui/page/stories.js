@@ -175,7 +175,7 @@ function attempt({ group, clusters, failure }) {
 }
 
 const STEPS = [
-  ["silentSince", "last heard"], ["notReady", "not ready"], ["tainted", "tainted"], ["firstMove", "the first workload moves"],
+  ["silentSince", "last heard"], ["notReady", "not ready"], ["tainted", "tainted"], ["stopped", "copies with fencing stop there, if the agent runs"], ["firstMove", "the first workload moves"],
   ["lastMove", "the last workload moves"], ["healthy", "all that moved are healthy"], ["recovered", "the cause is over"],
   ["cleaned", "the last old copy is gone"], ["ended", "ended"],
 ];

@@ -149,7 +149,12 @@ fn a_lost_cluster_has_a_record_with_the_whole_story() {
         json!([{ "key": "failed", "effect": "PreferNoExecute", "timeAdded": at(45).to_string() }]);
     let tainted = cluster("m1", ("Unknown", 40), &tainted);
     ledger.cluster(&tainted, Some(at(10)), at(45));
-    ledger.affects("m1-20270115-080010", &["a", "b", "c"].map(key));
+    ledger.affects(
+        "m1-20270115-080010",
+        &["a", "b", "c"].map(key),
+        None,
+        at(45),
+    );
     show(&mut ledger, &moved("a", "m1", "m2", 50), 50);
     show(&mut ledger, &moved("b", "m1", "m3", 52), 52);
     show(&mut ledger, &stranded("c", "m1", "NowhereToGo"), 53);

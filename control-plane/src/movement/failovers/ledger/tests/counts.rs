@@ -18,7 +18,7 @@ fn what_left_and_what_is_still_there_is_affected_and_nothing_twice() {
     // One that left may be placed there still, where its old copy is kept.
     let name = ledger.episodes.keys().next().unwrap().clone();
     assert_eq!(ledger.failed_cluster(&name).as_deref(), Some("m1"));
-    ledger.affects(&name, &["a", "c"].map(key));
+    ledger.affects(&name, &["a", "c"].map(key), None, at(30));
     assert_eq!(affected(&mut ledger), (3, 2));
     let targets = one(&mut ledger, 40).status.unwrap().targets;
     assert_eq!(json!(targets), json!([{"cluster": "m2", "workloads": 2}]));
@@ -184,4 +184,31 @@ fn a_record_is_counted_anew_when_a_workload_is_placed_in_its_cluster_while_that_
     ledger.take_dirty();
     show(&mut ledger, &on("b", "m1"), 50);
     assert_eq!(ledger.take_dirty().len(), 0, "it is over");
+}
+
+#[test]
+fn copies_that_their_policies_stop_in_a_silent_cluster_are_told_once_they_stop() {
+    let after = Some(SignedDuration::from_secs(60));
+    for (what, fenced, back, expected) in [
+        ("silent for long enough", after, 61, Some(60)),
+        ("back before", after, 59, None),
+        ("no policy asks for it", None, 61, None),
+    ] {
+        let mut ledger = new([], 0);
+        ledger.cluster(&silent("m1", 40), Some(at(0)), at(40));
+        let name = ledger.episodes.keys().next().unwrap().clone();
+        let left = ledger.affects(&name, &[key("a")], fenced, at(41));
+        assert_eq!(
+            left,
+            fenced.map(|_| SignedDuration::from_secs(19)),
+            "{what}"
+        );
+        let stopped = |ledger: &mut Ledger, now| {
+            let times = one(ledger, now).status.unwrap().times;
+            second(times.stopped.as_ref())
+        };
+        assert_eq!(stopped(&mut ledger, 50), None, "{what}");
+        ledger.cluster(&well("m1", back), Some(at(back)), at(back));
+        assert_eq!(stopped(&mut ledger, 90), expected, "{what}");
+    }
 }
