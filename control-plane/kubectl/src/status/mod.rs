@@ -18,6 +18,7 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
+use terminal_size::Width;
 
 use self::decide::{Report, Snapshot, decide};
 use super::list::{all, bindings, tokens, works};
@@ -39,7 +40,8 @@ pub(super) struct Options {
     /// YAML begins with `---`.
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
-    /// Looks again every two seconds until it is stopped.
+    /// Looks again every two seconds until it is stopped; on a terminal `*` marks the lines that
+    /// have changed since the last look.
     #[arg(long, short)]
     watch: bool,
     /// What does not count for the exit code: with `orders` clusters that people drained or
@@ -68,6 +70,7 @@ enum Ignored {
 /// Returns the report; the exit code is 1 if something needs attention, and 2 if too little could
 /// be read.
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+    let mut last = None;
     loop {
         let snapshot = Box::pin(read(&client, &options.flags)).await?;
         let mut report = decide(&snapshot);
@@ -85,7 +88,11 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
         let clock = print::clock(calendar(), PAUSE);
         let text = match options.output {
             Format::Json | Format::Yaml => reply.text,
-            _ if std::io::stdout().is_terminal() => format!("{CLEAR}{clock}{}", reply.text),
+            _ if std::io::stdout().is_terminal() => {
+                let marked = print::marked(&reply.text, last.as_deref());
+                last = Some(reply.text);
+                format!("{CLEAR}{clock}{marked}")
+            }
             Format::Table | Format::Wide => format!("{}{SEPARATOR}{clock}", reply.text),
         };
         if !muster_shared::telemetry::is_read(&text)? {
@@ -99,11 +106,14 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
 fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
     if matches!(options.output, Format::Table | Format::Wide) {
         let now = calendar();
-        let is_screen = options.output == Format::Table && std::io::stdout().is_terminal();
-        return Ok(if is_screen {
-            print::screen(&report, now)
-        } else {
-            print::table(&report, now)
+        let terminal = terminal_size::terminal_size_of(std::io::stdout());
+        let terminal = terminal.filter(|_| options.output == Format::Table);
+        return Ok(match terminal {
+            Some((Width(columns), _)) => {
+                let marks = if options.watch { print::MARK } else { 0 };
+                print::screen(&report, now, usize::from(columns).saturating_sub(marks))
+            }
+            None => print::table(&report, now),
         });
     }
     report.limit(options.most.unwrap_or(usize::MAX));

@@ -1,5 +1,6 @@
 //! The report as text: a headline each, and a table of what needs attention.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use jiff::Timestamp;
 use muster_shared::check::common::remaining;
 
 use super::decide::{Fact, Report, Waiting};
+use super::summary::coming;
 use crate::table::{Table, ago, shortened};
 
 /// How much of the report is shown.
@@ -14,18 +16,15 @@ use crate::table::{Table, ago, shortened};
 struct Limits {
     /// Rows of one table.
     rows: usize,
-    /// Characters of a reason in words.
-    letters: usize,
+    /// Characters of a line of a table.
+    columns: usize,
 }
 
-/// On a terminal the screen is one screen, and a table of long lines cannot be read.
-const SCREEN: Limits = Limits {
-    rows: 10,
-    letters: 100,
-};
+/// Rows of a table on a terminal, where all is to be on one screen.
+const ROWS: usize = 10;
 const WHOLE: Limits = Limits {
     rows: usize::MAX,
-    letters: usize::MAX,
+    columns: usize::MAX,
 };
 
 /// Returns the text for people, of which nothing is cut.
@@ -33,14 +32,56 @@ pub(super) fn table(report: &Report, now: Timestamp) -> String {
     text(report, now, WHOLE)
 }
 
-/// Returns the text for a terminal.
-pub(super) fn screen(report: &Report, now: Timestamp) -> String {
-    text(report, now, SCREEN)
+/// Returns the text for a terminal with so many columns.
+pub(super) fn screen(report: &Report, now: Timestamp, columns: usize) -> String {
+    let rows = ROWS;
+    text(report, now, Limits { rows, columns })
 }
 
 /// Returns when a command that looks again has looked.
 pub(super) fn clock(now: Timestamp, every: Duration) -> String {
     format!("{now:.0}, again every {}s\n", every.as_secs())
+}
+
+/// Characters that [`marked`] puts before each line.
+pub(super) const MARK: usize = 2;
+
+/// Returns a screen with a mark before each line that was not on the last one. Times go on from one
+/// to the next, and are no change.
+pub(super) fn marked(screen: &str, last: Option<&str>) -> String {
+    let known: Option<BTreeSet<String>> = last.map(|it| it.lines().map(timeless).collect());
+    let is_new = |line: &str| {
+        known
+            .as_ref()
+            .is_some_and(|it| !it.contains(&timeless(line)))
+    };
+    let lines = screen.lines();
+    let lines = lines.map(|it| match it {
+        "" => "\n".to_owned(),
+        _ if is_new(it) => format!("* {it}\n"),
+        _ => format!("  {it}\n"),
+    });
+    lines.collect()
+}
+
+/// Returns the words of a line that are no times, such as `5m3s`, `5 min 03 s` or `00:10:00Z`.
+fn timeless(line: &str) -> String {
+    let bare = |it: &str| it.trim_matches(|it: char| !it.is_alphanumeric()).to_owned();
+    let words: Vec<String> = line.split_whitespace().map(bare).collect();
+    let is_number = |it: &str| it.bytes().all(|it| it.is_ascii_digit());
+    let is_unit = |it: &str| ["s", "min", "h", "days"].contains(&it);
+    let kept = words.iter().enumerate().filter(|(at, word)| {
+        let is_part = |it: char| it.is_ascii_digit() || "smhd:TZ-.".contains(it);
+        let begins = word.starts_with(|it: char| it.is_ascii_digit());
+        match words.get(at + 1) {
+            _ if begins && !is_number(word) => !word.chars().all(is_part),
+            Some(next) if is_number(word) => !is_unit(next),
+            _ => *at == 0 || !is_unit(word) || !is_number(&words[at - 1]),
+        }
+    });
+    kept.map(|(_, word)| word.as_str())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn text(report: &Report, now: Timestamp, limits: Limits) -> String {
@@ -127,7 +168,7 @@ fn clusters(report: &Report, now: Timestamp, limits: Limits) -> String {
             ago(it.since, now),
             ago(it.last_heard, now),
             it.taints.join(","),
-            shortened(why, limits.letters),
+            why.to_owned(),
         ]);
     }
     let hidden: &[&str] = if has_why { &[] } else { &["WHY"] };
@@ -151,8 +192,9 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> Strin
     let mut table = Table::new([head, "FOR", "SINCE", "AT MOST", "WHY"]);
     for it in all.iter().take(limits.rows) {
         let estimate = match (it.at_most_seconds, it.stops_seconds) {
-            (Some(seconds), _) => format!("{seconds}s"),
-            (None, Some(seconds)) => format!("copy stops in {seconds}s"),
+            (Some(seconds), _) => coming(seconds, now),
+            (None, Some(0)) => "copy has stopped".to_owned(),
+            (None, Some(seconds)) => format!("copy stops in {}", coming(seconds, now)),
             (None, None) => "-".to_owned(),
         };
         table.row([
@@ -160,7 +202,7 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> Strin
             it.reason.clone(),
             ago(it.since, now),
             estimate,
-            shortened(&it.message, limits.letters),
+            it.message.clone(),
         ]);
     }
     section(&table.to_string(), all.len(), limits)
@@ -172,10 +214,42 @@ fn section(table: &str, rows: usize, limits: Limits) -> String {
     if rows == 0 {
         return String::new();
     }
-    let mut text = format!("\n{table}");
+    let mut text = "\n".to_owned();
+    for line in table.lines() {
+        let _ = writeln!(text, "{}", shortened(line, limits.columns));
+    }
     if rows > limits.rows {
         let more = rows - limits.rows;
         let _ = writeln!(text, "and {more} more: -o wide has all");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_marked_if_something_else_than_its_times_has_changed() {
+        let last = "ALARM: m1 silent for 59 s (since 00:09:01Z)\n\nWAITING   FOR   SINCE\nweb   Rate   59s\n3 move";
+        for (line, is_marked) in [
+            ("ALARM: m1 silent for 1 min 01 s (since 00:09:01Z)", false),
+            (
+                "ALARM: m1 silent for 2 days (since 2026-01-01T00:09:01Z)",
+                false,
+            ),
+            ("ALARM: m2 silent for 59 s (since 00:09:01Z)", true),
+            ("web   Rate   1m1s", false),
+            ("web   Rate   2d", false),
+            ("api   Rate   1m1s", true),
+            ("3 move", false),
+            ("2 move", true),
+        ] {
+            let mark = if is_marked { '*' } else { ' ' };
+            let expected = format!("{mark} {line}\n");
+            assert_eq!(marked(line, Some(last)), expected);
+            assert_eq!(marked(line, None), format!("  {line}\n"), "the first look");
+        }
+        assert_eq!(marked("a\n\nb", Some("a")), "  a\n\n* b\n");
+    }
 }

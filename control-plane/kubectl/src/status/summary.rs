@@ -17,6 +17,9 @@ use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
 
+/// Words about the command that stops an old copy.
+const STOP: &str = "to stop the first by its cluster's own access, if it does harm";
+
 /// How bad a state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -58,6 +61,10 @@ pub(super) struct Summary {
     pub service: String,
     /// Which workloads may run twice, because an old copy is not confirmed gone.
     pub twice: String,
+    /// Command, by the cluster's own access, that stops the first of those copies; absent if the
+    /// cluster is removing it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
     /// What happens next, and when.
     pub next: String,
     /// What to do.
@@ -73,6 +80,7 @@ impl Default for Summary {
             lost: Lost::Unknown,
             service: String::new(),
             twice: String::new(),
+            stop: None,
             next: String::new(),
             advice: Advice::default(),
         }
@@ -91,9 +99,11 @@ impl Summary {
         let command = command
             .as_ref()
             .map_or_else(String::new, |it| format!(": {it}"));
+        let stop = self.stop.as_ref();
+        let stop = stop.map_or_else(String::new, |it| format!("; {STOP}: {it}"));
         [
             ("Service", self.service.clone()),
-            ("Two copies", self.twice.clone()),
+            ("Two copies", format!("{}{stop}", self.twice)),
             ("Next", self.next.clone()),
             ("To do", format!("{words}{command}")),
         ]
@@ -102,10 +112,10 @@ impl Summary {
     /// Returns the summary of a report.
     pub fn of(report: &Report, now: Timestamp) -> Self {
         let (severity, sentence) = happened(report, now);
-        let (lost, service) = service::told(report);
+        let (lost, service) = service::told(report, now);
         let Next { words, seconds } = &report.next;
         let next = match seconds {
-            Some(seconds) => format!("in {}: {words}", span_of(*seconds)),
+            Some(seconds) => format!("in {}: {words}", coming(*seconds, now)),
             None => words.clone(),
         };
         Self {
@@ -114,6 +124,7 @@ impl Summary {
             lost,
             service,
             twice: service::twice(report),
+            stop: advice::stop(report),
             next,
             advice: advice::advice(report, severity, lost),
         }
@@ -321,12 +332,30 @@ pub(super) fn count(number: usize, thing: &str) -> String {
     }
 }
 
-/// Returns the time that has passed.
+/// Returns the time that has passed, with the time of day since which.
 fn span(since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "a time that is not known".to_owned(),
-        |since| time(now.duration_since(since)),
+        |since| {
+            let passed = time(now.duration_since(since));
+            format!("{passed} (since {})", clock(since, now))
+        },
     )
+}
+
+/// Returns a number of seconds as a time, with the time of day at which it is over.
+pub(super) fn coming(seconds: u64, now: Timestamp) -> String {
+    let left = SignedDuration::from_secs(seconds.try_into().unwrap_or(i64::MAX));
+    let end = now.saturating_add(left).unwrap_or(Timestamp::MAX);
+    format!("{} ({})", time(left), clock(end, now))
+}
+
+/// Returns the time of day of a moment, with its date if that is more than a day away.
+fn clock(at: Timestamp, now: Timestamp) -> String {
+    if now.duration_since(at).abs() > SignedDuration::from_hours(24) {
+        return format!("{at:.0}");
+    }
+    at.strftime("%H:%M:%SZ").to_string()
 }
 
 /// Returns a number of seconds as a time.

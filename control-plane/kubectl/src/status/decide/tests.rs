@@ -121,7 +121,7 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
         vec![work("web", "m1"), work("web", "m2")],
         vec![work("web", "m2")],
     );
-    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web\n";
+    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web; to stop the first by its cluster's own access, if it does harm: kubectl --kubeconfig m1.kubeconfig scale deployment/web -n default --replicas=0\n";
     for (works, is_told) in [
         (Ok(left), true),
         (Ok(none), false),
@@ -172,7 +172,9 @@ fn a_reason_is_cut_on_a_terminal_and_nowhere_else() {
     report.without_dependencies[0].message = format!("{}.", "long ".repeat(30));
     let now = NOW.parse().unwrap();
     assert!(print::table(&report, now).contains("long .\n"));
-    assert!(print::screen(&report, now).ends_with("…\n"));
+    let screen = print::screen(&report, now, 90);
+    let last = screen.lines().last().unwrap();
+    assert!(last.chars().count() == 90 && last.ends_with('…'), "{last}");
 }
 
 const LACKS: (&str, &str, &str) = (references::CONDITION, "True", references::NOT_PLACED);
@@ -562,7 +564,7 @@ fn a_table_is_cut_on_a_screen_and_nowhere_else() {
     let report = decide(&snapshot(well(), many.collect()));
     let now: Timestamp = NOW.parse().unwrap();
     let shown = |text: String| text.matches("Deployment default/w").count();
-    let screen = print::screen(&report, now);
+    let screen = print::screen(&report, now, 80);
     assert!(
         screen.ends_with("and 2 more: -o wide has all\n"),
         "{screen}"
@@ -596,11 +598,11 @@ fn a_total_loss_fits_on_one_screen() {
         ),
     ];
     let report = decide(&snapshot(clusters, bindings));
-    let text = print::screen(&report, NOW.parse().unwrap());
+    let text = print::screen(&report, NOW.parse().unwrap(), 120);
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s: most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped
 Service:    perhaps 2 workloads are without service (Deployment default/web, Deployment default/db): their clusters are not heard
 Two copies: none
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may

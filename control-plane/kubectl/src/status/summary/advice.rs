@@ -269,10 +269,67 @@ fn undone(order: &Ordered) -> String {
 
 /// Returns the command that explains a workload, which is named as `Deployment default/web`.
 fn explain(workload: &str) -> String {
+    format!("kubectl muster explain {}", argument(workload))
+}
+
+/// Returns how commands name a workload that is named as `Deployment default/web`.
+fn argument(workload: &str) -> String {
     let (kind, name) = workload.split_once(' ').unwrap_or(("", workload));
     let kind = kind.to_lowercase();
     match name.split_once('/') {
-        Some((namespace, name)) => format!("kubectl muster explain {kind}/{name} -n {namespace}"),
-        None => format!("kubectl muster explain {kind}/{name}"),
+        Some((namespace, name)) => format!("{kind}/{name} -n {namespace}"),
+        None => format!("{kind}/{name}"),
+    }
+}
+
+/// Returns the command that stops the first old copy that its cluster does not remove by itself
+/// now. It deletes nothing whose kind can be stopped in another way.
+pub(super) fn stop(report: &Report) -> Option<String> {
+    let mut old = report.old_copies.iter().flatten();
+    let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
+    let words = stopped(&old.names[0]);
+    Some(format!(
+        "kubectl --kubeconfig {}.kubeconfig {words}",
+        old.cluster
+    ))
+}
+
+fn stopped(workload: &str) -> String {
+    let argument = argument(workload);
+    match workload.split(' ').next() {
+        Some("Deployment" | "StatefulSet" | "ReplicaSet") => {
+            format!("scale {argument} --replicas=0")
+        }
+        Some("Job" | "CronJob") => {
+            format!(r#"patch {argument} -p '{{"spec":{{"suspend":true}}}}'"#)
+        }
+        _ => format!("delete {argument}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_copy_is_stopped_and_deleted_only_where_its_kind_cannot_be_stopped() {
+        for (workload, expected) in [
+            (
+                "Deployment shop/web",
+                "scale deployment/web -n shop --replicas=0",
+            ),
+            (
+                "StatefulSet shop/db",
+                "scale statefulset/db -n shop --replicas=0",
+            ),
+            (
+                "CronJob shop/bill",
+                r#"patch cronjob/bill -n shop -p '{"spec":{"suspend":true}}'"#,
+            ),
+            ("DaemonSet shop/log", "delete daemonset/log -n shop"),
+            ("Tenant acme", "delete tenant/acme"),
+        ] {
+            assert_eq!(stopped(workload), expected);
+        }
     }
 }

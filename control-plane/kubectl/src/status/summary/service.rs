@@ -1,9 +1,10 @@
 //! What the summary says of service: whether some workload has none.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report};
-use super::{count, span_of};
+use super::{coming, count};
 use crate::old_copies::{self, listed};
 
 /// Whether some workload is without service.
@@ -18,7 +19,7 @@ pub(in super::super) enum Lost {
 }
 
 /// Returns whether some workload is without service, and the sentence that says which.
-pub(super) fn told(report: &Report) -> (Lost, String) {
+pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
     let service = &report.service;
     if report.is_blind {
         let words = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
@@ -52,7 +53,7 @@ pub(super) fn told(report: &Report) -> (Lost, String) {
         };
         let stops = stopper.zip(service.stops_seconds);
         let stops = stops.map_or_else(String::new, |(who, seconds)| {
-            format!("; {who} in {} at the latest", span_of(seconds))
+            format!("; {who} in {} at the latest", coming(seconds, now))
         });
         parts.push(format!(
             "perhaps {who} without service {}: {on} not heard{stops}",

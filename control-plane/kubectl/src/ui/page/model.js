@@ -42,10 +42,15 @@ export function told(summary, away) {
   const goOn = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
   return [
     { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
-    ...(summary?.twice ? [{ name: "Two copies", text: away ? `not known. When it was read last: ${summary.twice}` : summary.twice }] : []),
+    ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
     { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
     { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
   ];
+}
+
+function twice({ twice, stop }, away) {
+  if (away) return { text: `not known. When it was read last: ${twice}` };
+  return stop ? { text: `${twice}; to stop the first by its cluster's own access, if it does harm`, command: stop } : { text: twice };
 }
 
 // Returns what an empty queue says: what comes later is no member of it, and is told by Next.
@@ -59,10 +64,12 @@ export function idle(status) {
   return later.length ? `nothing has to move now; ${later.join(", ")}: see Next above` : "nothing moves or waits";
 }
 // Returns until when at the latest a workload is in the queue, or when its copy has stopped.
-export function latest({ atMostSeconds, stopsSeconds }) {
-  if (atMostSeconds !== undefined) return `in ${span(atMostSeconds)}`;
+export function latest({ atMostSeconds, stopsSeconds }, now) {
+  const clock = (seconds) => moment(new Date(now + 1000 * seconds).toISOString()).slice(11);
+  const coming = (seconds) => `in ${span(seconds)}${seconds < 86400 ? ` (${clock(seconds)})` : ""}`;
+  if (atMostSeconds !== undefined) return coming(atMostSeconds);
   if (stopsSeconds === undefined) return "–";
-  return stopsSeconds ? `its copy stops in ${span(stopsSeconds)}, and it stays down` : "its copy has stopped, and it stays down";
+  return stopsSeconds ? `its copy stops ${coming(stopsSeconds)}, and it stays down` : "its copy has stopped, and it stays down";
 }
 
 // Clusters.

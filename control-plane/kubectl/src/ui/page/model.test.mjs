@@ -37,6 +37,8 @@ test("who is without service, what comes next and what to do stand in this order
   assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
   const [service, twice, next, advice] = model.told(summary, true);
   assert.equal(twice.text, "not known. When it was read last: none");
+  const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
+  assert.deepEqual([stop[1].text, stop[1].command], ["1 old copy; to stop the first by its cluster's own access, if it does harm", "kubectl y"]);
   assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
   assert.match(next.text, /looks again by itself every few seconds/);
   assert.equal(advice.command, "kubectl muster check");
@@ -52,10 +54,10 @@ test("an empty queue says what comes later, and a row when its copy stops althou
   ]) assert.equal(model.idle(status(more)), expected);
   for (const [row, expected] of [
     [{}, "–"],
-    [{ atMostSeconds: 9, stopsSeconds: 9 }, "in 9 s"],
-    [{ stopsSeconds: 9 }, "its copy stops in 9 s, and it stays down"],
+    [{ atMostSeconds: 9, stopsSeconds: 9 }, "in 9 s (00:10:09Z)"],
+    [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z), and it stays down"],
     [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],
-  ]) assert.equal(model.latest(row), expected);
+  ]) assert.equal(model.latest(row, NOW), expected);
 });
 
 test("each state of a cluster has a form of its own, and what is not known is not well", () => {

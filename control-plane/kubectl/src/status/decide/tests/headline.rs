@@ -111,28 +111,28 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "the first may leave in a moment",
             with(&["Unknown"], vec![pending("a", "WaitingForToleration", TOLERATED)]),
             "perhaps 1 workload is without service (Deployment default/a): its cluster is not heard",
-            "in 26 s: the first workload may leave m1",
+            "in 26 s (00:10:26Z): the first workload may leave m1",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
             "the taint comes first",
             Snapshot { clusters: Ok(watched()), taint_policies: Some(vec![policy()]), ..with(&[], healthy(1, "m1")) },
             "perhaps 1 workload is without service (Deployment default/web0): its cluster is not heard",
-            "in 20 s: workloads are told to leave m1 (a taint)",
+            "in 20 s (00:10:20Z): workloads are told to leave m1 (a taint)",
             format!("{down}; {describe}"),
         ),
         (
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
-            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s (00:11:00Z) at the latest",
+            "in 60 s (00:11:00Z): Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
             "fenced, and surely stopped",
             Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
             "1 workload is without service (Deployment default/ledger)",
-            "in 0 s: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            "in 0 s (00:10:00Z): Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
@@ -145,15 +145,15 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
-            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s (00:11:00Z) at the latest",
+            "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
             format!("{common}{keep}{raise}"),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
-            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s at the latest",
-            "in 60 s: Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
+            "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s (00:11:00Z) at the latest",
+            "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
             "ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere, when its old copy has stopped (in 60 s at the latest; the command need not wait for that): kubectl muster resume".to_owned(),
         ),
         (
@@ -230,7 +230,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "back, and workloads return",
             snapshot(back(), vec![moved("a", true), moved("b", true)]),
             nothing.0,
-            "in 5 min: 2 workloads return to m1, at the earliest",
+            "in 5 min (00:15:00Z): 2 workloads return to m1, at the earliest",
             nothing.2.to_owned(),
         ),
         (
@@ -293,7 +293,7 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
         .line();
     assert_eq!(
         line,
-        "ATTENTION: 6 of 20 clusters silent at once for 5 min, 5 of them in eu-north (5 of 8 there)"
+        "ATTENTION: 6 of 20 clusters silent at once for 5 min (since 00:05:00Z), 5 of them in eu-north (5 of 8 there)"
     );
 }
 
@@ -305,7 +305,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
     let line = decide(&snapshot(clusters, Vec::new())).summary.line();
     assert_eq!(
         line,
-        "ATTENTION: 2 of 5 clusters silent, the first for 5 min 40 s, the last for 4 min 30 s (m1, m2)"
+        "ATTENTION: 2 of 5 clusters silent, the first for 5 min 40 s (since 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z) (m1, m2)"
     );
 }
 
