@@ -14,6 +14,8 @@ export function span(seconds) {
 }
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
+// What a text says apart from times, which go on.
+export const timeless = (text) => text.replace(/\d+ (s|min|h|days)\b ?|[\d-]*[T ]?\d\d:\d\d:\d\d(\.\d+)?Z?/g, "");
 export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 // The whole fleet.

@@ -45,6 +45,15 @@ test("who is without service, what comes next and what to do stand in this order
   assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);
 });
 
+test("what a text says is the same while only its times go on", () => {
+  for (const [a, b, same] of [
+    ["m1 silent for 59 s (since 00:09:01Z)", "m1 silent for 1 min 01 s (since 00:09:01Z)", true],
+    ["read at 2026-01-01 00:10:00Z", "read at 2026-01-01 00:10:03Z", true],
+    ["m1 silent for 59 s", "m2 silent for 59 s", false],
+    ["3 move", "2 move", false],
+  ]) assert.equal(model.timeless(a) === model.timeless(b), same, a);
+});
+
 test("an empty queue says what comes later, and a row when its copy stops although nothing moves", () => {
   for (const [more, expected] of [
     [{}, "nothing moves or waits"],

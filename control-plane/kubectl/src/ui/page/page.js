@@ -2,7 +2,7 @@
 
 import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, latest, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
-import { Rows, byId, fillList, patch, say, tables } from "./rows.js";
+import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
 
 const PAUSE = 3000; // milliseconds between the end of one look and the next
@@ -73,10 +73,13 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
 
 const UNKNOWN = "? not known";
 function showHeadline({ severity, sentence, told, title, icon }) {
+  const lines = () => [byId("verdict"), ...byId("told").children];
+  const before = lines().map((it) => it.textContent);
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
   patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.command ? `${it.text}: ` : it.text], it.command && ["code", {}, it.command]]]]]));
-  mark(title, icon);
+  lines().forEach((it, at) => mark(it, before[at]));
+  tab(title, icon);
 }
 function showStatus(status, code) {
   const lists = Object.keys(LISTS);
@@ -93,7 +96,7 @@ function showStatus(status, code) {
   coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, [inTime(next.seconds), next.words].filter(Boolean).join(": ")]));
 }
 // What the tab says while it is not looked at.
-function mark(title, icon) {
+function tab(title, icon) {
   if (document.title !== title) document.title = title;
   if (byId("icon").getAttribute("href") !== icon) byId("icon").setAttribute("href", icon);
 }

@@ -2,6 +2,8 @@
 //
 // All text of the fleet is set as text, never as markup.
 
+import { timeless } from "./model.js";
+
 const SHOWN = matchMedia("(max-width: 45rem)").matches ? 40 : 200; // rows of a table
 const SVG = document.querySelector("svg").namespaceURI;
 
@@ -9,6 +11,15 @@ export const byId = (id) => document.getElementById(id);
 export const say = (element, text) => {
   if (element.textContent !== text) element.textContent = text;
 };
+// Marks an element that said something else before, for a while.
+const FADES = 4000; // milliseconds; page.css has them, too
+const fading = new WeakMap();
+export function mark(element, before) {
+  if (!before || timeless(before) === timeless(element.textContent)) return;
+  element.dataset.changed = "";
+  clearTimeout(fading.get(element));
+  fading.set(element, setTimeout(() => delete element.dataset.changed, FADES));
+}
 export const make = (name, text) => {
   const element = document.createElement(name);
   if (text !== undefined) element.textContent = text;
@@ -30,7 +41,7 @@ function patchChildren(parent, list) {
     let node = fits(now, name, attributes) ? now : attributes.href && [...parent.children].slice(at).find((it) => fits(it, name, attributes));
     if (!node) node = name === "svg" || parent.namespaceURI === SVG ? document.createElementNS(SVG, name) : document.createElement(name);
     if (node !== now) parent.insertBefore(node, now || null);
-    for (const { name } of [...node.attributes]) if (attributes[name] === undefined) node.removeAttribute(name);
+    for (const { name } of [...node.attributes]) if (attributes[name] === undefined && name !== "data-changed") node.removeAttribute(name);
     for (const [name, value] of Object.entries(attributes)) {
       if (value !== undefined && node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
     }
@@ -83,10 +94,11 @@ export class Rows {
   set(items, all) {
     this.items = items;
     this.all = all;
-    this.draw();
+    this.draw(this.isSet);
+    this.isSet = true;
   }
 
-  draw() {
+  draw(isNews) {
     const wanted = this.filter.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const text = (item) => this.columns.map((it) => (it.press ? "" : it.text(item))).join(" ").toLowerCase();
     const found = wanted.length
@@ -113,6 +125,7 @@ export class Rows {
       rows.set(rows.has(key) ? `${key}\u0000${at}` : key, row);
       row.item = item;
       this.fill(row);
+      if (isNews && !this.rows.has(key)) mark(row, "nothing");
       if (this.body.children[at] !== row) this.body.insertBefore(row, this.body.children[at] || null);
     });
     while (this.body.children.length > shown.length) this.body.lastChild.remove();
@@ -146,9 +159,11 @@ export class Rows {
         if (cell.firstChild.getAttribute("aria-label") !== label) cell.firstChild.setAttribute("aria-label", label);
         return;
       }
+      const before = cell.textContent;
       const href = column.href?.(row.item);
       if (href) patch(cell, [["a", { href }, column.text(row.item)]]);
       else say(cell, column.text(row.item));
+      mark(cell, before);
       const kind = column.kind ? `state ${column.kind(row.item)}` : column.long ? "text" : "";
       if (cell.className !== kind) cell.className = kind;
     });
