@@ -1,7 +1,6 @@
 //! The error of a request to the fleet API, with what it was for.
 
 use muster_shared::client;
-use muster_shared::queue::Next;
 
 /// A request to the fleet API that failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +16,10 @@ pub struct ApiError {
 
 impl ApiError {
     /// Makes the error of a step, for `map_err`.
-    pub fn of(step: &'static str, object: &impl ToString) -> impl FnOnce(kube::Error) -> Self {
+    pub fn of<T: ToString>(
+        step: &'static str,
+        object: &T,
+    ) -> impl FnOnce(kube::Error) -> Self + use<T> {
         let object = object.to_string();
         move |source| Self {
             step,
@@ -30,18 +32,6 @@ impl ApiError {
     /// somebody changes something.
     pub fn is_lasting(&self) -> bool {
         matches!(&*self.source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
-    }
-}
-
-/// Returns when to look again after a write of which the API says that the object has changed or is
-/// gone since it was read; `None` if the write has failed for another reason.
-pub fn overtaken(error: &kube::Error) -> Option<Next> {
-    if client::is_conflict(error) {
-        Some(Next::Again)
-    } else if client::is_not_found(error) {
-        Some(Next::Done)
-    } else {
-        None
     }
 }
 
@@ -60,22 +50,6 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
-
-    #[test]
-    fn a_write_that_comes_too_late_is_looked_at_again_and_any_other_has_failed() {
-        for (code, reason, expected) in [
-            (409, "Conflict", Some(Next::Again)),
-            (404, "NotFound", Some(Next::Done)),
-            (403, "Forbidden", None),
-            (422, "Invalid", None),
-            (429, "TooManyRequests", None),
-            (500, "InternalError", None),
-        ] {
-            let status = Status::failure("", reason).with_code(code);
-            let error = kube::Error::Api(status.boxed());
-            assert_eq!(overtaken(&error), expected, "{code}");
-        }
-    }
 
     #[test]
     fn what_is_refused_lasts_and_what_is_not_answered_does_not() {

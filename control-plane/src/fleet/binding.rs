@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube::Client;
-use kube::api::{Api, PatchParams};
+use kube::api::Api;
 use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
 use muster_shared::client::says_absent;
@@ -12,6 +12,7 @@ use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
 use muster_shared::watch::packing::Kept;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use serde_json::Value;
 
 use super::Fleet;
 use super::api_error::ApiError;
@@ -19,7 +20,7 @@ use super::binding_index::{BindingIndex, Trait};
 use super::followers::Followers;
 use super::intern::{BindingInterner, codec};
 use super::template::TemplateKey;
-use crate::settings::COMPONENT;
+use super::write::{Written, merge, merge_status};
 
 /// What names a binding of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +77,34 @@ impl BindingKey {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.kind()),
             None => Api::all_with(client.clone(), &self.kind()),
         }
+    }
+
+    /// Merges a patch into the binding as it was read; `step` says what for.
+    ///
+    /// # Errors
+    /// The write has failed for another reason than that the binding is not as it was read.
+    pub async fn merge(
+        &self,
+        client: &Client,
+        step: &'static str,
+        patch: &Value,
+    ) -> Result<Written<AnyBinding>, ApiError> {
+        let answer = merge(&self.api(client), &self.name, patch).await;
+        Written::of(answer).map_err(ApiError::of(step, self))
+    }
+
+    /// Merges a patch into the status of the binding as it was read; `step` says what for.
+    ///
+    /// # Errors
+    /// As for [`merge`](Self::merge).
+    pub async fn merge_status(
+        &self,
+        client: &Client,
+        step: &'static str,
+        patch: &Value,
+    ) -> Result<Written<AnyBinding>, ApiError> {
+        let answer = merge_status(&self.api(client), &self.name, patch).await;
+        Written::of(answer).map_err(ApiError::of(step, self))
     }
 
     /// Returns whether the binding exists. The API is asked for one that is not in the cache: a
@@ -234,14 +263,6 @@ impl Bindings {
             BindingKind::Namespaced => &self.namespaced,
             BindingKind::Cluster => &self.cluster,
         }
-    }
-}
-
-/// Parameters of our merge patches.
-pub fn patch_params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PatchParams::default()
     }
 }
 

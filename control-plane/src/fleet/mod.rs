@@ -41,6 +41,7 @@ pub mod unheard;
 pub mod unseen_works;
 mod waiting;
 pub mod works;
+pub mod write;
 
 use std::sync::{Arc, OnceLock};
 

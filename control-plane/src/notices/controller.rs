@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch};
+use kube::api::Api;
 use muster_shared::api::failover_record::Failover;
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::NOTICES;
@@ -27,7 +26,7 @@ use super::pacing::{Pacing, Turn};
 use super::sending::{self, Fault};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::patch_params;
+use crate::fleet::write::{Written, merge};
 use crate::settings::notice_receivers::Receiver;
 
 const NAME: &str = "failover notices";
@@ -324,17 +323,10 @@ impl Outlet {
         } });
         let client = self.fleet.status_writer.turn().await;
         let api: Api<Failover> = Api::all(client.clone());
-        match api
-            .patch(&name, &patch_params(), &Patch::Merge(patch))
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(error) if is_conflict(&error) || is_not_found(&error) => Ok(()),
-            Err(error) => Err(ApiError::of(
-                "note what was told in",
-                &format!("Failover {name}"),
-            )(error)),
-        }
+        let written = Written::of(merge(&api, &name, &patch).await);
+        let title = format!("Failover {name}");
+        written.map_err(ApiError::of("note what was told in", &title))?;
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes DNSEndpoints, and what became of a host name into the binding of its template.
 
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::client::{is_conflict, is_not_found};
@@ -17,8 +17,9 @@ use super::explain::Outcome;
 use super::request::Request;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::last_patches::LastPatches;
+use crate::fleet::write;
 use crate::settings::COMPONENT;
 
 /// Result of a write that did not fail.
@@ -76,8 +77,7 @@ impl Writing<'_> {
         if !is_leader() {
             return Ok(Written::Overtaken);
         }
-        let (parameters, merge) = (patch_params(), Patch::Merge(&patch));
-        let answer = api.patch(&key.name, &parameters, &merge).await;
+        let answer = write::merge(&api, &key.name, &patch).await;
         if answer.is_ok() {
             patches.record(key.clone(), version, &patch);
         }
@@ -106,16 +106,14 @@ impl Writing<'_> {
         if !is_news || !self.fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
-        let patch = Patch::Merge(json!({
+        let patch = json!({
             "metadata": {"resourceVersion": self.binding.metadata.resource_version},
             "status": {"conditions": list},
-        }));
-        let (api, parameters) = (self.key.api(self.client), patch_params());
-        match api.patch_status(&self.key.name, &parameters, &patch).await {
-            Ok(_) => {}
-            Err(error) if is_conflict(&error) => return Ok(Next::Again),
-            Err(error) if is_not_found(&error) => return Ok(Next::Done),
-            Err(error) => return Err(ApiError::of("write the status of", self.key)(error)),
+        });
+        let step = "write the status of";
+        match self.key.merge_status(self.client, step, &patch).await? {
+            write::Written::Done(_) => {}
+            late => return Ok(late.next()),
         }
         let told = conditions::get(&status.conditions, HOSTNAME_PUBLISHED);
         if let Some(condition) = condition.filter(|it| it.status != TRUE)

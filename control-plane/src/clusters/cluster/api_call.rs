@@ -1,38 +1,23 @@
 //! Requests about one cluster, and what can go wrong with them.
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use kube::{Client, ResourceExt};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
+use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::{client, conditions};
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::write::{merge, merge_status};
 
-/// Failure of a reconcile of one cluster.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("cannot {step} of cluster {cluster:?}: {}", client::brief(error))]
-    Call {
-        step: &'static str,
-        cluster: String,
-        error: Box<kube::Error>,
-    },
-    #[error(transparent)]
-    Other(#[from] ApiError),
-}
-
-impl Error {
-    /// Returns whether the API gave an answer, though not the one that was asked for. That it has
-    /// too much to do is none.
-    pub(super) fn is_answered(&self) -> bool {
-        let (Self::Call { error, .. } | Self::Other(ApiError { source: error, .. })) = self;
-        match &**error {
-            kube::Error::Api(status) => !matches!(status.code, 429 | 503),
-            error => matches!(error, kube::Error::SerdeError(_)),
-        }
+/// Returns whether the API gave an answer, though not the one that was asked for. That it has too
+/// much to do is none.
+pub(super) fn is_answered(error: &ApiError) -> bool {
+    match &*error.source {
+        kube::Error::Api(status) => !matches!(status.code, 429 | 503),
+        error => matches!(error, kube::Error::SerdeError(_)),
     }
 }
 
@@ -42,13 +27,7 @@ pub(super) async fn write(
     patch: &Value,
 ) -> Result<(), kube::Error> {
     let api = Api::<Head<Cluster>>::all(fleet.client.clone());
-    api.patch(
-        &cluster.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(patch),
-    )
-    .await
-    .map(drop)
+    merge(&api, &cluster.name_any(), patch).await.map(drop)
 }
 
 /// Writes one condition of a Cluster beside those of others, unless the Cluster has changed since
@@ -67,10 +46,8 @@ pub(super) async fn write_condition(
         "metadata": {"resourceVersion": cluster.metadata.resource_version},
         "status": {"conditions": list},
     });
-    let (name, params) = (cluster.name_any(), PatchParams::default());
     let api = Api::<Head<Cluster>>::all(client.clone());
-    api.patch_status(&name, &params, &Patch::Merge(patch))
-        .await?;
+    merge_status(&api, &cluster.name_any(), &patch).await?;
     Ok(written)
 }
 
@@ -88,43 +65,10 @@ pub(in crate::clusters) async fn write_news(
     write_condition(client, cluster, condition).await.map(Some)
 }
 
-/// Ignores the error that the object is gone already, or was changed meanwhile: the controller
-/// finds out when it looks next.
-pub(super) fn tolerate(result: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    result.or_else(|error| {
-        if client::is_not_found(&error) || client::is_conflict(&error) {
-            Ok(())
-        } else {
-            Err(error)
-        }
-    })
-}
-
-pub(super) fn failed(step: &'static str, cluster: &Cluster) -> impl Fn(kube::Error) -> Error {
-    let cluster = cluster.name_any();
-    move |error| Error::Call {
-        step,
-        cluster: cluster.clone(),
-        error: Box::new(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_gone_or_changed_already_is_looked_at_again_and_the_rest_is_an_error() {
-        for (code, reason, expected) in [
-            (404, "NotFound", true),
-            (409, "Conflict", true),
-            (403, "Forbidden", false),
-            (500, "InternalError", false),
-        ] {
-            let status = kube::core::Status::failure("", reason).with_code(code);
-            let result = tolerate(Err(kube::Error::Api(status.boxed())));
-            assert_eq!(result.is_ok(), expected, "{code}");
-        }
-        assert!(tolerate(Ok(())).is_ok());
-    }
+/// Makes the error of a step in the reconciliation of a cluster, for `map_err`.
+pub(super) fn failed(
+    step: &'static str,
+    cluster: &Cluster,
+) -> impl FnOnce(kube::Error) -> ApiError {
+    ApiError::of(step, &format!("Cluster {}", cluster.name_any()))
 }

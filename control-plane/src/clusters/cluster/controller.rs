@@ -15,7 +15,7 @@ use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, 
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 
-use super::api_call::{Error, failed, write};
+use super::api_call::{failed, write};
 use super::departure::see_off;
 use super::lifecycle::{Changes, missing_changes};
 use super::monitored::{self, Monitoring};
@@ -25,6 +25,7 @@ use super::{fleet_id, measure, rollcall};
 use crate::clusters::cluster::duplicates;
 use crate::clusters::taint::condition_taints;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 
 /// Starts the controller and the monitor.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -68,19 +69,19 @@ async fn attend(
     fleet: &Fleet,
     cluster: &Cluster,
     identities: &duplicates::Identities,
-) -> Result<Next, Error> {
+) -> Result<Next, ApiError> {
     let kept = keep(fleet, cluster).await;
     let housed = ensure_namespace(fleet, cluster).await;
     let told = duplicates::tell_apart(fleet, cluster, identities)
         .await
-        .map_err(failed("tell of a second registration", cluster));
+        .map_err(failed("tell of a second registration of", cluster));
     let noted = match monitoring(
         &cluster.spec.sync_mode,
         fleet.settings.connects_to_members(),
     ) {
         Some(monitoring) => monitored::note(fleet, cluster, monitoring)
             .await
-            .map_err(failed("tell of the missing monitoring", cluster)),
+            .map_err(failed("tell of the missing monitoring of", cluster)),
         None => Ok(()),
     };
     let ordered = ordered::note(fleet, cluster)
@@ -102,7 +103,7 @@ fn monitoring(mode: &ClusterSyncMode, connects: bool) -> Option<Monitoring<'stat
     }
 }
 
-async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
+async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, ApiError> {
     let now = fleet.clock.now();
     let Changes {
         patch,
@@ -120,7 +121,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
                     "TaintClusterFailed",
                     client::brief(&error),
                 );
-                return Err(failed("write finalizer and taints", cluster)(error));
+                return Err(failed("write finalizer and taints of", cluster)(error));
             }
         }
         if let Some(taints) = taints {
@@ -137,7 +138,7 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, Error> {
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
 }
 
-async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error> {
+async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), ApiError> {
     let name = execution_namespace(&cluster.name_any());
     if fleet.namespaces.get(None, &name).is_some() {
         return Ok(());
@@ -183,7 +184,7 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), Error>
                 "CreateExecutionSpaceFailed",
                 client::brief(&error),
             );
-            Err(failed("create the execution namespace", cluster)(error))
+            Err(failed("create the execution namespace of", cluster)(error))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
@@ -16,7 +16,7 @@ use muster_shared::watch::{Doubt, Presence};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::api_call::{Error, failed, tolerate, write};
+use super::api_call::{failed, is_answered, write};
 use super::lifecycle::{DeletionState, DeletionStep};
 use super::waiting::{
     DeletionWaits, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
@@ -26,6 +26,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::works::{CachedWork, Doomed, Role, binding_of, is_of_namespace};
+use crate::fleet::write::{Written, merge};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
@@ -34,7 +35,7 @@ pub(super) async fn see_off(
     fleet: &Fleet,
     cluster: &Cluster,
     told: &DeletionWaits,
-) -> Result<Next, Error> {
+) -> Result<Next, ApiError> {
     let name = cluster.name_any();
     let namespace = execution_namespace(&name);
     let works = fleet.works.list_in(&namespace);
@@ -89,12 +90,9 @@ pub(super) async fn see_off(
         }
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
-            match tolerate(
-                api.delete(&namespace, &DeleteParams::default())
-                    .await
-                    .map(drop),
-            ) {
-                Ok(()) => {
+            let deleted = api.delete(&namespace, &DeleteParams::default()).await;
+            match Written::of(deleted) {
+                Ok(_) => {
                     let note = format!("Removed execution space for cluster({name}).");
                     fleet.events.publish(
                         cluster,
@@ -111,7 +109,7 @@ pub(super) async fn see_off(
                         "RemoveExecutionSpaceFailed",
                         client::brief(&error),
                     );
-                    Err(failed("remove the execution namespace", cluster)(error))
+                    Err(failed("remove the execution namespace of", cluster)(error))
                 }
             }
         }
@@ -120,14 +118,12 @@ pub(super) async fn see_off(
         }
         DeletionStep::Release => {
             let patch = release(&cluster.metadata, finalizer::CLUSTER);
-            match write(fleet, cluster, &patch).await {
-                Err(error) if client::is_conflict(&error) => Ok(Next::Again),
-                other => {
-                    tolerate(other).map_err(failed("take the finalizer off", cluster))?;
-                    tracing::info!(cluster = name, "the cluster has left the fleet");
-                    Ok(Next::Done)
-                }
+            let released = Written::of(write(fleet, cluster, &patch).await);
+            let released = released.map_err(failed("take the finalizer off", cluster))?;
+            if !released.is_overtaken() {
+                tracing::info!(cluster = name, "the cluster has left the fleet");
             }
+            Ok(released.next())
         }
         DeletionStep::Nothing => Ok(Next::Done),
     }
@@ -159,30 +155,33 @@ async fn is_deleting(
     fleet: &Fleet,
     cluster: &Cluster,
     namespace: &str,
-) -> Result<Option<bool>, Error> {
+) -> Result<Option<bool>, ApiError> {
     let is_deleting = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
     if let Some(cached) = fleet.namespaces.get(None, namespace) {
         return Ok(Some(is_deleting(&cached.metadata)));
     }
     let api = Api::all(fleet.client.clone());
     let found = Head::<Namespace>::get_opt(&api, namespace).await;
-    let found = found.map_err(failed("look for the namespace", cluster))?;
+    let found = found.map_err(failed("look for the namespace of", cluster))?;
     Ok(found.map(|it| is_deleting(&it.metadata)))
 }
 
 /// Returns the Works of a cluster that the API has and the cache does not show: a list may have
 /// lacked them, and where this one lacks all, they are asked for by name. What the API has many of,
 /// it returns in several looks.
-async fn unlisted_works(fleet: &Fleet, cluster: &Cluster) -> Result<Vec<Arc<CachedWork>>, Error> {
+async fn unlisted_works(
+    fleet: &Fleet,
+    cluster: &Cluster,
+) -> Result<Vec<Arc<CachedWork>>, ApiError> {
     const SOME: u32 = 100;
     let namespace = execution_namespace(&cluster.name_any());
     let api = Api::<CachedWork>::namespaced(fleet.client.clone(), &namespace);
     let listed = api.list(&ListParams::default().limit(SOME)).await;
-    let mut found = listed.map_err(failed("list the Works", cluster))?.items;
+    let mut found = listed.map_err(failed("list the Works of", cluster))?.items;
     if found.is_empty() {
         for name in fleet.works.departed().missing_in(&namespace) {
             let work = api.get_opt(&name).await;
-            found.extend(work.map_err(failed("look for the Works", cluster))?);
+            found.extend(work.map_err(failed("look for the Works of", cluster))?);
             if found.len() >= SOME as usize {
                 break;
             }
@@ -208,7 +207,11 @@ fn release(object: &ObjectMeta, finalizer: &str) -> Value {
 }
 
 /// Tells that the Works of a cluster cannot be removed.
-fn told_of<T>(fleet: &Fleet, cluster: &Cluster, outcome: Result<T, Error>) -> Result<T, Error> {
+fn told_of<T>(
+    fleet: &Fleet,
+    cluster: &Cluster,
+    outcome: Result<T, ApiError>,
+) -> Result<T, ApiError> {
     if let Err(error) = &outcome {
         let (reason, note) = ("RemoveExecutionSpaceFailed", error.to_string());
         fleet
@@ -223,14 +226,12 @@ async fn release_works(
     fleet: &Fleet,
     cluster: &Cluster,
     held: &[Arc<CachedWork>],
-) -> Result<(), Error> {
+) -> Result<(), ApiError> {
     for work in held {
         let patch = release(&work.metadata, finalizer::WORK);
-        let (name, params) = (work.name_any(), PatchParams::default());
-        let patched = works_of(fleet, cluster)
-            .patch(&name, &params, &Patch::Merge(patch))
-            .await;
-        tolerate(patched.map(drop)).map_err(failed("let go of the Works", cluster))?;
+        let api = works_of(fleet, cluster);
+        let released = Written::of(merge(&api, &work.name_any(), &patch).await);
+        released.map_err(failed("let go of the Works of", cluster))?;
     }
     Ok(())
 }
@@ -241,12 +242,12 @@ async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,
     works: &[Arc<CachedWork>],
-) -> Result<(), Error> {
+) -> Result<(), ApiError> {
     let mut outcome = Ok(());
     for work in works.iter().filter(|work| stays(work)) {
         let deleted = delete_work(fleet, cluster, work).await;
         // Where the API gives no answer to one request, the other Works are not tried either.
-        if deleted.as_ref().is_err_and(|error| !error.is_answered()) {
+        if deleted.as_ref().is_err_and(|error| !is_answered(error)) {
             return deleted;
         }
         outcome = outcome.and(deleted);
@@ -257,7 +258,7 @@ async fn delete_works(
 /// Deletes a Work, once it says that what it placed stays in the member where that is to stay. A
 /// Work that its binding removes already is left to the binding, which has decided whether the
 /// object stays.
-async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), Error> {
+async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), ApiError> {
     let stays = has_to_preserve(fleet, work).await?;
     // The binding may have removed the Work while the policy was read.
     if fleet.deleted_works.is_to_go(work) {
@@ -265,7 +266,9 @@ async fn delete_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Res
     }
     let doomed = Doomed::of(work);
     let removed = doomed.remove(&fleet.client, stays).await;
-    tolerate(removed).map_err(failed("delete the Works", cluster))
+    let removed = Written::of(removed);
+    removed.map_err(failed("delete the Works of", cluster))?;
+    Ok(())
 }
 
 fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
@@ -279,7 +282,7 @@ fn works_of(fleet: &Fleet, cluster: &Cluster) -> Api<Head<Work>> {
 /// what the fleet did not place, and what workloads left that moved away. Of other objects their
 /// policy says so, from the moment at which it does; the API is asked for a binding that the cache
 /// lacks.
-async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, Error> {
+async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, ApiError> {
     let preserves = work.preserve_resources_on_deletion == Some(true);
     if preserves || work.role != Role::Plain || is_of_namespace(&work.metadata) {
         return Ok(true);

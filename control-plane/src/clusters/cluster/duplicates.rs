@@ -4,21 +4,22 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
 use muster_shared::queue::Queue;
 use muster_shared::watch::{Change, Doubt, Followed, Informer, Presence};
-use muster_shared::{client, conditions};
 use serde_json::json;
 
 use super::api_call::write_condition;
 pub use super::identity::Identities;
 use super::identity::{self, Claim};
 use crate::fleet::Fleet;
+use crate::fleet::write::{Written, merge};
 
 /// Keeps account of who claims which id; a change of one Cluster's puts those on the queue whose
 /// case that changes.
@@ -110,18 +111,17 @@ pub async fn tell_apart(
         return Ok(());
     };
     let (is_wrong, message) = (said.status == conditions::FALSE, said.message.clone());
-    match write_condition(&fleet.client, cluster, said).await {
-        Ok(_) if is_wrong => {
+    match Written::of(write_condition(&fleet.client, cluster, said).await)? {
+        Written::Done(_) if is_wrong => {
             tracing::warn!(cluster = name, "{message}");
             let reason = "DuplicateRegistration";
             fleet
                 .events
                 .publish(cluster, EventType::Warning, reason, message);
         }
-        Ok(_) => tracing::info!(cluster = name, "{message}"),
+        Written::Done(_) => tracing::info!(cluster = name, "{message}"),
         // The change that was in our way makes us look again.
-        Err(error) if client::is_conflict(&error) || client::is_not_found(&error) => {}
-        Err(error) => return Err(error),
+        Written::Overtaken | Written::Gone => {}
     }
     Ok(())
 }
@@ -141,11 +141,8 @@ async fn record(fleet: &Fleet, cluster: &Cluster, claims: &[Claim]) -> Result<()
         "annotations": {identity::RECORD: cluster.spec.id},
     }});
     let api = Api::<Namespace>::all(fleet.client.clone());
-    let params = PatchParams::default();
-    match api.patch(&name, &params, &Patch::Merge(patch)).await {
-        Err(error) if !client::is_conflict(&error) && !client::is_not_found(&error) => Err(error),
-        _ => Ok(()),
-    }
+    Written::of(merge(&api, &name, &patch).await)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
-use muster_shared::client;
+use kube::api::Api;
 use muster_shared::controller::Controller;
 use muster_shared::fleet_id::SYSTEM_NAMESPACE;
 use muster_shared::fleet_servers::{self, FleetServer};
@@ -18,17 +17,11 @@ use muster_shared::tasks::Tasks;
 use serde_json::{Value, json};
 
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::write::{Written, merge};
 
 /// After somebody else wrote the namespace first: our watch tells us within this time as a rule.
 const CONFLICT: Duration = Duration::from_millis(50);
-
-/// What went wrong.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot publish the id of the fleet upon namespace {CLUSTER_NAMESPACE:?}: {}",
-    client::brief(.0)
-)]
-struct Error(Box<kube::Error>);
 
 /// Starts the publication: when one of the two namespaces changes, and only then.
 pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
@@ -47,21 +40,22 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
             return Ok(Next::Done);
         };
         let api: Api<Namespace> = Api::all(fleet.client.clone());
-        let params = PatchParams::default();
-        let patch = Patch::Merge(patch);
-        match api.patch(CLUSTER_NAMESPACE, &params, &patch).await {
-            Ok(_) => {
+        let answer = merge(&api, CLUSTER_NAMESPACE, &patch).await;
+        let object = format!("namespace {CLUSTER_NAMESPACE:?}");
+        let step = "publish the id of the fleet upon";
+        let written = Written::of(answer).map_err(ApiError::of(step, &object));
+        written.map(|written| match written {
+            Written::Done(_) => {
                 tracing::info!(
                     id = system.uid(),
                     "published the id of the fleet, or its addresses"
                 );
-                Ok(Next::Done)
+                Next::Done
             }
-            Err(error) if client::is_conflict(&error) => Ok(Next::After(CONFLICT)),
+            Written::Overtaken => Next::After(CONFLICT),
             // Its creation makes us look again.
-            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
-            Err(error) => Err(Error(Box::new(error))),
-        }
+            Written::Gone => Next::Done,
+        })
     });
 }
 

@@ -6,13 +6,14 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
-use muster_shared::{client, conditions};
 
 use super::api_call::write_condition;
 use crate::fleet::Fleet;
+use crate::fleet::write::Written;
 use crate::settings::PUSH_CONTROLLERS;
 
 /// Way in which a cluster is monitored.
@@ -86,16 +87,13 @@ pub async fn note(
         return Ok(());
     };
     let name = cluster.name_any();
-    match write_condition(&fleet.client, cluster, said.clone()).await {
-        Ok(_) if said.status == conditions::FALSE => {
-            tracing::warn!(cluster = name, "{}", said.message);
-            let events = &fleet.events;
-            events.publish(cluster, EventType::Warning, &said.reason, said.message);
-            Ok(())
-        }
-        Err(error) if !client::is_conflict(&error) && !client::is_not_found(&error) => Err(error),
-        _ => Ok(()),
+    let written = Written::of(write_condition(&fleet.client, cluster, said.clone()).await)?;
+    if matches!(written, Written::Done(_)) && said.status == conditions::FALSE {
+        tracing::warn!(cluster = name, "{}", said.message);
+        let events = &fleet.events;
+        events.publish(cluster, EventType::Warning, &said.reason, said.message);
     }
+    Ok(())
 }
 
 #[cfg(test)]

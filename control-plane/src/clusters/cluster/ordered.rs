@@ -4,15 +4,16 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{LAST_ORDER, MOVEMENT_PAUSED};
-use muster_shared::{client, conditions};
 
 use super::api_call::write_condition;
 use crate::fleet::Fleet;
 use crate::fleet::attribution::{Attribution, order};
 use crate::fleet::pause::Pause;
+use crate::fleet::write::Written;
 
 /// Returns the condition that tells of a pause; `None` if it is there, or if the cluster was never
 /// paused. `resumed` is the order that ended the last pause of the fleet.
@@ -90,15 +91,12 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
     let Some(((kind, reason), said)) = paused.or(ordered) else {
         return Ok(());
     };
-    match write_condition(&fleet.client, cluster, said.clone()).await {
-        Ok(_) => {
-            fleet.events.publish(cluster, kind, reason, said.message);
-            Ok(())
-        }
-        // The next version of the cluster is looked at as well.
-        Err(error) if client::is_conflict(&error) || client::is_not_found(&error) => Ok(()),
-        Err(error) => Err(error),
+    let written = Written::of(write_condition(&fleet.client, cluster, said.clone()).await)?;
+    // Otherwise the next version of the cluster is looked at as well.
+    if let Written::Done(_) = written {
+        fleet.events.publish(cluster, kind, reason, said.message);
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
@@ -26,8 +26,9 @@ use super::choose::{Candidate, Choice, choose};
 use super::judge::{Verdict, Witness, judge, troubled_since};
 use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
+use crate::fleet::write::{Written, merge};
 
 /// Time for which changes of the fleet are gathered before peers are chosen anew.
 const GATHERED: Duration = Duration::from_secs(5);
@@ -222,25 +223,24 @@ async fn attend(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiE
     }
     let known = is_on(fleet).then(|| memory.known(fleet));
     let asked = known.as_ref().and_then(|it| wanted(fleet, it, name));
-    let written = if cluster.annotations().get(PEERS) == asked.as_ref() {
-        None
-    } else {
-        let result = ask(fleet, &cluster, asked.as_deref()).await;
-        Some(result.map_err(|error| ("write the peers of", error)))
-    };
-    // The version that the write makes is looked at next.
-    let result = match written {
-        Some(result) => result.map(|()| Next::Done),
-        None => match &known {
+    let (step, answer) = if cluster.annotations().get(PEERS) == asked.as_ref() {
+        let told = match &known {
             Some(known) => tell(fleet, &cluster, known).await,
             None => take_back(fleet, &cluster).await,
-        }
-        .map_err(|error| ("write the condition SeenByPeers of", error)),
+        };
+        ("write the condition SeenByPeers of", told)
+    } else {
+        // The version that the write makes is looked at next.
+        let answer = ask(fleet, &cluster, asked.as_deref()).await;
+        ("write the peers of", answer.map(|()| Next::Done))
     };
-    result.or_else(|(step, error)| {
-        let object = format!("cluster {name}");
-        overtaken(&error).ok_or_else(|| ApiError::of(step, &object)(error))
-    })
+    let object = format!("cluster {name}");
+    Ok(
+        match Written::of(answer).map_err(ApiError::of(step, &object))? {
+            Written::Done(next) => next,
+            late => late.next(),
+        },
+    )
 }
 
 /// Returns the annotation that tells an agent which clusters to watch.
@@ -261,9 +261,7 @@ async fn ask(fleet: &Fleet, cluster: &Cluster, asked: Option<&str>) -> Result<()
         "annotations": {PEERS: asked},
     }});
     let api = Api::<Head<Cluster>>::all(fleet.client.clone());
-    let params = PatchParams::default();
-    api.patch(&cluster.name_any(), &params, &Patch::Merge(patch))
-        .await?;
+    merge(&api, &cluster.name_any(), &patch).await?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch};
+use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, ClusterTaintPolicyStatus};
 use muster_shared::client::{is_conflict, is_not_found};
@@ -26,8 +26,8 @@ use super::decide::{Rules, Sight, status};
 use crate::clusters::taint::{is_other_policy, matters};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::patch_params;
 use crate::fleet::served::Served;
+use crate::fleet::write::merge_status;
 
 const NAME: &str = "policy status";
 /// Time in which changes are gathered before policies are counted.
@@ -178,11 +178,11 @@ impl Statuses {
         };
         let name = policy.name_any();
         let title = format!("ClusterTaintPolicy {name}");
-        let patch = Patch::Merge(json!({
+        let patch = json!({
             "metadata": { "resourceVersion": policy.resource_version() },
             "status": difference,
-        }));
-        match api.patch_status(&name, &patch_params(), &patch).await {
+        });
+        match merge_status(api, &name, &patch).await {
             Ok(written) if is_kept(written.status.as_ref(), wanted) => {
                 if self.served.accept() {
                     tracing::info!("the fleet API takes the status of ClusterTaintPolicies");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use kube::api::{Api, Patch, PostParams};
+use kube::api::{Api, PostParams};
 use kube::{Config, ResourceExt};
 use muster_agent::Hosted;
 use muster_agent::settings::Settings as AgentSettings;
@@ -33,8 +33,8 @@ use super::renewal;
 use crate::clusters::cluster::monitored::{self, Monitoring};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::patch_params;
 use crate::fleet::memory::Since;
+use crate::fleet::write::{Written, merge, merge_status};
 use crate::settings::{PUSH_CONTROLLERS, Settings};
 
 /// Name of the queue.
@@ -306,17 +306,11 @@ async fn unconnected(
             "status": { "conditions": list },
         });
         let api = Api::<Head<Cluster>>::all(fleet.client.clone());
-        match api
-            .patch_status(&name, &patch_params(), &Patch::Merge(patch))
-            .await
-        {
-            Ok(_) => {}
-            Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
-            Err(error) if client::is_not_found(&error) => return Ok(Next::Done),
-            Err(error) => {
-                let title = format!("Cluster {name}");
-                return Err(ApiError::of("write the status of", &title)(error));
-            }
+        let answer = merge_status(&api, &name, &patch).await;
+        let title = format!("Cluster {name}");
+        match Written::of(answer).map_err(ApiError::of("write the status of", &title))? {
+            Written::Done(_) => {}
+            late => return Ok(late.next()),
         }
     }
     Ok(Next::After(jittered(LOOK_AGAIN)))
@@ -395,9 +389,7 @@ async fn renewed(
         "metadata": { "resourceVersion": secret.resource_version() },
         "data": { "token": STANDARD.encode(status.token) },
     });
-    secrets
-        .patch(&name, &patch_params(), &Patch::Merge(patch))
-        .await?;
+    merge(&secrets, &name, &patch).await?;
     tracing::info!(
         secret = name,
         "the token of the member's account was renewed"

@@ -8,7 +8,7 @@ use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Head};
+use muster_shared::client::Head;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::k8s::CertificateSigningRequest;
@@ -19,7 +19,9 @@ use serde_json::Value;
 
 use super::decide::{self, Question, Request, Standing};
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Recent;
+use crate::fleet::write::Written;
 use crate::settings::COMPONENT;
 
 /// One after another, so that of two requests for one name the second finds the first approved.
@@ -34,33 +36,6 @@ const AGAIN: Duration = Duration::from_secs(30);
 const REMEMBERED: Duration = Duration::from_hours(1);
 /// For how long that goes on.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
-
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(
-        "ask whether the requester of {request:?} may: {}",
-        client::brief(error)
-    )]
-    Review {
-        request: String,
-        error: Box<kube::Error>,
-    },
-    #[error("look for Cluster {cluster:?}: {}", client::brief(error))]
-    Look {
-        cluster: String,
-        error: Box<kube::Error>,
-    },
-    #[error("form the question about {request:?}: {error}")]
-    Question {
-        request: String,
-        error: serde_json::Error,
-    },
-    #[error("approve signing request {request:?}: {}", client::brief(error))]
-    Approve {
-        request: String,
-        error: Box<kube::Error>,
-    },
-}
 
 /// Starts the controller, with a watch of its own: nobody else looks at signing requests.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
@@ -97,7 +72,7 @@ async fn answer(
     requests: &Informer<CertificateSigningRequest>,
     given: &Given,
     name: &str,
-) -> Result<Next, Error> {
+) -> Result<Next, ApiError> {
     let Some(request) = requests.get(None, name) else {
         return Ok(Next::Done);
     };
@@ -154,18 +129,15 @@ async fn answer(
 
 /// Returns whether there is a Cluster of this name, whatever its state and whether it can be read
 /// or not: asked at the decision, because a cache has only what it could read.
-async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, Error> {
+async fn is_there(fleet: &Fleet, name: &str) -> Result<bool, ApiError> {
     let clusters = Api::all(fleet.client.clone());
     let found = Head::<Cluster>::get_opt(&clusters, name).await;
-    let found = found.map_err(|error| Error::Look {
-        cluster: name.to_owned(),
-        error: Box::new(error),
-    })?;
+    let found = found.map_err(ApiError::of("look for", &format!("Cluster {name:?}")))?;
     Ok(found.is_some())
 }
 
 /// Returns the name of a Cluster that is there and beside which one of this name cannot be.
-async fn rival(fleet: &Fleet, cluster: &str) -> Result<Option<String>, Error> {
+async fn rival(fleet: &Fleet, cluster: &str) -> Result<Option<String>, ApiError> {
     for rival in decide::rivals(cluster) {
         if is_there(fleet, &rival).await? {
             return Ok(Some(rival));
@@ -179,21 +151,15 @@ async fn may(
     request: &CertificateSigningRequest,
     cluster: &str,
     question: Question,
-) -> Result<bool, Error> {
+) -> Result<bool, ApiError> {
     let review = decide::review(request, cluster, question);
-    let name = || request.name_any();
+    let requester = format!("the requester of {:?}", request.name_any());
+    let failed = || ApiError::of("ask for the rights of", &requester);
     let review: SubjectAccessReview =
-        serde_json::from_value(review).map_err(|error| Error::Question {
-            request: name(),
-            error,
-        })?;
+        serde_json::from_value(review).map_err(|error| failed()(kube::Error::SerdeError(error)))?;
     let reviews: Api<SubjectAccessReview> = Api::all(fleet.client.clone());
     let answer = reviews.create(&PostParams::default(), &review).await;
-    let answer = answer.map_err(|error| Error::Review {
-        request: name(),
-        error: Box::new(error),
-    })?;
-    let answer = answer.status.unwrap_or_default();
+    let answer = answer.map_err(failed())?.status.unwrap_or_default();
     Ok(answer.allowed && answer.denied != Some(true))
 }
 
@@ -201,7 +167,7 @@ async fn approve(
     fleet: &Fleet,
     request: &CertificateSigningRequest,
     message: &str,
-) -> Result<Next, Error> {
+) -> Result<Next, ApiError> {
     let name = request.name_any();
     let api: Api<CertificateSigningRequest> = Api::all(fleet.client.clone());
     let params = PatchParams {
@@ -209,25 +175,21 @@ async fn approve(
         ..PatchParams::default()
     };
     let patch: Patch<Value> = Patch::Merge(decide::approval(request, message));
-    match api.patch_approval(&name, &params, &patch).await {
-        Ok(_) => {
-            tracing::info!(
-                request = name,
-                message,
-                "approved an agent's signing request"
-            );
-            fleet
-                .events
-                .publish(request, EventType::Normal, "AutoApproved", message);
-            Ok(Next::Done)
-        }
-        // The watch tells what somebody else did.
-        Err(error) if client::is_conflict(&error) || client::is_not_found(&error) => Ok(Next::Done),
-        Err(error) => Err(Error::Approve {
-            request: name,
-            error: Box::new(error),
-        }),
+    let answer = api.patch_approval(&name, &params, &patch).await;
+    let object = format!("signing request {name:?}");
+    let written = Written::of(answer).map_err(ApiError::of("approve", &object))?;
+    // Otherwise the watch tells what somebody else did.
+    if let Written::Done(_) = written {
+        tracing::info!(
+            request = name,
+            message,
+            "approved an agent's signing request"
+        );
+        fleet
+            .events
+            .publish(request, EventType::Normal, "AutoApproved", message);
     }
+    Ok(Next::Done)
 }
 
 fn leave(fleet: &Fleet, request: &CertificateSigningRequest, why: &str) {

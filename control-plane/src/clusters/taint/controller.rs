@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
@@ -27,17 +27,8 @@ use super::record::{ANNOTATION, LIMIT, Record};
 use super::refusal::{Refusals, culprits};
 use crate::clusters::taint::condition_taints;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::overtaken;
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot write the taints of cluster {cluster:?}: {}",
-    client::brief(error)
-)]
-struct Error {
-    cluster: String,
-    error: Box<kube::Error>,
-}
+use crate::fleet::api_error::ApiError;
+use crate::fleet::write::{Written, merge};
 
 /// Starts the controller. With the gate `Failover` off it runs only to show what would happen, if
 /// asked to.
@@ -115,7 +106,7 @@ impl Memory {
     }
 }
 
-async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error> {
+async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiError> {
     let Some(cluster) = fleet.clusters.get(None, name) else {
         memory.looked_at().remove(name);
         return Ok(Next::Done);
@@ -126,10 +117,8 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error
     let policies = fleet.taint_policies.list();
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().map(AsRef::as_ref).collect();
     let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str));
-    let gone = gone(fleet, record.as_ref()).await.map_err(|error| Error {
-        cluster: name.to_owned(),
-        error: Box::new(error),
-    })?;
+    let failed = || ApiError::of("write the taints of", &format!("Cluster {name}"));
+    let gone = gone(fleet, record.as_ref()).await.map_err(failed())?;
     let now = fleet.clock.now();
     let decide = || {
         let scene = Scene {
@@ -151,15 +140,13 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error
         if outcome.is_settled() {
             break outcome;
         }
-        match write(fleet, &cluster, &outcome).await {
-            Ok(()) => {
+        match Written::of(write(fleet, &cluster, &outcome).await) {
+            Ok(Written::Done(_)) => {
                 report(fleet, &cluster, &outcome);
                 break outcome;
             }
+            Ok(late) => return Ok(late.next()),
             Err(error) => {
-                if let Some(next) = overtaken(&error) {
-                    return Ok(next);
-                }
                 let coming = outcome.changes.iter().filter(|(_, _, added)| *added);
                 let coming: Vec<&Taint> = coming.map(|(_, taint, _)| taint).collect();
                 let written = outcome.taints.as_deref().unwrap_or_default();
@@ -177,10 +164,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, Error
                     "TaintClusterFailed",
                     client::brief(&error),
                 );
-                return Err(Error {
-                    cluster: name.to_owned(),
-                    error: Box::new(error),
-                });
+                return Err(failed()(error));
             }
         }
     };
@@ -268,13 +252,7 @@ async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<()
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
     let api = Api::<client::Head<Cluster>>::all(fleet.client.clone());
-    api.patch(
-        &cluster.name_any(),
-        &PatchParams::default(),
-        &Patch::Merge(patch),
-    )
-    .await
-    .map(drop)
+    merge(&api, &cluster.name_any(), &patch).await.map(drop)
 }
 
 fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {

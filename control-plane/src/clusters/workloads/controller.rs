@@ -17,8 +17,9 @@ use muster_shared::watch::Change;
 use super::count::{Count, Limits, known};
 use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::readiness;
+use crate::fleet::write::Written;
 
 /// Time for which changes of workloads are gathered: a cluster whose share wavers is written so
 /// often at most.
@@ -106,18 +107,14 @@ async fn attend(fleet: &Fleet, name: &str) -> Result<Next, ApiError> {
     } else {
         return Ok(Next::Done);
     };
-    match write_news(&fleet.client, &cluster, said).await {
-        Ok(Some(told)) => {
-            tracing::info!(cluster = name, status = told.status, "{}", told.message);
-            Ok(Next::Done)
-        }
-        Ok(None) => Ok(Next::Done),
-        Err(error) => {
-            let object = format!("cluster {name}");
-            let step = "write the condition WorkloadsHealthy of";
-            overtaken(&error).ok_or_else(|| ApiError::of(step, &object)(error))
-        }
+    let object = format!("cluster {name}");
+    let step = "write the condition WorkloadsHealthy of";
+    let written = Written::of(write_news(&fleet.client, &cluster, said).await);
+    let written = written.map_err(ApiError::of(step, &object))?;
+    if let Written::Done(Some(told)) = &written {
+        tracing::info!(cluster = name, status = told.status, "{}", told.message);
     }
+    Ok(written.next())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client::{self, Head, says_absent};
+use muster_shared::client::{Head, says_absent};
 use muster_shared::controller::Controller;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
@@ -15,20 +15,11 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
 
 /// Time after which a cluster that the API has and the cache lacks is asked for again. When it can
 /// be seen, that is heard of.
 const AGAIN: Duration = Duration::from_mins(1);
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "look for cluster {name}, which counts as failed: {}",
-    client::brief(error)
-)]
-struct Error {
-    name: String,
-    error: Box<kube::Error>,
-}
 
 /// Returns the budget that the settings give to a control plane; it is told of every cluster from
 /// now on. Call it before the listeners of those who pay are installed, so that they find it up to
@@ -64,7 +55,7 @@ pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
 }
 
 /// Asks the API for a cluster that counts as failed although the cache lacks it.
-async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Error> {
+async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, ApiError> {
     let is_lost = || matches!(fleet.clusters.presence(None, &name), Presence::Unknown(_));
     if !is_lost() || !pace.has_failed(&name) {
         return Ok(Next::Done);
@@ -82,10 +73,10 @@ async fn look_for(fleet: &Fleet, pace: &Pace, name: String) -> Result<Next, Erro
             pace.gone(&name, Instant::now());
             Ok(Next::Done)
         }
-        Err(error) => Err(Error {
-            name,
-            error: Box::new(error),
-        }),
+        Err(error) => {
+            let object = format!("cluster {name}, which counts as failed");
+            Err(ApiError::of("look for", &object)(error))
+        }
     }
 }
 

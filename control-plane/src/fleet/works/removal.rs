@@ -1,14 +1,14 @@
 //! Removes Works.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, Patch, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use kube::core::ObjectMeta;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
 use serde_json::json;
 
 use super::CachedWork;
-use crate::fleet::binding::patch_params;
+use crate::fleet::write::merge;
 
 /// A Work that is to go.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,8 +72,7 @@ impl Doomed {
             if let Some(version) = &self.version {
                 patch["metadata"]["resourceVersion"] = json!(version);
             }
-            let (params, patch) = (patch_params(), Patch::Merge(&patch));
-            match api.patch(&self.name, &params, &patch).await {
+            match merge(&api, &self.name, &patch).await {
                 Ok(work) => version = work.metadata.resource_version,
                 Err(error) => return unless_gone(error),
             }

@@ -8,10 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::k8s::Condition;
@@ -27,7 +25,9 @@ use super::explain::{self, EvictionState, Note};
 use super::fleet_view::{evicts, standing};
 use super::pending_notes::{LONGEST_START, PendingNotes, Revision, WriteAt};
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::BindingKey;
+use crate::fleet::write::Written;
 
 /// Writers of notes that should be read at once, and of those that can wait.
 const URGENT: usize = 8;
@@ -37,12 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause of a patient writer after each note: 100 a second, a tenth of what an API server takes.
 const PACE: Duration = Duration::from_millis(20);
 
-#[derive(Debug, thiserror::Error)]
-#[error("cannot explain the eviction of {key}: {}", client::brief(error))]
-struct Error {
-    key: Key,
-    error: Box<kube::Error>,
-}
+/// What a condition is written for.
+const STEP: &str = "explain the eviction of";
 
 /// Takes notes. Cheap to clone.
 #[derive(Clone)]
@@ -122,7 +118,7 @@ impl ConditionWriter {
         }
     }
 
-    async fn write(&self, fleet: &Fleet, key: Key) -> Result<Next, Error> {
+    async fn write(&self, fleet: &Fleet, key: Key) -> Result<Next, ApiError> {
         // The next workload leaves before the last is told of.
         let client = fleet.status_writer.turn().await;
         let binding = fleet.bindings.get(&key);
@@ -154,28 +150,18 @@ impl ConditionWriter {
                 "metadata": {"resourceVersion": binding.metadata.resource_version},
                 "status": {"conditions": list},
             });
-            let api = key.api(&client);
-            match api
-                .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-                .await
-            {
-                Ok(after) => {
+            match key.merge_status(&client, STEP, &patch).await? {
+                Written::Done(after) => {
                     let (before, after) = (&binding.metadata, &after.metadata);
                     self.written.written(key.clone(), before, after, ());
                     book.untold()
                         .for_each(|note| publish(fleet, binding.as_ref(), note));
                 }
-                Err(error) if client::is_conflict(&error) => {
+                Written::Overtaken => {
                     self.written.conflicted(key.clone(), &binding.metadata);
                     return Ok(Next::Again);
                 }
-                Err(error) if client::is_not_found(&error) => {}
-                Err(error) => {
-                    return Err(Error {
-                        key,
-                        error: Box::new(error),
-                    });
-                }
+                Written::Gone => {}
             }
         } else {
             // The condition says the same of what is pending; that a cluster was left is an event.

@@ -1,7 +1,6 @@
 //! Plans and writes the eviction of a workload, whatever the reason for it is.
 
 use jiff::Timestamp;
-use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::policy::PurgeMode;
@@ -11,8 +10,9 @@ use serde_json::json;
 use super::plan::{Departure, Nowhere, Plan, plan};
 use super::reason::EvictionReason;
 use crate::fleet::api_error::may_be_written;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
+use crate::fleet::write::{merge, merge_status};
 use crate::fleet::{Fleet, copy};
 use crate::scheduler::core::{Options, Snapshot};
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
@@ -106,18 +106,13 @@ pub async fn carry_out(
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
     let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
-    let written = api
-        .patch(&key.name, &patch_params(), &Patch::Merge(plan.patch))
-        .await;
+    let written = merge(&api, &key.name, &plan.patch).await;
     paid.settle(&written);
     let binding = written.map_err(|error| NotWritten::of(&error))?;
     if let Some(name) = plan.affinity_name {
         // Where it is lost, the scheduler comes to the same group by itself.
         let status = json!({"status": {"schedulerObservingAffinityName": name}});
-        if let Err(error) = api
-            .patch_status(&key.name, &patch_params(), &Patch::Merge(status))
-            .await
-        {
+        if let Err(error) = merge_status(&api, &key.name, &status).await {
             tracing::debug!(binding = %key, error = client::brief(&error), "cannot note the affinity group");
         }
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
-use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::client::is_conflict;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::merge;
@@ -27,12 +27,14 @@ use super::measure;
 use super::signs::Signs;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::binding::Bindings;
-use crate::fleet::binding::{BindingKey, patch_params};
 use crate::fleet::copy;
 use crate::fleet::fencing;
 use crate::fleet::works::binding_of;
+use crate::fleet::write::{Written, merge_status};
 use crate::notices;
+use crate::settings::COMPONENT;
 
 const NAME: &str = "failover records";
 /// Time in which changes of a failover are gathered into one write.
@@ -355,7 +357,7 @@ impl Recorder {
         wanted.status = None;
         let client = self.fleet.status_writer.turn().await;
         let parameters = PostParams {
-            field_manager: patch_params().field_manager,
+            field_manager: Some(COMPONENT.to_owned()),
             ..PostParams::default()
         };
         let api: Api<Failover> = Api::all(client.clone());
@@ -381,17 +383,14 @@ impl Recorder {
         });
         let client = self.fleet.status_writer.turn().await;
         let api: Api<Failover> = Api::all(client.clone());
-        match api
-            .patch_status(&name, &patch_params(), &Patch::Merge(patch))
-            .await
-        {
-            Ok(object) => {
+        let answer = merge_status(&api, &name, &patch).await;
+        match Written::of(answer).map_err(ApiError::of("write the status of", &title(&name)))? {
+            Written::Done(object) => {
                 self.with(|ledger, _| ledger.written(object));
                 Ok(Next::Done)
             }
             // The cache shows what was written meanwhile, or that the record is deleted.
-            Err(error) if is_conflict(&error) || is_not_found(&error) => Ok(Next::After(BATCH)),
-            Err(error) => Err(ApiError::of("write the status of", &title(&name))(error)),
+            Written::Overtaken | Written::Gone => Ok(Next::After(BATCH)),
         }
     }
 
@@ -406,11 +405,8 @@ impl Recorder {
             };
             let client = self.fleet.status_writer.turn().await;
             let api: Api<Failover> = Api::all(client.clone());
-            match api.delete(name, &parameters).await {
-                Ok(_) => {}
-                Err(error) if is_conflict(&error) || is_not_found(&error) => {}
-                Err(error) => return Err(ApiError::of("delete", &title(name))(error)),
-            }
+            let deleted = Written::of(api.delete(name, &parameters).await);
+            deleted.map_err(ApiError::of("delete", &title(name)))?;
         }
         self.with(|ledger, now| ledger.deleted(name, now));
         Ok(Next::Done)

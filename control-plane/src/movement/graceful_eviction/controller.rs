@@ -5,11 +5,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::Patch;
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -23,15 +21,16 @@ use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::overtaken;
+use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::{Workload, readiness};
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::Order;
 use crate::fleet::copy::members_scale;
 use crate::fleet::standing::Standing;
 use crate::fleet::works::binding_of;
+use crate::fleet::write::Written;
 use crate::movement::eviction::judge::{Switches, placement};
 use crate::scheduler::controller::LiveSnapshot;
 use crate::scheduler::core::Options;
@@ -44,13 +43,6 @@ const GATHERING: Duration = Duration::from_millis(100);
 static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]));
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
-
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the eviction tasks of {key}: {}", client::brief(error))]
-struct Error {
-    key: BindingKey,
-    error: Box<kube::Error>,
-}
 
 /// What a workload needs that is moved on.
 pub(super) struct Mover {
@@ -121,7 +113,7 @@ async fn work_off(
     mover: &Mover,
     plugins: EvictPlugins,
     key: BindingKey,
-) -> Result<Next, Error> {
+) -> Result<Next, ApiError> {
     let binding = fleet.bindings.get(&key);
     let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
         mover.refusals.forget(&key);
@@ -139,19 +131,13 @@ async fn work_off(
         if !assessment.restored.is_empty() {
             patch["spec"]["clusters"] = json!(assessment.restored);
         }
-        match key
-            .api(&fleet.client)
-            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-            .await
-        {
-            Ok(_) => report(fleet, binding.as_ref(), &key, &assessment),
-            Err(error) => {
-                let error = Box::new(error);
-                return overtaken(&error).ok_or(Error { key, error });
-            }
+        let written = key.merge(&fleet.client, "write the eviction tasks of", &patch);
+        let written = written.await?;
+        if let Written::Done(_) = written {
+            report(fleet, binding.as_ref(), &key, &assessment);
         }
         // The binding as it is now is looked at next.
-        return Ok(Next::Done);
+        return Ok(written.next());
     }
     let end = assessment.again.map(|end| until(end, now));
     let moves_on = move_on(fleet, mover, &key, &binding, now).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, Preconditions};
+use kube::api::{Api, DeleteParams, Preconditions};
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -23,11 +23,12 @@ use super::decide::{Pending, Progress};
 use super::request::{Made, Requested, request};
 use super::{decide, failback};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::{ApiError, overtaken};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::attribution::Attribution;
-use crate::fleet::binding::{BindingKey, Bindings, patch_params};
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::template::{Kind, TemplateKey};
+use crate::fleet::write::{Written, merge_status};
 
 const NAME: &str = "workload rebalancers";
 
@@ -316,12 +317,10 @@ async fn write(
     });
     let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
     let name = rebalancer.name_any();
-    let written = api
-        .patch_status(&name, &patch_params(), &Patch::Merge(patch))
-        .await;
-    if let Err(error) = written {
-        let next = overtaken(&error);
-        return next.ok_or_else(|| ApiError::of("write the status of", &title(&name))(error));
+    let answer = merge_status(&api, &name, &patch).await;
+    match Written::of(answer).map_err(ApiError::of("write the status of", &title(&name)))? {
+        Written::Done(_) => {}
+        late => return Ok(late.next()),
     }
     memory.written = Some(Instant::now());
     // Who ordered it is told once, with the first that becomes of it.
@@ -367,8 +366,7 @@ async fn delete(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Next, 
         uid: rebalancer.uid(),
         resource_version: rebalancer.resource_version(),
     });
-    match api.delete(&name, &this_one).await {
-        Ok(_) => Ok(Next::Done),
-        Err(error) => overtaken(&error).ok_or_else(|| ApiError::of("delete", &title(&name))(error)),
-    }
+    let deleted = Written::of(api.delete(&name, &this_one).await);
+    let deleted = deleted.map_err(ApiError::of("delete", &title(&name)))?;
+    Ok(deleted.next())
 }

@@ -2,10 +2,8 @@
 //! the moment in which it moves.
 
 use jiff::Timestamp;
-use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
 use muster_shared::k8s::Time;
 use muster_shared::names::condition::SCHEDULED;
@@ -16,8 +14,9 @@ use tokio::time::Instant;
 use super::decide;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
+use crate::fleet::write::{Written, merge};
 use crate::scheduler::controller::{waits_for_others, waits_to_move};
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::{Decision, FitError, Options, Snapshot, schedule};
@@ -98,12 +97,14 @@ pub(super) async fn request(
     if let Some(paid) = paid {
         paid.settle(&asked);
     }
-    match asked {
-        Ok(()) => Ok(Requested::Asked(time)),
-        Err(error) if is_conflict(&error) => Ok(Requested::Later),
-        Err(error) if is_not_found(&error) => Ok(Requested::NoBinding),
-        Err(error) => Err(ApiError::of("ask for a new placement of", key)(error)),
-    }
+    let written = Written::of(asked);
+    Ok(
+        match written.map_err(ApiError::of("ask for a new placement of", key))? {
+            Written::Done(()) => Requested::Asked(time),
+            Written::Overtaken => Requested::Later,
+            Written::Gone => Requested::NoBinding,
+        },
+    )
 }
 
 /// Returns whether the scheduler has looked at the last request.
@@ -124,9 +125,7 @@ pub(super) async fn ask(
         "metadata": { "resourceVersion": binding.metadata.resource_version },
         "spec": { "rescheduleTriggeredAt": Time(time) },
     });
-    let api = key.api(&fleet.client);
-    api.patch(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await?;
+    merge(&key.api(&fleet.client), &key.name, &patch).await?;
     tracing::info!(binding = %key, "asked for a new placement");
     Ok(())
 }

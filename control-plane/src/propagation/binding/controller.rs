@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
@@ -32,9 +31,8 @@ use super::removal::{self, Reason};
 use super::render::{Scope, expects};
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::{applies_works, is_heard};
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::copy::members_scale;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::memory::{Backoff, Since};
@@ -499,25 +497,13 @@ async fn finish(
         .filter(|finalizer| *finalizer != ours)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
-    match key
-        .api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(error) => Err(ApiError::of("release", key)(error).into()),
-    }
+    Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }
 
 /// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
 async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Result<Next, Error> {
     let patch = json!({ "metadata": { "labels": { key.kind().id_label(): binding.uid() }, "resourceVersion": binding.resource_version() } });
-    key.api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-        .map_err(ApiError::of("identify", key))?;
-    Ok(Next::Done)
+    Ok(key.merge(&fleet.client, "identify", &patch).await?.next())
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Reports why new Works are held back.
 
-use kube::api::Patch;
 use kube::{Client, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::brief;
@@ -10,7 +9,8 @@ use muster_shared::k8s::Condition;
 use serde_json::json;
 
 use crate::fleet::Fleet;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
+use crate::fleet::write::merge_status;
 
 /// Writes what holds the new copies back, or that nothing does any more; `false` where that failed,
 /// so that another look is needed.
@@ -32,11 +32,7 @@ pub async fn tell_of_hold(
         "metadata": {"resourceVersion": binding.resource_version()},
         "status": {"conditions": list},
     });
-    let written = key
-        .api(client)
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await;
-    match written {
+    match merge_status(&key.api(client), &key.name, &patch).await {
         Ok(_) => {
             let Condition {
                 reason,

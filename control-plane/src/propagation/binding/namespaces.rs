@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PartialObjectMeta, Patch, PostParams};
+use kube::api::{Api, PartialObjectMeta, PostParams};
 use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
@@ -30,12 +30,13 @@ use super::compare;
 use super::render::Rendered;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::memory::Backoff;
 use crate::fleet::scope::Scope;
 use crate::fleet::works::{CachedWork, binding_of, owner_id};
+use crate::fleet::write::merge;
 
 /// Something to look at: a namespace in all clusters, or in one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -181,10 +182,7 @@ pub(super) async fn keep(
             "spec": { "preserveResourcesOnDeletion": true },
         });
         let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
-        match api
-            .patch(&name, &patch_params(), &Patch::Merge(&patch))
-            .await
-        {
+        match merge(&api, &name, &patch).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => return Err(ApiError::of("keep the namespace of", key)(error)),
@@ -334,9 +332,7 @@ async fn ensure(
         Some(work) => match compare::patch(&work, &rendered) {
             Some(mut patch) if fleet.leadership.is_current() => {
                 patch["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
-                api.patch(&rendered.name, &patch_params(), &Patch::Merge(&patch))
-                    .await
-                    .map(drop)
+                merge(&api, &rendered.name, &patch).await.map(drop)
             }
             _ => Ok(()),
         },

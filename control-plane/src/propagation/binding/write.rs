@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use kube::Client;
-use kube::api::{Api, Patch, PostParams};
+use kube::api::{Api, PostParams};
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
 use muster_shared::k8s::ObjectMeta;
@@ -16,9 +16,10 @@ use super::owner::{Owner, owner};
 use super::render::{Origin, Rendered};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::last_patches::LastPatches;
 use crate::fleet::works::{CachedWork, Doomed, binding_named};
+use crate::fleet::write::merge;
 
 /// Result of reconciling one Work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +95,7 @@ pub async fn ensure(
     let mut guarded = patch.clone();
     guarded["metadata"]["resourceVersion"] = json!(work.metadata.resource_version);
     let api: Api<Head<Work>> = Api::namespaced(client.clone(), &rendered.namespace);
-    match api
-        .patch(&rendered.name, &patch_params(), &Patch::Merge(&guarded))
-        .await
-    {
+    match merge(&api, &rendered.name, &guarded).await {
         Ok(_) => {
             patches.record(uid.to_owned(), version, &patch);
             // The cache may have shown the deletion before the answer came.

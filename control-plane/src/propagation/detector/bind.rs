@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PostParams};
+use kube::api::{Api, PostParams};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::work::Work;
@@ -17,8 +17,9 @@ use super::build::{self, Wanted};
 use super::controller::Detector;
 use super::error::Error;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
+use crate::fleet::write::Written;
 use crate::scheduler::controller::InitialPlacement;
 
 /// How long to wait for a binding that is going away; its disappearance is heard of earlier.
@@ -53,15 +54,9 @@ impl Detector {
         let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
             return Ok(Next::Done);
         };
-        match api
-            .patch(&binding.name, &patch_params(), &Patch::Merge(&patch))
-            .await
-        {
-            Ok(_) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(Next::Again)
-            }
-            Err(error) => Err(ApiError::of("update", &binding)(error).into()),
+        match binding.merge(&self.fleet.client, "update", &patch).await? {
+            Written::Done(_) => Ok(Next::Done),
+            Written::Overtaken | Written::Gone => Ok(Next::Again),
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::Patch;
 use kube::core::ObjectMeta;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -21,11 +20,12 @@ use super::controller::Detector;
 use super::error::Error;
 use super::identity::{Owner, owner};
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::protection::protected;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::fleet::write::{Written, merge};
 
 /// How long to wait for a kind whose templates are not known for the moment.
 const UNKNOWN: Duration = Duration::from_secs(10);
@@ -124,20 +124,9 @@ impl Detector {
             return Ok(false);
         };
         metadata["resourceVersion"] = json!(known.resource_version);
-        match api
-            .patch(
-                &key.name,
-                &patch_params(),
-                &Patch::Merge(json!({ "metadata": metadata })),
-            )
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(false)
-            }
-            Err(error) => Err(ApiError::of("mark", key)(error).into()),
-        }
+        let answer = merge(&api, &key.name, &json!({ "metadata": metadata })).await;
+        let written = Written::of(answer).map_err(ApiError::of("mark", key))?;
+        Ok(matches!(written, Written::Done(_)))
     }
 
     /// Ends a claim: on the binding first, so that a crash between the two leaves a template that
@@ -210,16 +199,8 @@ impl Detector {
                 patch["spec"] = spec;
             }
         }
-        match key
-            .api(&self.fleet.client)
-            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-            .await
-        {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-            Err(error) => Err(ApiError::of("release", &key)(error).into()),
-        }
+        let written = key.merge(&self.fleet.client, "release", &patch).await?;
+        Ok(!written.is_overtaken())
     }
 }
 

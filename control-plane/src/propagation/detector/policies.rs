@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
-use kube::api::{Api, Patch};
+use kube::api::Api;
+use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::{finalizer, label};
@@ -19,13 +20,14 @@ use super::kinds::kinds_of;
 use super::preempt::may_preempt;
 use super::select::selects;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
+use crate::fleet::write::{Written, merge};
 
 /// How many policies are worked on at a time: they are few, and each may touch many templates.
 const WORKERS: usize = 4;
@@ -208,28 +210,24 @@ impl Detector {
 
     async fn patch_policy(&self, policy: &Policy, metadata: Value) -> Result<Next, Error> {
         let (client, key) = (self.fleet.client.clone(), policy.key());
-        let patch = Patch::Merge(json!({ "metadata": metadata }));
-        let outcome = match policy {
+        let patch = json!({ "metadata": metadata });
+        let answer = match policy {
             Policy::Namespaced(_) => {
                 let api = Api::namespaced(client, key.namespace().unwrap_or_default());
-                let answer: Result<muster_shared::api::policy::PropagationPolicy, _> =
-                    api.patch(key.name(), &patch_params(), &patch).await;
-                answer.map(drop)
+                merge::<PropagationPolicy>(&api, key.name(), &patch)
+                    .await
+                    .map(drop)
             }
             Policy::Cluster(_) => {
                 let api = Api::all(client);
-                let answer: Result<muster_shared::api::policy::ClusterPropagationPolicy, _> =
-                    api.patch(key.name(), &patch_params(), &patch).await;
-                answer.map(drop)
+                merge::<ClusterPropagationPolicy>(&api, key.name(), &patch)
+                    .await
+                    .map(drop)
             }
         };
-        match outcome {
-            // Its own event brings us back.
-            Ok(()) => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-            Err(error) => Err(ApiError::of("mark", &key)(error).into()),
-        }
+        // Its own event brings us back.
+        let written = Written::of(answer).map_err(ApiError::of("mark", &key))?;
+        Ok(written.next())
     }
 
     /// Returns the templates of the bindings that carry a claim.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
@@ -25,7 +24,7 @@ use super::reflect::{Shown, is_told, reflect, tell_failure, with_silent};
 use super::silence::{self, Silence, Silent};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, event_reference, patch_params};
+use crate::fleet::binding::{BindingKey, event_reference};
 use crate::fleet::completion::has_completed;
 use crate::fleet::fencing;
 use crate::fleet::fencing::telling::{self, Copy};
@@ -35,6 +34,7 @@ use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::TemplateEvent;
 use crate::fleet::works::CachedWork;
 use crate::fleet::works::{binding_of, owner_id};
+use crate::fleet::write::Written;
 use crate::propagation::binding::render::Scope;
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
@@ -247,12 +247,8 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
         if !fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
-        let answer = key
-            .api(&client)
-            .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
-            .await;
-        match answer {
-            Ok(after) => {
+        match key.merge_status(&client, STEP, &patch).await? {
+            Written::Done(after) => {
                 let written = &memory.written;
                 written.written(key.clone(), &binding.metadata, &after.metadata, ());
                 if let Some(Condition {
@@ -272,9 +268,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
                     fleet.events.publish_about(template, kind, reason, note);
                 }
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Next::Done),
-            Err(kube::Error::Api(status)) if status.is_conflict() => return Ok(Next::Again),
-            Err(error) => return Err(ApiError::of(STEP, key)(error).into()),
+            late => return Ok(late.next()),
         }
     }
     let counted = silence::counted(&items, &silent);

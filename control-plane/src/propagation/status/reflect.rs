@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::Patch;
 use muster_interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
-use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::merge;
@@ -18,9 +16,10 @@ use serde_json::{Value, json};
 use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::fleet::write::{Written, merge_status};
 
 /// Time after which a template is looked at again where others of its kind are being written, as
 /// many as may be.
@@ -131,28 +130,25 @@ async fn write(
         return Ok(Next::After(CROWDED));
     };
     let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
-    match api
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(after) => {
+    let answer = merge_status(&api, &key.name, &patch).await;
+    match Written::of(answer).map_err(ApiError::of(STEP, key))? {
+        Written::Done(after) => {
             memory.patches.record(binding.clone(), version, difference);
             memory
                 .shown
                 .written(binding.clone(), seen, after.metadata(), ());
             Ok(Next::Done)
         }
-        Err(error) if client::is_conflict(&error) => {
+        Written::Overtaken => {
             memory.shown.conflicted(binding.clone(), seen);
             Ok(Next::Again)
         }
         // It is gone, or its kind has no status to write.
-        Err(error) if client::is_not_found(&error) => {
+        Written::Gone => {
             let binding = binding.clone();
             memory.patches.record_refused(binding, version, difference);
             Ok(Next::Done)
         }
-        Err(error) => Err(ApiError::of(STEP, key)(error).into()),
     }
 }
 

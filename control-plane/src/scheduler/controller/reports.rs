@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
-use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use serde_json::json;
 
@@ -11,6 +11,7 @@ use super::completed::UNREAD;
 use super::{Error, Scheduler, whole_second};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::write::merge_status;
 use crate::scheduler::core::outcome::Subject;
 use crate::scheduler::core::report::Report;
 
@@ -82,11 +83,7 @@ impl Scheduler {
                 return Ok(());
             };
             patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
-            let params = PatchParams::default();
-            match api
-                .patch_status(&key.name, &params, &Patch::Merge(&patch))
-                .await
-            {
+            match merge_status(&api, &key.name, &patch).await {
                 Ok(written) => {
                     self.expectations.written(
                         key.clone(),

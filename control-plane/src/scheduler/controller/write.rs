@@ -1,11 +1,12 @@
 //! Writes a schedule to the binding.
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::k8s::{Api, Patch, PatchParams, ResourceExt};
+use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
 use super::movement::Permit;
+use crate::fleet::write::merge;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
@@ -16,13 +17,8 @@ pub(super) async fn write(
     placed: &Placed,
     permit: Permit,
 ) -> Result<AnyBinding, kube::Error> {
-    let written = api
-        .patch(
-            &binding.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(&result_patch(binding, placed)),
-        )
-        .await;
+    let patch = result_patch(binding, placed);
+    let written = merge(api, &binding.name_any(), &patch).await;
     permit.settle(&written);
     written
 }

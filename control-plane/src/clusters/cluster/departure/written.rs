@@ -58,7 +58,7 @@ async fn stand(ready: &str) -> Stand {
 }
 
 /// Takes the next step in the removal of the cluster, and returns when to go on.
-async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, Error> {
+async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, ApiError> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
     see_off(&stand.fleet, &cluster, told).await
 }

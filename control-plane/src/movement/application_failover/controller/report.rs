@@ -1,7 +1,6 @@
 //! Writes the history, the condition and the events of an application.
 
 use jiff::Timestamp;
-use kube::api::Patch;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
 use muster_shared::conditions;
@@ -11,7 +10,8 @@ use serde_json::json;
 
 use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
+use crate::fleet::write::merge_status;
 use crate::movement::application_failover::decide::Since;
 use crate::movement::application_failover::explain::{
     CONDITION, FailoverState, Unfollowed, is_not_followed,
@@ -140,16 +140,8 @@ impl Applications {
             "resourceVersion": binding.metadata.resource_version,
             "annotations": {history::ANNOTATION: history.write()},
         }});
-        let answer = key
-            .api(&client)
-            .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-            .await;
-        match answer {
-            Ok(_) => Ok(Next::Done),
-            Err(error) if client::is_conflict(&error) => Ok(Next::Again),
-            Err(error) if client::is_not_found(&error) => Ok(Next::Done),
-            Err(error) => Err(ApiError::of("note the health of", key)(error)),
-        }
+        let written = key.merge(&client, "note the health of", &patch).await?;
+        Ok(written.next())
     }
 
     /// Writes the condition about the failover, and publishes events where that changed.
@@ -174,10 +166,7 @@ impl Applications {
                 "metadata": {"resourceVersion": held.metadata.resource_version},
                 "status": {"conditions": all},
             });
-            match api
-                .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-                .await
-            {
+            match merge_status(&api, &key.name, &patch).await {
                 Ok(_) => break,
                 Err(error) if client::is_not_found(&error) => return Ok(()),
                 Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {

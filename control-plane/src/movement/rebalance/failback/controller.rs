@@ -1,12 +1,12 @@
 //! Requests new placements of workloads that return to clusters that they left.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch};
+use kube::api::Api;
 use metrics::counter;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
@@ -25,10 +25,12 @@ use tokio::time::Instant;
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
 use super::in_flight::{AGAIN, InFlight};
 use crate::fleet::Fleet;
-use crate::fleet::api_error::{ApiError, overtaken};
-use crate::fleet::binding::{BindingKey, Bindings, patch_params};
+use crate::fleet::api_error::ApiError;
+use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
+use crate::fleet::sets::take;
+use crate::fleet::write::{Written, merge};
 use crate::movement::eviction::homes::forgotten;
 use crate::movement::rebalance::decide;
 use crate::movement::rebalance::request::{ask, is_answered, moved};
@@ -42,18 +44,13 @@ const NAME: &str = "failbacks";
 const REQUESTED: &str = "muster_failbacks_total";
 /// Workloads by the clusters that they may return to.
 #[derive(Default)]
-struct Homes(Mutex<HashMap<String, HashSet<BindingKey>>>);
+struct Homes(Mutex<HashMap<String, BTreeSet<BindingKey>>>);
 
 impl Homes {
     fn change(&self, key: &BindingKey, old: &[String], new: &[String]) {
         let mut homes = self.0.lock();
         for name in old.iter().filter(|it| !new.contains(it)) {
-            if let Some(keys) = homes.get_mut(name) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    homes.remove(name);
-                }
-            }
+            take(&mut homes, name, key);
         }
         for name in new {
             homes.entry(name.clone()).or_default().insert(key.clone());
@@ -211,15 +208,9 @@ impl Failback {
             "annotations": { HEALTHY_SINCE: since },
         } });
         let api: Api<Head<Cluster>> = Api::all(fleet.client.clone());
-        let written = api
-            .patch(&name, &patch_params(), &Patch::Merge(patch))
-            .await;
-        match written {
-            Ok(_) => Ok(Next::Done),
-            Err(error) => {
-                overtaken(&error).ok_or_else(|| ApiError::of("record the health of", &name)(error))
-            }
-        }
+        let answer = merge(&api, &name, &patch).await;
+        let written = Written::of(answer).map_err(ApiError::of("record the health of", &name))?;
+        Ok(written.next())
     }
 
     /// Returns the time for which what is read of clusters may be old: a process that has just
@@ -316,10 +307,10 @@ impl Failback {
         let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
             return Ok(Next::After(AGAIN.0));
         };
-        if let Err(error) = ask(fleet, key, binding.as_ref(), time).await {
-            let next = overtaken(&error);
-            let failed = || ApiError::of("ask for a new placement of", key)(error);
-            return next.ok_or_else(failed);
+        let asked = ask(fleet, key, binding.as_ref(), time).await;
+        match Written::of(asked).map_err(ApiError::of("ask for a new placement of", key))? {
+            Written::Done(()) => {}
+            late => return Ok(late.next()),
         }
         self.note(key, true);
         counter!(REQUESTED).increment(1);
@@ -384,16 +375,8 @@ async fn forget(
         "resourceVersion": binding.metadata.resource_version,
         "annotations": forgotten(&binding.metadata, homes),
     } });
-    let written = key
-        .api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await;
-    match written {
-        Ok(_) => Ok(Next::Done),
-        Err(error) => {
-            overtaken(&error).ok_or_else(|| ApiError::of("record the return of", key)(error))
-        }
-    }
+    let written = key.merge(&fleet.client, "record the return of", &patch);
+    Ok(written.await?.next())
 }
 
 #[cfg(test)]

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
-use kube::api::Patch;
 use muster_interpreter::{Dependency, Operation};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -21,10 +19,11 @@ use serde_json::json;
 use super::index::Index;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::fleet::write::Written;
 use crate::propagation::binding::references::{self, missing};
 use crate::settings::PROPAGATE_DEPS;
 
@@ -174,24 +173,16 @@ async fn report(
         "status": {"conditions": list},
     });
     let client = fleet.status_writer.turn().await;
-    let written = key
-        .api(&client)
-        .patch_status(&key.name, &patch_params(), &Patch::Merge(patch))
-        .await;
-    match written {
-        Ok(_) => {
-            let kind = if condition.status == conditions::TRUE {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            };
-            let (reason, note) = (&condition.reason, condition.message.clone());
-            fleet.publish(binding, kind, reason, note);
-            Ok(Next::Done)
-        }
-        // The cache lags behind the write of another controller.
-        Err(error) if is_conflict(&error) => Ok(Next::Again),
-        Err(error) if is_not_found(&error) => Ok(Next::Done),
-        Err(error) => Err(ApiError::of("tell of missing dependencies of", key)(error)),
+    let step = "tell of missing dependencies of";
+    let written = key.merge_status(&client, step, &patch).await?;
+    if let Written::Done(_) = written {
+        let kind = if condition.status == conditions::TRUE {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        fleet.publish(binding, kind, &condition.reason, condition.message);
     }
+    // Where it was overtaken, the cache lags behind the write of another controller.
+    Ok(written.next())
 }

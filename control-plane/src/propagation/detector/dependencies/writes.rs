@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::api::{Patch, PostParams};
+use kube::api::PostParams;
 use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::names::{annotation, finalizer};
@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::attach::Write;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
+use crate::fleet::write::merge;
 use crate::propagation::detector::controller::LATER;
 use crate::propagation::detector::error::Error;
 
@@ -29,10 +30,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
                 .map_err(|error| ApiError::of("compose", key)(kube::Error::SerdeError(error)))?;
             api.create(&PostParams::default(), &binding).await
         }
-        Write::Patch(patch) => {
-            api.patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-                .await
-        }
+        Write::Patch(patch) => merge(&api, &key.name, &patch).await,
     };
     match outcome {
         Ok(_) => Ok(Next::Done),
@@ -67,16 +65,8 @@ pub(super) async fn record(
         "annotations": { annotation::DEPENDENCIES: wanted.map_or(Value::Null, Value::from) },
         "resourceVersion": binding.metadata.resource_version,
     } });
-    match key
-        .api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(ApiError::of("record the dependencies of", key)(error).into()),
-    }
+    let written = key.merge(&fleet.client, "record the dependencies of", &patch);
+    Ok(!written.await?.is_overtaken())
 }
 
 /// Has what a binding without a policy of its own places stay in the members; `false` when the
@@ -94,16 +84,8 @@ pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bo
         "metadata": { "resourceVersion": held.metadata.resource_version },
         "spec": { "preserveResourcesOnDeletion": true },
     });
-    match key
-        .api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(true),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(ApiError::of("preserve", &key)(error).into()),
-    }
+    let written = key.merge(&fleet.client, "preserve", &patch).await?;
+    Ok(!written.is_overtaken())
 }
 
 /// Takes off the finalizer that Karmada's distributor leaves on referrers. We need none: what a
@@ -122,14 +104,5 @@ pub(super) async fn release(
         .filter(|held| *held != finalizer::DEPENDENCIES)
         .collect();
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
-    match key
-        .api(&fleet.client)
-        .patch(&key.name, &patch_params(), &Patch::Merge(&patch))
-        .await
-    {
-        Ok(_) => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Next::Done),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Next::Again),
-        Err(error) => Err(ApiError::of("release", key)(error).into()),
-    }
+    Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Api, Patch};
+use kube::api::Api;
 use kube::{Resource, ResourceExt as _};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
@@ -30,13 +30,14 @@ use super::error::Error;
 use super::kinds::kinds_of;
 use super::select::selects;
 use crate::fleet::api_error::ApiError;
-use crate::fleet::binding::{BindingKey, patch_params};
+use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::Standing;
+use crate::fleet::write::merge_status;
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
@@ -286,11 +287,11 @@ where
     let Some(difference) = merge::difference(&json!(read(policy)), &json!(status)) else {
         return Ok(Next::Done);
     };
-    let patch = Patch::Merge(json!({
+    let patch = json!({
         "metadata": { "resourceVersion": policy.resource_version() },
         "status": difference,
-    }));
-    match api.patch_status(&name, &patch_params(), &patch).await {
+    });
+    match merge_status(api, &name, &patch).await {
         Ok(written) if read(&written).is_some() => {
             served.accept();
             Ok(Next::Done)

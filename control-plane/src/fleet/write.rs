@@ -1,0 +1,110 @@
+//! Writes upon objects of the fleet API: merge patches of the fields that are ours.
+
+use std::fmt::Debug;
+
+use kube::api::{Api, Patch, PatchParams};
+use muster_shared::client;
+use muster_shared::queue::Next;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::settings::COMPONENT;
+
+/// What came of a write upon an object as it was read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Written<K> {
+    /// It was carried out; the object as it is now.
+    Done(K),
+    /// The object has changed since it was read.
+    Overtaken,
+    /// The object is gone.
+    Gone,
+}
+
+impl<K> Written<K> {
+    /// Reads the answer to a write.
+    ///
+    /// # Errors
+    /// The write has failed for another reason than that the object is not as it was read.
+    pub fn of(answer: Result<K, kube::Error>) -> Result<Self, kube::Error> {
+        match answer {
+            Ok(object) => Ok(Self::Done(object)),
+            Err(error) if client::is_conflict(&error) => Ok(Self::Overtaken),
+            Err(error) if client::is_not_found(&error) => Ok(Self::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns whether the object has changed since it was read, so that what was written has to be
+    /// decided again.
+    pub fn is_overtaken(&self) -> bool {
+        matches!(self, Self::Overtaken)
+    }
+
+    /// Returns when to look at the object again.
+    pub fn next(&self) -> Next {
+        if self.is_overtaken() {
+            Next::Again
+        } else {
+            Next::Done
+        }
+    }
+}
+
+/// Merges a patch into an object.
+///
+/// # Errors
+/// Those of the API.
+pub async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    api.patch(name, &params(), &Patch::Merge(patch)).await
+}
+
+/// Merges a patch into the status of an object.
+///
+/// # Errors
+/// Those of the API.
+pub async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    api.patch_status(name, &params(), &Patch::Merge(patch))
+        .await
+}
+
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(COMPONENT.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_comes_too_late_is_looked_at_again_and_any_other_has_failed() {
+        for (code, reason, expected) in [
+            (409, "Conflict", Some((Written::Overtaken, Next::Again))),
+            (404, "NotFound", Some((Written::Gone, Next::Done))),
+            (403, "Forbidden", None),
+            (422, "Invalid", None),
+            (429, "TooManyRequests", None),
+            (500, "InternalError", None),
+        ] {
+            let status = Status::failure("", reason).with_code(code);
+            let answer: Result<(), _> = Err(kube::Error::Api(status.boxed()));
+            let written = Written::of(answer).ok();
+            let found = written.map(|it| {
+                let next = it.next();
+                (it, next)
+            });
+            assert_eq!(found, expected, "{code}");
+        }
+    }
+}
