@@ -4,11 +4,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_shared::client;
 use muster_shared::k8s::{
-    Api, ApiResource, Client, DynamicObject, Error as CallError, GroupVersionKind, ObjectMeta,
-    Preconditions, ResourceExt,
+    Api, ApiResource, Client, DynamicObject, GroupVersionKind, ObjectMeta, ResourceExt,
 };
-use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
+use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
+use crate::fleet::api_error::ApiError;
 use crate::fleet::attribution::COMMAND;
 
 /// What every fleet with bootstrap tokens needs: who approves requests, and what agents may write
@@ -34,17 +34,8 @@ pub enum Error {
     #[error("read the chart's roles: {0}")]
     Text(String),
     /// The API rejected a request.
-    #[error("{step} {kind} {name:?}: {}", client::brief(error))]
-    Call {
-        /// Step that failed.
-        step: &'static str,
-        /// Kind of the object.
-        kind: String,
-        /// Name of the object.
-        name: String,
-        /// Error of the API.
-        error: Box<CallError>,
-    },
+    #[error(transparent)]
+    Call(#[from] ApiError),
 }
 
 /// Returns everything that registration itself needs.
@@ -87,7 +78,7 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
         let applied = api(client, object)
             .patch(&name, &params, &Patch::Apply(object))
             .await;
-        applied.map_err(|error| failed("grant", object, error))?;
+        applied.map_err(ApiError::of("grant", &title(object)))?;
     }
     Ok(())
 }
@@ -95,13 +86,9 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
 /// Creates a namespace unless it exists.
 pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
     let namespaces: Api<Namespace> = Api::all(fleet.clone());
-    let failed = |error| Error::Call {
-        step: "create",
-        kind: "Namespace".to_owned(),
-        name: name.to_owned(),
-        error: Box::new(error),
-    };
-    if namespaces.get_opt(name).await.map_err(failed)?.is_some() {
+    let failed = || ApiError::of("create", &format!("Namespace {name:?}"));
+    let found = namespaces.get_opt(name).await;
+    if found.map_err(failed())?.is_some() {
         return Ok(());
     }
     let namespace = Namespace {
@@ -112,7 +99,7 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
         ..Namespace::default()
     };
     match namespaces.create(&PostParams::default(), &namespace).await {
-        Err(error) if !client::is_conflict(&error) => Err(failed(error)),
+        Err(error) if !client::is_conflict(&error) => Err(failed()(error).into()),
         _ => Ok(()),
     }
 }
@@ -133,78 +120,10 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
         match deleted {
             Ok(_) => gone += 1,
             Err(error) if client::is_not_found(&error) => {}
-            Err(error) => return Err(failed("remove", object, error)),
+            Err(error) => return Err(ApiError::of("remove", &title(object))(error).into()),
         }
-        gone += usize::from(revoke_former(fleet, cluster, object).await?);
     }
     Ok(gone)
-}
-
-/// Removes what a role or a binding was called before names had colons, if it is this member's.
-/// With dashes the roles of members `a` and `a-secrets` could have the same name.
-async fn revoke_former(
-    fleet: &Client,
-    cluster: &str,
-    object: &DynamicObject,
-) -> Result<bool, Error> {
-    let Some(name) = former_name(object) else {
-        return Ok(false);
-    };
-    let api = api(fleet, object);
-    let found = api.get_opt(&name).await;
-    let found = found.map_err(|error| failed("look for the former", object, error))?;
-    let Some(found) = found.filter(|found| is_former(found, object, cluster)) else {
-        return Ok(false);
-    };
-    let as_seen = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: found.metadata.uid,
-            resource_version: found.metadata.resource_version,
-        }),
-        ..DeleteParams::default()
-    };
-    match api.delete(&name, &as_seen).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_not_found(&error) || client::is_conflict(&error) => Ok(false),
-        Err(error) => Err(failed("remove the former", object, error)),
-    }
-}
-
-/// Returns what a role or a binding was called before names had colons.
-fn former_name(object: &DynamicObject) -> Option<String> {
-    let name = object.name_any();
-    (kind(object).contains("Role") && name.contains(':')).then(|| name.replace(':', "-"))
-}
-
-/// Returns whether a role or a binding of the former name is what this one is now: for the same
-/// subjects, or about the same resources and this member's objects only.
-fn is_former(found: &DynamicObject, now: &DynamicObject, cluster: &str) -> bool {
-    if kind(now).ends_with("Binding") {
-        return found.data["subjects"] == now.data["subjects"];
-    }
-    let own = [
-        cluster.to_owned(),
-        format!("{cluster}-impersonator"),
-        format!("karmada-agent-{cluster}"),
-        execution_namespace(cluster),
-        CLUSTER_NAMESPACE.to_owned(),
-        // Read to tell fleets apart.
-        "kube-system".to_owned(),
-    ];
-    let rules = |object: &DynamicObject| object.data["rules"].as_array().cloned();
-    let resources = |object: &DynamicObject| {
-        let rules = rules(object).unwrap_or_default();
-        let lists = rules.iter().map(|rule| rule["resources"].clone());
-        lists.collect::<Vec<_>>()
-    };
-    let names = rules(found).unwrap_or_default();
-    let mut names = names.iter().flat_map(|rule| {
-        rule["resourceNames"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
-    });
-    resources(found) == resources(now) && names.all(|name| own.iter().any(|it| name == **it))
 }
 
 /// Returns the kind of an object.
@@ -224,13 +143,8 @@ pub fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     }
 }
 
-fn failed(step: &'static str, object: &DynamicObject, error: CallError) -> Error {
-    Error::Call {
-        step,
-        kind: kind(object).to_owned(),
-        name: object.name_any(),
-        error: Box::new(error),
-    }
+fn title(object: &DynamicObject) -> String {
+    format!("{} {:?}", kind(object), object.name_any())
 }
 
 #[cfg(test)]
@@ -300,36 +214,6 @@ mod tests {
             for role in roles(everything(other)) {
                 assert!(!first.contains(&role) && !fixed.contains(&role), "{role}");
             }
-        }
-    }
-
-    #[test]
-    fn of_former_names_only_a_members_own_are_removed() {
-        let former = |cluster: &str| -> Vec<DynamicObject> {
-            let mut all = everything(cluster);
-            all.retain(|it| former_name(it).is_some());
-            for object in &mut all {
-                object.metadata.name = former_name(object);
-            }
-            all
-        };
-        let removed = |of: &str, there: &[DynamicObject]| -> usize {
-            let all = everything(of);
-            let is_ours = |found: &DynamicObject| {
-                all.iter().any(|now| {
-                    kind(now) == kind(found)
-                        && now.namespace() == found.namespace()
-                        && former_name(now) == found.metadata.name
-                        && is_former(found, now, of)
-                })
-            };
-            there.iter().filter(|found| is_ours(found)).count()
-        };
-        let theirs = former("a");
-        assert_eq!(removed("a", &theirs), theirs.len());
-        for other in ["a-certificates", "a-registration", "a-secrets", "b"] {
-            assert_eq!(removed(other, &theirs), 0, "{other}");
-            assert_eq!(removed("a", &former(other)), 0, "{other}");
         }
     }
 }
