@@ -8,6 +8,7 @@ use std::time::Duration;
 use muster_shared::queue::Queue;
 use tokio::sync::watch;
 
+use super::queue::ForRoom;
 use crate::Operation;
 
 /// Time after which a question is asked again whose webhook is not there any more.
@@ -114,18 +115,28 @@ pub struct Failure {
 #[derive(Clone)]
 pub struct Pending {
     pub(super) at: Arc<At>,
-    /// Closed when the question is answered, or when there is room for it; `None` if its webhook is
-    /// not there any more.
-    pub(super) answered: Option<watch::Receiver<()>>,
+    pub(super) until: Until,
+}
+
+/// What ends the wait for an answer.
+#[derive(Clone)]
+pub(super) enum Until {
+    /// The end of the question, which closes this.
+    Ended(watch::Receiver<()>),
+    /// Room for the question.
+    Room(ForRoom),
+    /// A while: its webhook is not there any more.
+    Removed,
 }
 
 impl Pending {
     /// Waits until it makes sense to ask again: the question was answered, or failed, or is not
     /// valid any more, or there is room for it now.
     pub async fn answered(self) {
-        match self.answered {
-            Some(mut answered) => while answered.changed().await.is_ok() {},
-            None => tokio::time::sleep(REMOVED).await,
+        match self.until {
+            Until::Ended(mut ended) => while ended.changed().await.is_ok() {},
+            Until::Room(room) => room.arrives().await,
+            Until::Removed => tokio::time::sleep(REMOVED).await,
         }
     }
 

@@ -51,19 +51,17 @@ use tokio_util::sync::CancellationToken;
 use self::answers::Known;
 pub use self::answers::VALID;
 pub use self::client::check_authorities;
-use self::error::malformed;
 pub use self::error::{At, Failure, Fault, Pending};
+use self::error::{Until, malformed};
 pub use self::hook::{CONTEXT_VERSION, Hook, Hooks, TIMEOUTS, url_address};
 pub(crate) use self::objects::Overdue;
-use self::queue::{Asking, Found, Next, Queued, Request, Rooms, State};
+use self::queue::{Asking, ForRoom, Found, Queued, Request, State};
 use self::request::{Objects, differs_in_status_alone};
 use self::response::Said;
 use crate::{Answer, Operation, Question};
 
 /// Interval of the search for questions that have waited for too long.
 const SEARCH: Duration = Duration::from_secs(2);
-/// Time for which room in the queue is kept for whoever asks.
-const KEPT: Duration = Duration::from_secs(2);
 
 /// Result of a question.
 #[derive(Debug)]
@@ -145,7 +143,7 @@ impl Webhooks {
         }
         let now = Instant::now();
         let found = lock(&self.state).ask(&asking, hook, question, now);
-        let (answered, late) = match found {
+        let (until, late) = match found {
             // Applied without the lock: it may take a while.
             Found::Answered(known) => {
                 return match answer(&known, question) {
@@ -158,34 +156,32 @@ impl Webhooks {
                 };
             }
             Found::Failed(fault, left) => return failed(fault, Some(left)),
-            Found::Gone => (None, None),
-            Found::Waits(answered, late, next) => {
-                self.begin(next, &asking, question);
-                (Some(answered), late.filter(|_| accepts_late))
+            Found::Gone => (Until::Removed, None),
+            Found::Full(rooms, late) => {
+                let (state, asking) = (Arc::clone(&self.state), asking.clone());
+                let room = ForRoom {
+                    state,
+                    rooms,
+                    asking,
+                };
+                (Until::Room(room), late)
+            }
+            Found::Waits(ended, late, queued) => {
+                if let Some(mut queued) = queued {
+                    queued.write(question);
+                    let task = exchange(Arc::clone(&self.state), *queued, Arc::clone(&self.send));
+                    // After shutdown nothing is sent, and whoever waits has been woken up.
+                    _ = self.tasks.send(Box::pin(task));
+                }
+                (Until::Ended(ended), late)
             }
         };
-        let pending = Pending { at: at(), answered };
+        let pending = Pending { at: at(), until };
+        let late = late.filter(|_| accepts_late);
         match late.and_then(|known| late_answer(&known, question)) {
             Some(answer) => Asked::Late(answer, pending),
             None => Asked::Pending(pending),
         }
-    }
-
-    fn begin(&self, next: Next, asking: &Asking, question: &Question<'_>) {
-        let state = Arc::clone(&self.state);
-        let task: BoxFuture<'static, ()> = match next {
-            Next::Nothing => return,
-            Next::AwaitRoom(rooms) => {
-                let tasks = self.tasks.clone();
-                Box::pin(await_room(state, tasks, rooms, asking.clone()))
-            }
-            Next::Send(mut queued) => {
-                queued.write(question);
-                Box::pin(exchange(state, *queued, Arc::clone(&self.send)))
-            }
-        };
-        // After shutdown nothing is sent, and whoever waits has been woken up.
-        _ = self.tasks.send(task);
     }
 
     /// Permits questions to these webhooks.
@@ -258,35 +254,6 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
     };
     drop(place);
     lock(&state).end(&asking, outcome, question, Instant::now());
-}
-
-/// Waits for room for a question, and then for those behind it, one after the other: a task for
-/// each would take much memory. Keeps the room for a while for whoever asks.
-async fn await_room(state: Arc<Mutex<State>>, tasks: Tasks, rooms: Rooms, first: Asking) {
-    let webhook = first.webhook;
-    let mut next = Some(first.waiting());
-    while let Some(waiting) = next {
-        // There is none any more where the webhook is removed, and with it whoever waits.
-        let Some(place) = waiting.place(&rooms).await else {
-            return;
-        };
-        let is_kept = {
-            let mut state = lock(&state);
-            let is_kept = state.keep_room(webhook, waiting.identity, place);
-            next = state.next_in_row(&first);
-            is_kept
-        };
-        if is_kept {
-            let releasing = release_room(Arc::clone(&state), webhook, waiting.identity);
-            _ = tasks.send(Box::pin(releasing));
-        }
-    }
-}
-
-/// Gives back the room for a question that nobody fetches.
-async fn release_room(state: Arc<Mutex<State>>, webhook: u64, identity: u64) {
-    tokio::time::sleep(KEPT).await;
-    lock(&state).release_room(webhook, identity);
 }
 
 /// Sends one question. Returns the answer, which can be read.

@@ -24,6 +24,8 @@ pub(super) const OVERDUE: Duration = Duration::from_mins(1);
 /// of the object it is the first.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
+/// Time for which room in the queue is kept for whoever asks.
+pub(super) const KEPT: Duration = Duration::from_secs(2);
 /// Time after which an object is forgotten about which nobody asks.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
@@ -57,10 +59,10 @@ pub(super) struct InFlight {
 pub(super) enum Room {
     /// Nobody asked for it.
     None,
-    /// There is none yet. Whoever asks is woken up when this is dropped.
-    Awaited(watch::Sender<()>),
-    /// It is kept for whoever asks.
-    Kept(Place),
+    /// There is none yet, and whoever asks waits for it.
+    Awaited,
+    /// It is kept for whoever asks, since this time.
+    Kept(Place, Instant),
 }
 
 /// Room of a question: that of its kind and operation, and that of the webhook.
@@ -148,12 +150,19 @@ impl Object {
 
     /// Returns whether a question waits or is on the way.
     fn waits(&self) -> bool {
-        self.asked.is_some() || matches!(self.room, Room::Awaited(_))
+        self.asked.is_some() || matches!(self.room, Room::Awaited)
+    }
+
+    /// Gives back the room that nobody has come for.
+    pub(super) fn release_room(&mut self, now: Instant) {
+        if matches!(self.room, Room::Kept(_, since) if now.duration_since(since) >= KEPT) {
+            self.room = Room::None;
+        }
     }
 
     /// Returns whether the state is still needed.
     pub(super) fn is_needed(&self, now: Instant) -> bool {
-        self.waits() || now.saturating_duration_since(self.asked_at) < FORGOTTEN
+        self.asked.is_some() || now.saturating_duration_since(self.asked_at) < FORGOTTEN
     }
 }
 

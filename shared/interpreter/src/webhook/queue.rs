@@ -1,10 +1,11 @@
 //! Questions that wait or are on the way, and what is known of their answers. Pure: time comes in.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,6 @@ struct About {
     /// KiB that are left for them.
     room: Arc<Semaphore>,
     requests: Arc<Semaphore>,
-    /// Those that wait for room behind the one for which a task waits; `None` if there is none.
-    row: Option<VecDeque<Waiting>>,
 }
 
 impl About {
@@ -52,40 +51,41 @@ impl About {
             breaker: Breaker::default(),
             room: Arc::new(Semaphore::new(MOST_KIB_ABOUT_A_KIND)),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS_ABOUT_A_KIND)),
-            row: None,
         }
-    }
-}
-
-/// A question that waits for room.
-#[derive(Clone, Copy)]
-pub(super) struct Waiting {
-    /// Number of the object and operation.
-    pub(super) identity: u64,
-    /// KiB that it takes in the queue.
-    kib: u32,
-}
-
-impl Waiting {
-    /// Takes a place at once, if there is room and nobody waits for it.
-    fn try_place(self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
-        let try_part =
-            |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(self.kib).ok();
-        Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
-    }
-
-    /// Waits for a place. Returns `None` if the webhook is removed meanwhile.
-    pub(super) async fn place(self, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
-        let part = |room: &Arc<Semaphore>| Arc::clone(room).acquire_many_owned(self.kib);
-        let about_the_kind = part(about_the_kind).await.ok()?;
-        let of_the_webhook = part(of_the_webhook).await.ok()?;
-        Some([about_the_kind, of_the_webhook])
     }
 }
 
 /// Where a question takes its place: the room of its kind and operation, and that of the webhook.
 /// They are taken in this order, so that nobody waits for the first who has the second.
 pub(super) type Rooms = [Arc<Semaphore>; 2];
+
+/// Takes a place at once, if there is room and nobody waits for it.
+fn try_place(kib: u32, [about_the_kind, of_the_webhook]: &Rooms) -> Option<Place> {
+    let try_part = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_many_owned(kib).ok();
+    Some([try_part(about_the_kind)?, try_part(of_the_webhook)?])
+}
+
+/// A question for which there is no room yet. It is not kept: whoever asked waits, in turn.
+#[derive(Clone)]
+pub(super) struct ForRoom {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) rooms: Rooms,
+    pub(super) asking: Asking,
+}
+
+impl ForRoom {
+    /// Waits for room and has it kept for a while, or until the webhook is removed.
+    pub(super) async fn arrives(self) {
+        let [about_the_kind, of_the_webhook] = self.rooms;
+        let part = |room: Arc<Semaphore>| room.acquire_many_owned(self.asking.kib);
+        if let Ok(about_the_kind) = part(about_the_kind).await
+            && let Ok(of_the_webhook) = part(of_the_webhook).await
+        {
+            let place = [about_the_kind, of_the_webhook];
+            self.state.lock().keep_room(&self.asking, place);
+        }
+    }
+}
 
 /// Queue of the questions to one webhook.
 struct Queue {
@@ -146,14 +146,6 @@ impl Asking {
         }
     }
 
-    /// Returns what is to be known of it while it waits for room.
-    pub(super) fn waiting(&self) -> Waiting {
-        Waiting {
-            identity: self.identity,
-            kib: self.kib,
-        }
-    }
-
     fn topic(&self) -> Topic {
         let At {
             operation,
@@ -202,18 +194,13 @@ pub(super) enum Found {
     Answered(Known),
     /// It failed, and is not sent before this time.
     Failed(Fault, Duration),
-    /// It waits, or is on the way; with the answer about an earlier version.
-    Waits(watch::Receiver<()>, Option<Known>, Next),
+    /// It waits, or is on the way; with the answer about an earlier version, and what is to be
+    /// sent.
+    Waits(watch::Receiver<()>, Option<Known>, Option<Box<Queued>>),
+    /// There is no room for it yet; with the answer about an earlier version.
+    Full(Rooms, Option<Known>),
     /// The webhook is gone.
     Gone,
-}
-
-/// What is to be done for a question that waits.
-pub(super) enum Next {
-    Nothing,
-    /// The room of the queue is to be awaited, for this question and then for those behind it.
-    AwaitRoom(Rooms),
-    Send(Box<Queued>),
 }
 
 /// State of all webhooks.
@@ -256,7 +243,7 @@ impl State {
         let late = late.and_then(|key| self.answers.get(&key, now).cloned());
         if let Some(asked) = &mut object.asked {
             asked.is_outdated |= asked.key != *key;
-            return Found::Waits(asked.ended.subscribe(), late, Next::Nothing);
+            return Found::Waits(asked.ended.subscribe(), late, None);
         }
         if let Some((fault, left)) = object.failure(key, now) {
             return Found::Failed(fault.clone(), left);
@@ -267,32 +254,18 @@ impl State {
                 object.room = Room::None;
                 return Found::Failed(Fault::Suspended(Box::new(fault)), left);
             }
-            Circuit::Probing(ended) => return Found::Waits(ended, late, Next::Nothing),
+            Circuit::Probing(ended) => return Found::Waits(ended, late, None),
         }
         let rooms = [Arc::clone(&about.room), Arc::clone(&queue.room)];
-        let place = match std::mem::replace(&mut object.room, Room::None) {
-            Room::Kept(place) => Some(place),
-            Room::Awaited(arrives) => {
-                let receiver = arrives.subscribe();
-                object.room = Room::Awaited(arrives);
-                return Found::Waits(receiver, late, Next::Nothing);
-            }
-            // Nobody goes before those who wait.
-            Room::None if about.row.is_some() => None,
-            Room::None => asking.waiting().try_place(&rooms),
+        let place = match std::mem::replace(&mut object.room, Room::Awaited) {
+            Room::Kept(place, _) => Some(place),
+            Room::None | Room::Awaited => try_place(asking.kib, &rooms),
         };
-        let (sender, receiver) = watch::channel(());
         let Some(place) = place else {
-            object.room = Room::Awaited(sender);
-            let next = if let Some(row) = &mut about.row {
-                row.push_back(asking.waiting());
-                Next::Nothing
-            } else {
-                about.row = Some(VecDeque::new());
-                Next::AwaitRoom(rooms)
-            };
-            return Found::Waits(receiver, late, next);
+            return Found::Full(rooms, late);
         };
+        object.room = Room::None;
+        let (sender, receiver) = watch::channel(());
         object.asked = Some(InFlight {
             key: *key,
             is_outdated: false,
@@ -315,7 +288,7 @@ impl State {
             turns: [Arc::clone(&about.requests), Arc::clone(&queue.requests)],
             removed: queue.removed.clone(),
         };
-        Found::Waits(receiver, late, Next::Send(Box::new(queued)))
+        Found::Waits(receiver, late, Some(Box::new(queued)))
     }
 
     /// Returns whether the question is not to be sent any more, because the webhook failed for
@@ -381,45 +354,13 @@ impl State {
         Some(object.failure(&asking.key, now)?.1)
     }
 
-    /// Keeps room for an object that waits for it, and wakes up whoever asks. Returns whether
-    /// somebody waits.
-    pub(super) fn keep_room(&mut self, webhook: u64, identity: u64, place: Place) -> bool {
-        let object = self.object(webhook, identity);
-        let waiting = object.filter(|it| matches!(it.room, Room::Awaited(_)));
-        let is_awaited = waiting.is_some();
-        if let Some(object) = waiting {
-            object.room = Room::Kept(place);
+    /// Keeps room for an object that waits for it.
+    fn keep_room(&mut self, asking: &Asking, place: Place) {
+        let queue = self.queues.get_mut(&asking.webhook);
+        let object = queue.and_then(|queue| queue.objects.get_mut(&asking.identity));
+        if let Some(object) = object.filter(|it| matches!(it.room, Room::Awaited)) {
+            object.room = Room::Kept(place, Instant::now());
         }
-        is_awaited
-    }
-
-    /// Returns the next question about the same kind and operation for which room is to be awaited.
-    pub(super) fn next_in_row(&mut self, first: &Asking) -> Option<Waiting> {
-        let queue = self.queues.get_mut(&first.webhook)?;
-        let about = queue.topics.get_mut(&first.topic())?;
-        let row = about.row.as_mut()?;
-        while let Some(next) = row.pop_front() {
-            let object = queue.objects.get(&next.identity);
-            if object.is_some_and(|it| matches!(it.room, Room::Awaited(_))) {
-                return Some(next);
-            }
-        }
-        about.row = None;
-        None
-    }
-
-    /// Gives back the room of an object that did not come for it.
-    pub(super) fn release_room(&mut self, webhook: u64, identity: u64) {
-        if let Some(object) = self.object(webhook, identity)
-            && matches!(object.room, Room::Kept(_))
-        {
-            object.room = Room::None;
-        }
-    }
-
-    fn object(&mut self, webhook: u64, identity: u64) -> Option<&mut Object> {
-        let queue = self.queues.get_mut(&webhook)?;
-        queue.objects.get_mut(&identity)
     }
 
     /// Permits questions to these webhooks.
@@ -444,10 +385,13 @@ impl State {
         self.answers.retain(|id| hooks.knows(id));
     }
 
-    /// Returns what waits for too long, and forgets what nobody asks about.
+    /// Returns what waits for too long, and forgets what nobody asks about, or comes for.
     pub(super) fn overdue(&mut self, now: Instant) -> Vec<Overdue> {
         for queue in self.queues.values_mut() {
-            queue.objects.retain(|_, object| object.is_needed(now));
+            queue.objects.retain(|_, object| {
+                object.release_room(now);
+                object.is_needed(now)
+            });
         }
         let objects = self.queues.values().flat_map(|it| it.objects.values());
         overdue(objects, now)

@@ -292,7 +292,7 @@ async fn those_who_wait_for_room_get_it_though_others_give_up_and_the_webhook_go
     let all = all.collect::<FuturesUnordered<_>>().collect::<Vec<_>>();
     let times = timeout(Duration::from_secs(20), all).await.unwrap();
     assert_eq!(times.len(), widgets.len());
-    tokio::time::sleep(2 * KEPT).await;
+    tokio::time::sleep(2 * SEARCH).await;
     assert_eq!(taken_kib(&webhooks), 0);
 }
 
@@ -431,7 +431,7 @@ async fn a_question_is_written_once_the_state_is_not_locked_any_more() {
         let question = Question::new(operation, &object);
         let asking = Asking::new(&hook, &question);
         let found = lock(&webhooks.state).ask(&asking, &hook, &question, Instant::now());
-        let Found::Waits(_, _, Next::Send(mut queued)) = found else {
+        let Found::Waits(_, _, Some(mut queued)) = found else {
             panic!("it is to be sent");
         };
         assert!(queued.request.body.is_empty() && queued.question.is_none());
