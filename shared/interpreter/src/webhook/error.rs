@@ -124,7 +124,7 @@ pub(super) enum Until {
     /// The end of the question, which closes this.
     Ended(watch::Receiver<()>),
     /// Room for the question.
-    Room(ForRoom),
+    Room(Box<ForRoom>),
     /// A while: its webhook is not there any more.
     Removed,
 }

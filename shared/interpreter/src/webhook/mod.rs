@@ -164,7 +164,7 @@ impl Webhooks {
                     rooms,
                     asking,
                 };
-                (Until::Room(room), late)
+                (Until::Room(Box::new(room)), late)
             }
             Found::Waits(ended, late, queued) => {
                 if let Some(mut queued) = queued {
