@@ -254,7 +254,7 @@ fn stopped_deployment(stored: &Arc<Mutex<Value>>) -> Objects {
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let path = parts.uri.path().to_owned();
+            let place = parts.uri.path().to_owned();
             let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
             let resources = [resource("deployments", "Deployment")];
             let apps = json!({"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": resources}]});
@@ -268,7 +268,7 @@ fn stopped_deployment(stored: &Arc<Mutex<Value>>) -> Objects {
                         "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
                 }
             }
-            let answer = match path.as_str() {
+            let answer = match place.as_str() {
                 "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [apps]}),
                 "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
                 _ => stored.lock().clone(),
