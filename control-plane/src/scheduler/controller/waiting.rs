@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use super::cluster_change::ClusterChange;
 use super::measure;
 use super::waits_for::{Wait, WaitsFor};
-use crate::scheduler::core::capacity::{Coarseness, Demand, Likeness};
+use crate::scheduler::core::capacity::Demand;
 use crate::settings::grade_rule::GradeRule;
 use choices::{ChoiceId, Choices};
 use group::{Group, GroupKey};
@@ -36,8 +36,8 @@ const GATHER_ROOM: Duration = Duration::from_millis(300);
 /// The longest time that a binding waits for its next look when any room may help it. It doubles
 /// with each look in vain.
 const LONGEST_GATHER: Duration = Duration::from_mins(1);
-/// Different demands with which a report is compared at most; with more of them those that are
-/// alike count as one.
+/// Different demands that a report is compared with one by one; further ones are compared together
+/// with those that are near them.
 const MOST_RANGES: usize = 256;
 
 /// Who waits for what; `K` names a binding.
@@ -64,9 +64,6 @@ struct State<K> {
     entries: HashMap<K, Entry>,
     choices: Choices<K>,
     ranges: Ranges,
-    most_ranges: usize,
-    /// How many bindings waited when the ranges were made.
-    regrouped_at: usize,
     wake_order: WakeOrder,
     pace: Pace,
 }
@@ -75,7 +72,6 @@ struct State<K> {
 struct Entry {
     choice: ChoiceId,
     group: GroupKey,
-    demand: Option<Demand>,
     wish: WaitsFor,
     /// The value of the group's count with which it is woken.
     due: i64,
@@ -98,9 +94,7 @@ impl<K> Waiting<K> {
                 deciding: HashMap::new(),
                 entries: HashMap::new(),
                 choices: Choices::default(),
-                ranges: Ranges::default(),
-                most_ranges,
-                regrouped_at: 0,
+                ranges: Ranges::new(most_ranges),
                 wake_order: WakeOrder::default(),
                 pace: Pace::default(),
             }),
@@ -132,7 +126,6 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
             let priority = Reverse(if self.ranked { priority } else { 0 });
             state.insert(key, spec, (wait.wish, lacking), priority, vain);
         }
-        state.keep_ranges_few();
         measure::waiting(state.entries.len());
         if !state.wake_order.is_empty() {
             self.due.notify_one();
@@ -207,7 +200,6 @@ impl<K: Clone + Ord + Hash> State<K> {
         let entry = Entry {
             choice,
             group,
-            demand,
             wish,
             due: due.unwrap_or(0),
             woken: false,
@@ -331,55 +323,6 @@ impl<K: Clone + Ord + Hash> State<K> {
         }
         woken
     }
-
-    /// Makes the ranges wider when there are too many, and narrow again when there is much less to
-    /// be put into them.
-    fn keep_ranges_few(&mut self) {
-        let coarseness = self.ranges.coarseness();
-        if self.ranges.len() > self.most_ranges {
-            self.regroup(coarseness);
-        } else if coarseness > Coarseness::EXACT && self.entries.len() * 2 < self.regrouped_at {
-            self.regroup(Coarseness::EXACT);
-        }
-    }
-
-    /// Groups all bindings anew, by ranges that are as narrow as their number permits. There is
-    /// room for as many again, so that this is seldom done.
-    fn regroup(&mut self, from: Coarseness) {
-        let mut coarseness = from;
-        while let Some(coarser) = coarseness.coarser() {
-            let demands = self.entries.values().map(|entry| entry.demand.as_ref());
-            let alike: HashSet<Likeness> = demands.map(|it| coarseness.likeness(it)).collect();
-            if alike.len() * 2 <= self.most_ranges {
-                break;
-            }
-            coarseness = coarser;
-        }
-        self.ranges = Ranges::after(&self.ranges, coarseness);
-        self.regrouped_at = self.entries.len();
-        self.wake_order = WakeOrder::default();
-        let mut former: HashMap<(ChoiceId, GroupKey), Group<K>> = HashMap::new();
-        for (id, choice) in self.choices.iter_mut() {
-            let groups = std::mem::take(&mut choice.groups);
-            former.extend(groups.into_iter().map(|(key, group)| ((id, key), group)));
-        }
-        let mut entries = std::mem::take(&mut self.entries);
-        for (key, entry) in &mut entries {
-            let was = former.get_mut(&(entry.choice, entry.group));
-            entry.group.range = self.ranges.insert(entry.demand.as_ref());
-            let due = self.in_group(entry.choice, entry.group, |group| {
-                group.members += 1;
-                let was = was?;
-                if entry.woken {
-                    group.adopt_woken(key, was);
-                    return None;
-                }
-                Some(group.adopt(key.clone(), entry.wish, entry.due, was))
-            });
-            entry.due = due.flatten().unwrap_or(entry.due);
-        }
-        self.entries = entries;
-    }
 }
 
 /// Returns the time after which a binding is looked at that may be helped by room anywhere: many
@@ -391,7 +334,5 @@ fn pause(vain: u32) -> Duration {
 
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-mod regrouping;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::Placement;
 
 use super::group::{Group, GroupKey};
+use crate::fleet::sets::take;
 use crate::scheduler::controller::affected::{Choice as Clusters, affinities};
 
 /// Number of a choice; it is not used again.
@@ -87,8 +88,9 @@ impl<K> Choices<K> {
         self.known.get_mut(&id)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChoiceId, &mut Choice<K>)> {
-        self.known.iter_mut().map(|(id, choice)| (*id, choice))
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// Forgets a choice with which nobody waits any more.
@@ -102,12 +104,7 @@ impl<K> Choices<K> {
         self.numbers.remove(&choice.text);
         self.selecting.remove(&id);
         for name in choice.named.into_iter().flatten() {
-            if let Some(ids) = self.by_name.get_mut(&name) {
-                ids.remove(&id);
-                if ids.is_empty() {
-                    self.by_name.remove(&name);
-                }
-            }
+            take(&mut self.by_name, &name, &id);
         }
     }
 

@@ -76,24 +76,6 @@ impl<K: Clone + Ord> Group<K> {
         self.roused.remove(key);
     }
 
-    /// Takes a binding over from another group, with what it lacks still. Returns the value that it
-    /// waits for.
-    pub fn adopt(&mut self, key: K, wish: WaitsFor, due: i64, former: &mut Self) -> i64 {
-        let is_touched = wish == WaitsFor::Anything && due <= former.touched;
-        let left = former.line(wish).map_or(0, |line| line.left(due));
-        let lacking = if is_touched { BEFORE_ALL } else { left.max(0) };
-        self.join(key, wish, lacking)
-    }
-
-    /// Takes a binding over from another group that has been woken there.
-    pub fn adopt_woken(&mut self, key: &K, former: &mut Self) {
-        if let Some(key) = former.resting.take(key) {
-            self.resting.insert(key);
-        } else if let Some(key) = former.roused.take(key) {
-            self.roused.insert(key);
-        }
-    }
-
     /// Records that a binding that was woken is looked at only after a while, unless admission
     /// changes before.
     pub fn rest(&mut self, key: K) {

@@ -32,11 +32,6 @@ impl<K: Clone + Ord> Line<K> {
         self.waiting.remove(&(due, key.clone()));
     }
 
-    /// Returns what is missing until the value is reached; zero or less once it is.
-    pub fn left(&self, due: i64) -> i64 {
-        due.saturating_sub(self.count)
-    }
-
     /// Raises the count.
     pub fn advance(&mut self, by: i64) {
         self.count = self.count.saturating_add(by);

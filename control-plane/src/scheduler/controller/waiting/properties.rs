@@ -167,8 +167,7 @@ proptest! {
                 let is_exact = most_ranges > specs.len();
                 prop_assert!(!is_exact || expected || !woken.contains(key), "binding {key}");
             }
-            // Looked at in vain they wait again; some leave meanwhile, so that ranges are made
-            // anew.
+            // Looked at in vain they wait again; some leave meanwhile, and so do ranges.
             for key in woken {
                 put(key, &mut asked);
             }

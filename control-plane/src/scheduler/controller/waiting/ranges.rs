@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use crate::scheduler::core::capacity::{Coarseness, Demand, Likeness, Range};
+use crate::scheduler::core::capacity::{Demand, Likeness, Range};
 
 /// Number of a range; it is not used again.
 pub type RangeId = u32;
 
-/// The ranges that the demands are put into: as many as there are different demands, or, where
-/// these are too many, fewer of demands that are alike.
-#[derive(Debug, Default)]
+/// The ranges that the demands are put into. So many different demands have one each; further ones
+/// share one with those that are near them.
+#[derive(Debug)]
 pub struct Ranges {
-    coarseness: Coarseness,
+    most: usize,
     next: RangeId,
     numbers: HashMap<Likeness, RangeId>,
     known: HashMap<RangeId, Known>,
@@ -25,19 +25,17 @@ struct Known {
 }
 
 impl Ranges {
-    /// Returns empty ranges of a coarseness. Their numbers are none of those of `former`.
-    pub fn after(former: &Self, coarseness: Coarseness) -> Self {
+    /// Returns ranges without demands; `most` demands are told apart.
+    pub fn new(most: usize) -> Self {
         Self {
-            coarseness,
-            next: former.next,
-            ..Self::default()
+            most,
+            next: 0,
+            numbers: HashMap::new(),
+            known: HashMap::new(),
         }
     }
 
-    pub fn coarseness(&self) -> Coarseness {
-        self.coarseness
-    }
-
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.known.len()
     }
@@ -48,7 +46,13 @@ impl Ranges {
 
     /// Puts a demand into the range of those that are like it.
     pub fn insert(&mut self, demand: Option<&Demand>) -> RangeId {
-        let likeness = self.coarseness.likeness(demand);
+        let same = Likeness::same(demand);
+        let is_told_apart = self.numbers.len() < self.most || self.numbers.contains_key(&same);
+        let likeness = if is_told_apart {
+            same
+        } else {
+            Likeness::near(demand)
+        };
         if let Some(&id) = self.numbers.get(&likeness)
             && let Some(known) = self.known.get_mut(&id)
         {

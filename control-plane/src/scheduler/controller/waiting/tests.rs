@@ -67,8 +67,9 @@ fn who_lacks_room_is_woken_when_as_much_has_appeared_and_once_only() {
     waiting.put(&"lacks 1", None);
     waiting.put(&"lacks 5", None);
     assert!(helped(&waiting, &at(10), &at(99)).is_empty());
-    let mut state = waiting.state.lock();
-    assert_eq!(state.choices.iter_mut().count() + state.ranges.len(), 0);
+    let state = waiting.state.lock();
+    assert!(state.choices.is_empty());
+    assert_eq!(state.ranges.len(), 0);
 }
 
 #[test]
@@ -187,31 +188,23 @@ fn who_is_to_be_looked_at_later_is_looked_at_at_once_when_admission_changes() {
     };
     let at = |cores| cluster("m", cores);
     let ill = tainted("m", 11, "x", "NoSchedule");
-    for regroups in [false, true] {
-        let waiting = Waiting::new(false, 2);
-        for _ in 0..10 {
-            waiting.put(&0, Some((&spec, wait)));
-        }
-        observe(&waiting, &at(10), &at(11));
-        let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
-        assert_eq!(waiting.turn(), [(0, later)]);
-        if regroups {
-            for number in 1..9 {
-                let other = asking(&format!("{number}"));
-                waiting.put(&number, Some((&other, room(1_000))));
-            }
-        }
-        observe(&waiting, &at(11), &ill);
-        assert_eq!(waiting.turn(), [(0, Duration::ZERO)], "{regroups}");
-        assert!(waiting.turn().is_empty(), "once");
-        // Looked at since, it waits as before.
+    let waiting = Waiting::default();
+    for _ in 0..10 {
         waiting.put(&0, Some((&spec, wait)));
-        observe(&waiting, &at(11), &at(12));
-        assert_eq!(waiting.turn(), [(0, later)]);
-        waiting.put(&0, None);
-        observe(&waiting, &at(11), &ill);
-        assert!(waiting.turn().is_empty());
     }
+    observe(&waiting, &at(10), &at(11));
+    let later = LONGEST_GATHER.saturating_sub(GATHER_ROOM);
+    assert_eq!(waiting.turn(), [(0, later)]);
+    observe(&waiting, &at(11), &ill);
+    assert_eq!(waiting.turn(), [(0, Duration::ZERO)]);
+    assert!(waiting.turn().is_empty(), "once");
+    // Looked at since, it waits as before.
+    waiting.put(&0, Some((&spec, wait)));
+    observe(&waiting, &at(11), &at(12));
+    assert_eq!(waiting.turn(), [(0, later)]);
+    waiting.put(&0, None);
+    observe(&waiting, &at(11), &ill);
+    assert!(waiting.turn().is_empty());
 }
 
 #[test]
@@ -365,23 +358,20 @@ fn a_choice_is_found_by_names_only_if_each_of_its_affinities_lists_some() {
 }
 
 #[test]
-fn demands_are_told_apart_again_when_fewer_wait() {
+fn demands_beyond_those_that_are_told_apart_share_a_range_with_those_near_them() {
     let waiting = Waiting::new(false, 8);
-    let specs: Vec<_> = (0..100)
-        .map(|number| asking(&format!("{}m", 1_000 + 10 * number)))
-        .collect();
-    for (number, spec) in specs.iter().enumerate() {
-        waiting.put(&number, Some((spec, room(1))));
-        assert!(waiting.state.lock().ranges.len() <= 8);
+    for number in 0..100 {
+        let spec = asking(&format!("{}m", 1_000 + 10 * number));
+        waiting.put(&number, Some((&spec, room(1))));
     }
-    assert!(waiting.state.lock().ranges.coarseness() > Coarseness::EXACT);
-    for number in 4..100 {
-        waiting.put(&number, None);
-    }
-    assert_eq!(waiting.state.lock().ranges.coarseness(), Coarseness::EXACT);
+    assert_eq!(waiting.state.lock().ranges.len(), 9);
     // Of 1010 thousandths of a core two fit now, of the others as many as before.
     let mut roomier = cluster("m", 2);
     roomier["status"]["resourceSummary"]["allocatable"]["cpu"] = json!("2020m");
     observe(&waiting, &cluster("m", 2), &roomier);
     assert_eq!(waiting.turn(), [(1, Duration::ZERO)]);
+    for number in 0..100 {
+        waiting.put(&number, None);
+    }
+    assert_eq!(waiting.state.lock().ranges.len(), 0);
 }

@@ -19,7 +19,7 @@ pub use demand::Demand;
 pub use estimate::Estimate;
 use grades::{Ends, Grades, Model};
 pub use load::Load;
-pub use range::{Coarseness, Likeness, Range};
+pub use range::{Likeness, Range};
 pub use sets::Part;
 
 /// An estimate is at most this: counts of replicas have 31 bits in the API.

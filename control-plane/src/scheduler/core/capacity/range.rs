@@ -1,80 +1,36 @@
 //! Demands that are alike, as one: what may be said of all of them without asking each.
 
-use super::{Amounts, CPU, Capacity, Demand, GradeRule, PODS, amount_of};
+use super::{Amounts, CPU, Capacity, Demand, GradeRule, amount_of};
 
-/// Halvings of the precision after which all amounts of one resource are alike.
-const LAST_AMOUNTS: u32 = 10;
-/// Coarseness from which on resources that are not built in are not told apart, so that many names
-/// of them do not make the ranges of other demands wider.
-const WITHOUT_NAMES: u32 = 3;
 /// Resources that the upper end of a range names at most. With more of them it counts as fitting
 /// nowhere, so that widening a range does not cost more with every name.
 const MOST_NAMES: usize = 64;
 
-/// How much demands may differ that count as alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Coarseness(u32);
-
 /// A name for the demands that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Likeness {
-    /// They ask for these amounts, or amounts near them; for `None` only pod slots count.
-    Amounts(Option<Amounts>),
-    /// They ask for amounts near these of built-in resources, and for some others.
-    WithOthers(Amounts),
-    /// They have nothing in common.
-    Any,
+    /// They ask for just these amounts; for `None` only pod slots count.
+    Same(Option<Amounts>),
+    /// They ask for processors and memory in these octaves, whatever else they ask for.
+    Near(Amounts),
 }
 
-impl Coarseness {
-    /// Only equal demands are alike.
-    pub const EXACT: Self = Self(0);
-
-    /// Returns the next coarseness, in which amounts may differ twice as much; `None` after the one
-    /// in which all demands are alike.
-    pub fn coarser(self) -> Option<Self> {
-        (self.0 <= LAST_AMOUNTS).then_some(Self(self.0 + 1))
+impl Likeness {
+    /// Returns the name that a demand shares with those that equal it.
+    pub fn same(demand: Option<&Demand>) -> Self {
+        Self::Same(demand.map(|it| it.requests.clone()))
     }
 
-    /// Returns the name that a demand shares with those that are like it.
-    pub fn likeness(self, demand: Option<&Demand>) -> Likeness {
-        if self.0 > LAST_AMOUNTS {
-            return Likeness::Any;
-        }
-        let Some(demand) = demand else {
-            return Likeness::Amounts(None);
-        };
-        let is_told_apart = |name: &str| self.0 < WITHOUT_NAMES || is_built_in(name);
-        let requests = demand.requests.iter();
-        let amounts: Amounts = requests
-            .filter(|(name, _)| is_told_apart(name))
-            .map(|(name, request)| (name.clone(), self.rounded(*request)))
-            .collect();
-        if amounts.len() == demand.requests.len() {
-            Likeness::Amounts(Some(amounts))
-        } else {
-            Likeness::WithOthers(amounts)
-        }
+    /// Returns the name that a demand shares with those that are near it.
+    pub fn near(demand: Option<&Demand>) -> Self {
+        let requests = demand.into_iter().flat_map(|it| it.requests.iter());
+        let main = requests.filter(|(name, _)| matches!(&**name, CPU | "memory"));
+        let octave = |amount: i64| i64::from(amount.max(1).ilog2());
+        Self::Near(
+            main.map(|(name, amount)| (name.clone(), octave(*amount)))
+                .collect(),
+        )
     }
-
-    /// Returns the place of an amount on a scale whose steps grow with the amounts, eight to an
-    /// octave at first.
-    fn rounded(self, amount: i64) -> i64 {
-        let Some(halvings) = self.0.checked_sub(1) else {
-            return amount;
-        };
-        let octave = i64::from(amount.max(1).ilog2());
-        let eighth = if octave >= 3 {
-            amount >> (octave - 3)
-        } else {
-            amount << (3 - octave)
-        } & 7;
-        (octave * 8 + eighth) >> halvings
-    }
-}
-
-fn is_built_in(name: &str) -> bool {
-    matches!(name, CPU | "memory" | "ephemeral-storage" | PODS)
 }
 
 /// One demand, or the demands between two ends.

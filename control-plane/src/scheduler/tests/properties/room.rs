@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{by_room, clusters, divided};
-use crate::scheduler::core::capacity::{Capacity, Coarseness, Demand, Estimate, Range};
+use crate::scheduler::core::capacity::{Capacity, Demand, Estimate, Range};
 use crate::scheduler::core::{ClusterInfo, Options, Snapshot, schedule};
 use crate::scheduler::tests::fixtures::{cluster, decide, decoded, deployment, snapshot};
 use crate::settings::grade_rule::GradeRule;
@@ -167,18 +167,6 @@ proptest! {
                 }
             }
         }
-    }
-
-    #[test]
-    fn the_coarser_the_more_demands_are_alike(one in demand(), other in demand()) {
-        let mut coarseness = Coarseness::EXACT;
-        let alike = |it: Coarseness| it.likeness(one.as_ref()) == it.likeness(other.as_ref());
-        prop_assert_eq!(alike(coarseness), one == other);
-        while let Some(coarser) = coarseness.coarser() {
-            prop_assert!(alike(coarser) || !alike(coarseness));
-            coarseness = coarser;
-        }
-        prop_assert!(alike(coarseness));
     }
 }
 
