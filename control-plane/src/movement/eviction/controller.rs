@@ -18,6 +18,7 @@ use super::applications::Applications;
 use super::backlog::Rank;
 use super::explain::EvictionState;
 use super::fence::Fence;
+use super::fleet_view::FleetView;
 use super::jobs::Jobs;
 use super::judge::{Switches, purge_mode};
 use super::measure::{INTERVAL, Meter};
@@ -89,17 +90,16 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
         fleet.follow_templates();
     }
     let settings = &fleet.settings;
+    let mut evictor = Evictor::sharing(Switches::of(settings), pace.clone());
+    evictor.keep_beside(&fleet.bindings);
+    evictor.fleet = FleetView::new(DataPlaces::of(&fleet.bindings), judges_taints);
+    evictor.fence = Fence::of(fleet);
+    evictor.jobs = Jobs::of(fleet);
+    evictor.pauses = fleet.pauses.clone();
+    evictor.options = Options::of(settings).for_departure();
     let controller = Arc::new(Controller {
-        evictor: Mutex::new(
-            Evictor::sharing(Switches::of(settings), pace.clone())
-                .beside(&fleet.bindings)
-                .with_taints(judges_taints)
-                .with_data(DataPlaces::of(&fleet.bindings))
-                .with_fence(Fence::of(fleet))
-                .with_jobs(Jobs::of(fleet))
-                .with_pauses(fleet.pauses.clone())
-                .with_options(Options::of(settings).for_departure()),
-        ),
+        options: evictor.options,
+        evictor: Mutex::new(evictor),
         planning: tokio::sync::Mutex::default(),
         meter: Mutex::new(Meter::new(tokio::time::Instant::now())),
         changed: Arc::new(Notify::new()),
@@ -107,7 +107,6 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
         events: fleet.events.clone(),
         clusters: fleet.clusters.clone(),
         clock: Arc::clone(&fleet.clock),
-        options: Options::of(settings).for_departure(),
         switches: Switches::of(settings),
         applications: OnceLock::new(),
         judges_taints,

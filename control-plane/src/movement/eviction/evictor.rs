@@ -36,7 +36,7 @@ use crate::movement::eviction::evictor::failing::Failing;
 use crate::movement::eviction::evictor::important::Planned;
 use crate::movement::eviction::evictor::limits::Limits;
 use crate::movement::eviction::inputs;
-use crate::scheduler::core::{DataPlaces, Options};
+use crate::scheduler::core::Options;
 
 pub mod eviction;
 pub mod explaining;
@@ -65,10 +65,12 @@ struct Failures {
 #[derive(Debug)]
 pub struct Evictor {
     switches: Switches,
-    fleet: FleetView,
-    fence: Fence,
-    jobs: Jobs,
-    pauses: Pauses,
+    pub(super) fleet: FleetView,
+    /// Asked before a workload leaves a cluster.
+    pub(super) fence: Fence,
+    /// Jobs that have completed as far as their templates say, which are not evicted.
+    pub(super) jobs: Jobs,
+    pub(super) pauses: Pauses,
     bindings: PackedMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     /// What is to leave because of taints.
@@ -84,7 +86,8 @@ pub struct Evictor {
     /// Evictions that succeeded.
     successes: u64,
     pace: Pace,
-    options: Options,
+    /// Options by which room is kept for more important workloads.
+    pub(super) options: Options,
     planned: BTreeMap<i32, Planned>,
     /// What room is kept from, by priority, and when it is looked at.
     held_back: BTreeMap<i32, BTreeSet<(Arc<str>, Key)>>,
@@ -154,53 +157,9 @@ impl Evictor {
     }
 
     /// Keeps bindings in the form in which these caches hold them.
-    #[must_use]
-    pub fn beside(mut self, bindings: &Bindings) -> Self {
+    pub fn keep_beside(&mut self, bindings: &Bindings) {
         let bindings = bindings.clone();
         self.bindings.beside(move |it| bindings.held(it));
-        self
-    }
-
-    /// Judges taints, or knows of none.
-    #[must_use]
-    pub fn with_taints(self, are_judged: bool) -> Self {
-        let fleet = if are_judged {
-            FleetView::default()
-        } else {
-            FleetView::without_taints()
-        };
-        Self { fleet, ..self }
-    }
-
-    /// Places workloads where their data is.
-    #[must_use]
-    pub fn with_data(self, data: DataPlaces) -> Self {
-        let fleet = self.fleet.with_data(data);
-        Self { fleet, ..self }
-    }
-
-    /// Asks a fence before a workload leaves a cluster.
-    #[must_use]
-    pub fn with_fence(self, fence: Fence) -> Self {
-        Self { fence, ..self }
-    }
-
-    /// Evicts no Job that has completed as far as its template says.
-    #[must_use]
-    pub fn with_jobs(self, jobs: Jobs) -> Self {
-        Self { jobs, ..self }
-    }
-
-    /// Plans by these options what room is kept for more important workloads.
-    #[must_use]
-    pub fn with_options(self, options: Options) -> Self {
-        Self { options, ..self }
-    }
-
-    /// Evicts nothing whose movement is paused.
-    #[must_use]
-    pub fn with_pauses(self, pauses: Pauses) -> Self {
-        Self { pauses, ..self }
     }
 
     /// Begins to judge everything, because all that exists has been told of. It is called again

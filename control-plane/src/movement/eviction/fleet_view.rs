@@ -53,19 +53,14 @@ pub const SOON: Duration = Duration::from_secs(1);
 pub const LATER: Duration = Duration::from_secs(10);
 
 impl FleetView {
-    /// Returns a view in which taints drive nothing out.
-    pub fn without_taints() -> Self {
+    /// Returns a view with what is known of the data of workloads. Where taints are not judged,
+    /// they drive nothing out.
+    pub fn new(data: DataPlaces, judges_taints: bool) -> Self {
         Self {
-            ignores_taints: true,
+            snapshot: Snapshot::default().with_data(data),
+            ignores_taints: !judges_taints,
             ..Self::default()
         }
-    }
-
-    /// Returns the view with what is known of the data of workloads.
-    #[must_use]
-    pub fn with_data(mut self, data: DataPlaces) -> Self {
-        self.snapshot = self.snapshot.with_data(data);
-        self
     }
 
     /// Takes a cluster in, new or changed.

@@ -31,7 +31,9 @@ impl Evictor {
         if let Some(planned) = self.planned.get(&priority) {
             return Arc::clone(&planned.kept);
         }
-        let kept = Arc::new(self.keep_from(priority, now));
+        let later = self.later(priority, now);
+        let kept = Kept::of(later, self.fleet.snapshot(), &self.options, now.wall);
+        let kept = Arc::new(kept);
         let workloads = u32::try_from(kept.workloads()).unwrap_or(u32::MAX);
         let until = now.tick + AGE.0 + AGE.1.saturating_mul(workloads);
         let planned = Planned {
@@ -46,11 +48,6 @@ impl Evictor {
     /// for others.
     pub fn fleet_for(&self, eviction: &Eviction) -> Snapshot {
         eviction.kept.beside(self.fleet.snapshot())
-    }
-
-    fn keep_from(&self, priority: i32, now: Now) -> Kept {
-        let later = self.later(priority, now);
-        Kept::of(later, self.fleet.snapshot(), &self.options, now.wall)
     }
 
     /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the

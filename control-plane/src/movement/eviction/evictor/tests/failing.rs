@@ -5,6 +5,7 @@ use super::*;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::Note;
 use crate::movement::eviction::fence::Gate;
+use crate::scheduler::core::DataPlaces;
 
 fn key(name: &str) -> BindingKey {
     BindingKey {
@@ -170,8 +171,9 @@ fn nothing_fails_out_of_a_cluster_while_movement_is_paused() {
 #[test]
 fn without_the_judge_of_taints_only_those_that_fail_leave() {
     let mut world = World::new(10, 1, 3);
-    let new = Evictor::new(switches(true), Rates::default(), world.now());
-    world.begin(new.with_taints(false));
+    let mut new = Evictor::new(switches(true), Rates::default(), world.now());
+    new.fleet = FleetView::new(DataPlaces::default(), false);
+    world.begin(new);
     world.evictor.open(world.now());
     world.fails("w9-0", "c9", rank(0, 1));
     assert_eq!(world.evict(60.0), ["w9-0"]);
@@ -181,9 +183,9 @@ fn without_the_judge_of_taints_only_those_that_fail_leave() {
 #[test]
 fn a_fenced_one_stays_while_nothing_stops_its_copy() {
     let mut world = World::new(3, 0, 1);
-    let new = Evictor::new(switches(true), Rates::default(), world.now());
-    let shut = Fence::new(|_, _, _| Gate::Shut("kept".to_owned()));
-    world.begin(new.with_fence(shut));
+    let mut new = Evictor::new(switches(true), Rates::default(), world.now());
+    new.fence = Fence::new(|_, _, _| Gate::Shut("kept".to_owned()));
+    world.begin(new);
     world.evictor.open(world.now());
     world.fails("w1-0", "c1", rank(0, 1));
     assert!(world.evict(60.0).is_empty());

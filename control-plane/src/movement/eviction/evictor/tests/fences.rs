@@ -16,9 +16,10 @@ fn failed(more: &Value) -> World {
 
 impl World {
     /// Goes on with another evictor, made of a new one.
-    fn with(mut self, change: impl FnOnce(Evictor) -> Evictor) -> Self {
-        let new = Evictor::new(switches(true), Rates::default(), self.now());
-        self.begin(change(new));
+    fn with(mut self, change: impl FnOnce(&mut Evictor)) -> Self {
+        let mut new = Evictor::new(switches(true), Rates::default(), self.now());
+        change(&mut new);
+        self.begin(new);
         self.evictor.open(self.now());
         self
     }
@@ -50,7 +51,7 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
             Gate::Open
         }
     });
-    let mut world = world.with(|evictor| evictor.with_fence(fence));
+    let mut world = world.with(|evictor| evictor.fence = fence);
     assert!(world.evict(49.9).is_empty());
     let evictions = world.pass(5.0, leave);
     assert_eq!(evictions.len(), 1);
@@ -60,7 +61,7 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
 #[test]
 fn a_copy_that_nothing_stops_is_asked_about_again_later() {
     let fence = Fence::new(|_, _, _| Gate::Shut("nothing stops it".to_owned()));
-    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    let mut world = failed(&json!({})).with(|evictor| evictor.fence = fence);
     let now = world.now().tick;
     assert_eq!(world.wait(), now + UNFENCED);
     assert!(world.evict(1_000.0).is_empty());
@@ -79,7 +80,7 @@ fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
             }
         }
     });
-    let mut world = failed(&json!({})).with(|evictor| evictor.with_fence(fence));
+    let mut world = failed(&json!({})).with(|evictor| evictor.fence = fence);
     assert!(world.evict(1.0).is_empty(), "the rate does not permit it");
     is_open.store(false, Ordering::Relaxed);
     assert!(world.evict(100.0).is_empty());
@@ -103,7 +104,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
             let says = Arc::clone(&says);
             move |_| *says.lock()
         });
-        let mut world = failed(&more).with(|evictor| evictor.with_jobs(jobs));
+        let mut world = failed(&more).with(|evictor| evictor.jobs = jobs);
         let first = world.evict(10.0).len();
         assert_eq!(first == 1, known == Some(false), "{known:?}");
         let told = world.told();
@@ -117,7 +118,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
     }
     // Nobody asks about what is no Job.
     let jobs = Jobs::new(|_| None);
-    let mut world = failed(&json!({})).with(|evictor| evictor.with_jobs(jobs));
+    let mut world = failed(&json!({})).with(|evictor| evictor.jobs = jobs);
     assert_eq!(world.evict(10.0), ["w"]);
 }
 
@@ -125,7 +126,7 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
 fn the_pauses_that_an_evictor_is_given_hold() {
     let pauses = Pauses::default();
     pauses.set_fleet(Some(Pause::default()));
-    let mut world = failed(&json!({})).with(|evictor| evictor.with_pauses(pauses));
+    let mut world = failed(&json!({})).with(|evictor| evictor.pauses = pauses);
     assert!(world.evict(100.0).is_empty());
 }
 
