@@ -250,34 +250,37 @@ impl RollCall {
         Api::namespaced(self.fleet.urgent_client.clone(), CLUSTER_NAMESPACE)
     }
 
-    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead
-    /// store does not count.
-    async fn probe(&self) {
-        let leases = self.leases();
-        match timeout(READ, leases.list(&ListParams::default().limit(1))).await {
-            Ok(Ok(_)) => self.reached(),
+    /// Waits for the answer to a read, and notes whether the API was reached.
+    async fn read<T>(&self, read: impl Future<Output = Result<T, kube::Error>>) -> Option<T> {
+        match timeout(READ, read).await {
+            Ok(Ok(answer)) => {
+                self.reached();
+                return Some(answer);
+            }
             Ok(Err(error)) => self.unreached(&client::brief(&error)),
             Err(_) => self.unreached("no answer in time"),
         }
+        None
+    }
+
+    /// Reads something that the API has to fetch from its store, so that a cache in front of a dead
+    /// store does not count.
+    async fn probe(&self) {
+        let one = ListParams::default().limit(1);
+        self.read(self.leases().list(&one)).await;
     }
 
     /// Asks the API itself for the lease of one cluster. Says whether it answered.
     async fn ask_about(&self, name: &str) -> bool {
         let asked = Instant::now();
-        let leases = self.leases();
-        match timeout(READ, leases.get_opt(name)).await {
-            Ok(Ok(lease)) => {
-                self.reached();
-                if let Some(lease) = lease {
-                    self.renewed(&lease);
-                }
-                self.with(|state, _| state.tracker.confirmed(name, asked));
-                return true;
-            }
-            Ok(Err(error)) => self.unreached(&client::brief(&error)),
-            Err(_) => self.unreached("no answer in time"),
+        let Some(lease) = self.read(self.leases().get_opt(name)).await else {
+            return false;
+        };
+        if let Some(lease) = lease {
+            self.renewed(&lease);
         }
-        false
+        self.with(|state, _| state.tracker.confirmed(name, asked));
+        true
     }
 
     /// Asks the API about the heartbeats of many clusters at once.
@@ -286,19 +289,15 @@ impl RollCall {
         let leases = self.leases();
         let mut page = ListParams::default().limit(500);
         loop {
-            match timeout(READ, leases.list(&page)).await {
-                Ok(Ok(list)) => {
-                    self.reached();
-                    for lease in &list.items {
-                        self.renewed(lease);
-                    }
-                    page.continue_token = following(list.metadata.continue_);
-                    if page.continue_token.is_none() {
-                        break;
-                    }
-                }
-                Ok(Err(error)) => return self.unreached(&client::brief(&error)),
-                Err(_) => return self.unreached("no answer in time"),
+            let Some(list) = self.read(leases.list(&page)).await else {
+                return;
+            };
+            for lease in &list.items {
+                self.renewed(lease);
+            }
+            page.continue_token = following(list.metadata.continue_);
+            if page.continue_token.is_none() {
+                break;
             }
         }
         self.with(|state, _| {
