@@ -61,9 +61,6 @@ pub mod label {
     /// Identity of a ClusterPropagationPolicy, on it, its templates and their bindings.
     pub const CLUSTER_PROPAGATION_POLICY_ID: &str =
         "clusterpropagationpolicy.karmada.io/permanent-id";
-    /// On a binding that another controller created; Karmada's scheduler accepts it without a
-    /// policy.
-    pub const BINDING_MANAGED_BY: &str = "binding.karmada.io/managed-by";
     /// Prefix of the labels of a binding that hold the identities of the bindings that depend on
     /// it.
     pub const DEPENDED_BY_PREFIX: &str = "resourcebinding.karmada.io/depended-by-";
@@ -71,8 +68,6 @@ pub mod label {
     pub const RETAIN_REPLICAS: &str = "resourcetemplate.karmada.io/retain-replicas";
     /// On a template that another controller owns: policies do not apply to it.
     pub const CLAIMED_BY: &str = "resourcetemplate.karmada.io/claimed-by";
-    /// `Always` on a template that must not be deleted.
-    pub const DELETION_PROTECTED: &str = "resourcetemplate.karmada.io/deletion-protected";
     /// `true` on a namespace that is not created in members automatically.
     pub const SKIP_AUTO_PROPAGATION: &str = "namespace.karmada.io/skip-auto-propagation";
 }
@@ -193,8 +188,6 @@ pub mod annotation {
     /// On the lease of a member (Muster's own): the newest epoch that its agent has seen, where
     /// that is newer than the epoch of the store with the lease.
     pub const SEEN_EPOCH: &str = "fleet.muster.io/seen-epoch";
-    /// On an object from the cache of Karmada's search: the cluster that it comes from.
-    pub const CACHED_FROM_CLUSTER: &str = "resource.karmada.io/cached-from-cluster";
 }
 
 /// Keys of the taints that Muster adds to clusters.

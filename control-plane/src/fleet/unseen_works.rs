@@ -15,6 +15,7 @@ use tokio::sync::OnceCell;
 use super::Fleet;
 use super::api_error::ApiError;
 use super::binding::BindingKey;
+use super::sets::take;
 use super::works::{CachedWork, binding_named, binding_of};
 
 /// Works in one answer of a list.
@@ -118,13 +119,7 @@ impl UnseenWorks {
     }
 
     fn remove(&self, binding: &BindingKey, place: &Place) {
-        let mut all = self.lock();
-        if let Some(places) = all.get_mut(binding) {
-            places.remove(place);
-            if places.is_empty() {
-                all.remove(binding);
-            }
-        }
+        take(&mut self.lock(), binding, place);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<BindingKey, BTreeSet<Place>>> {

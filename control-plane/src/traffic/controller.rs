@@ -29,6 +29,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::last_patches::LastPatches;
+use crate::fleet::sets::take;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::settings::FAILOVER;
@@ -104,12 +105,7 @@ fn index(all: &mut HashMap<String, BTreeSet<Place>>, change: &Change<DynamicObje
     };
     if let Some(old) = old {
         for hostname in endpoint::hostnames(old) {
-            if let Some(places) = all.get_mut(&hostname) {
-                places.remove(&place(old));
-                if places.is_empty() {
-                    all.remove(&hostname);
-                }
-            }
+            take(all, &hostname, &place(old));
         }
     }
     if let Some(new) = new {

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::fleet::sets::take;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
@@ -111,13 +112,8 @@ impl Identities {
         let mut others = BTreeSet::new();
         if let Some(before) = before {
             inner.claims.remove(name);
-            if let Some(holders) = inner.holders.get_mut(&before) {
-                holders.remove(name);
-                others.extend(holders.iter().cloned());
-                if holders.is_empty() {
-                    inner.holders.remove(&before);
-                }
-            }
+            take(&mut inner.holders, &before, name);
+            others.extend(inner.holders.get(&before).into_iter().flatten().cloned());
         }
         if let Some(id) = id {
             if !known_before {
@@ -143,12 +139,7 @@ impl Identities {
         let mut others = BTreeSet::new();
         if let Some(before) = before {
             inner.records.remove(name);
-            if let Some(recorded) = inner.recorded.get_mut(&before) {
-                recorded.remove(name);
-                if recorded.is_empty() {
-                    inner.recorded.remove(&before);
-                }
-            }
+            take(&mut inner.recorded, &before, name);
             others.extend(inner.holders.get(&before).into_iter().flatten().cloned());
         }
         if let Some(id) = id {

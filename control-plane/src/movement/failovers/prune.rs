@@ -10,24 +10,20 @@ pub fn surplus<'a>(
     age: SignedDuration,
     now: Timestamp,
 ) -> Vec<String> {
-    let mut all = 0;
+    let mut all = 0_usize;
     let mut ended: Vec<(Timestamp, &str)> = Vec::new();
     for (name, end) in records {
         all += 1;
         ended.extend(end.map(|end| (end, name)));
     }
     ended.sort_unstable();
-    let too_many = all_beyond(all, objects);
+    let too_many = all.saturating_sub(objects);
     let old = ended
         .iter()
         .take_while(|(end, _)| now.duration_since(*end) > age);
     let count = old.count().max(too_many);
     let names = ended.into_iter().take(count);
     names.map(|(_, name)| name.to_owned()).collect()
-}
-
-fn all_beyond(all: usize, objects: usize) -> usize {
-    all.saturating_sub(objects)
 }
 
 #[cfg(test)]

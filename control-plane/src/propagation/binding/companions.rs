@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::fencing;
+use crate::fleet::sets::take;
 use crate::fleet::works::{CachedWork, binding_of, cluster_of};
 
 /// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
@@ -64,12 +65,7 @@ impl State {
         let Some(policy) = self.workloads.get_mut(id) else {
             return;
         };
-        if let Some(workloads) = policy.get_mut(&key.namespace) {
-            workloads.remove(key);
-            if workloads.is_empty() {
-                policy.remove(&key.namespace);
-            }
-        }
+        take(policy, &key.namespace, key);
         if policy.is_empty() {
             self.workloads.remove(id);
         }

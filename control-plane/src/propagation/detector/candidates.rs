@@ -6,6 +6,7 @@ use muster_shared::api::policy::ResourceSelector;
 
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
+use crate::fleet::sets::take;
 use crate::fleet::template::Kind;
 
 /// The policies by what their selectors name. A template is compared with those that name its kind
@@ -91,12 +92,7 @@ impl Candidates {
         };
         match given(selector.name.as_deref()) {
             Some(name) => {
-                if let Some(policies) = selecting.by_name.get_mut(name) {
-                    policies.remove(key);
-                    if policies.is_empty() {
-                        selecting.by_name.remove(name);
-                    }
-                }
+                take(&mut selecting.by_name, name, key);
             }
             None => _ = selecting.others.remove(key),
         }
