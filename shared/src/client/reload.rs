@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
 use kube::config::Kubeconfig;
 use kube::{Client, Config};
@@ -279,22 +281,20 @@ impl Gateway {
 
     /// Watches the files until shutdown.
     pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
-        let Some(path) = self.source.kubeconfig.clone() else {
-            // kube itself re-reads a service account's token and certificate authority.
-            return self.watch_state(&shutdown).await;
-        };
-        let mut seen = fingerprint(&path);
+        // kube itself re-reads a service account's token and certificate authority.
+        let path = self.source.kubeconfig.as_deref();
+        let mut seen = path.and_then(fingerprint);
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            let now = fingerprint(&path);
-            if now.is_none() || now == seen {
+            let now = path.and_then(fingerprint);
+            let Some(path) = path.filter(|_| now.is_some() && now != seen) else {
                 self.report_state();
                 continue;
-            }
-            match kubeconfig(Some(&path), self.source.context.as_deref()).await {
+            };
+            match kubeconfig(Some(path), self.source.context.as_deref()).await {
                 Ok(config) => {
                     tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
                     self.take(config);
@@ -304,17 +304,6 @@ impl Gateway {
                 Err(error) => {
                     tracing::warn!(api = self.api, %error, "changed credentials cannot be read yet");
                 }
-            }
-        }
-    }
-}
-
-impl Gateway {
-    async fn watch_state(&self, shutdown: &CancellationToken) {
-        loop {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => self.report_state(),
             }
         }
     }
@@ -346,9 +335,8 @@ fn fingerprint(path: &Path) -> Option<u64> {
 /// Returns for how many seconds the credentials are still good, and shows that as metrics; `None`
 /// for those that name no end.
 fn remaining(api: &'static str, config: &Config, now: Timestamp) -> Option<f64> {
-    let left = |end: Timestamp| end.duration_since(now).as_secs_f64();
-    let certificate = certificate(config).and_then(|pem| crate::tls::not_after(&pem).ok());
-    let token = token(config).and_then(|token| token_end(&token));
+    let left = |life: Life| life.end.duration_since(now).as_secs_f64();
+    let (certificate, token) = lives(config);
     let (certificate, token) = (certificate.map(left), token.map(left));
     if let Some(left) = certificate {
         metrics::gauge!("muster_client_certificate_remaining_seconds", "api" => api).set(left);
@@ -383,7 +371,7 @@ impl Life {
     pub fn of_token(token: &str) -> Option<Self> {
         Some(Self {
             begin: claimed(token, "iat"),
-            end: token_end(token)?,
+            end: claimed(token, "exp")?,
         })
     }
 }
@@ -391,10 +379,16 @@ impl Life {
 /// Returns the life of the credentials of a configuration: of its client certificate or its token,
 /// whichever ends first. `None` for those that name no end.
 pub fn credentials(config: &Config) -> Option<Life> {
-    let certificate = certificate(config).and_then(|pem| Life::of_certificate(&pem));
-    let token = token(config).and_then(|token| Life::of_token(&token));
+    let (certificate, token) = lives(config);
     let lives = certificate.into_iter().chain(token);
     lives.min_by_key(|life| life.end)
+}
+
+/// Returns the lives of the client certificate and of the token of a configuration.
+fn lives(config: &Config) -> (Option<Life>, Option<Life>) {
+    let certificate = certificate(config).and_then(|pem| Life::of_certificate(&pem));
+    let token = token(config).and_then(|token| Life::of_token(&token));
+    (certificate, token)
 }
 
 /// Returns the bearer token of a configuration.
@@ -412,20 +406,10 @@ fn private(config: &Config, field: &str) -> Option<String> {
     user[field].as_str().map(str::to_owned)
 }
 
-/// Returns when a token runs out, as a JSON Web Token says; other tokens say nothing.
-fn token_end(token: &str) -> Option<Timestamp> {
-    claimed(token, "exp")
-}
-
 /// Returns a time that a JSON Web Token claims.
 fn claimed(token: &str, claim: &str) -> Option<Timestamp> {
     let claims = token.trim().split('.').nth(1)?.trim_end_matches('=');
-    let claims = {
-        use base64::Engine;
-        base64::engine::general_purpose::URL_SAFE_NO_PAD
-            .decode(claims)
-            .ok()?
-    };
+    let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     // Seconds, with a fraction where the issuer likes one.
     let seconds = claims[claim].as_f64()?;
@@ -443,14 +427,12 @@ fn certificate(config: &Config) -> Option<Vec<u8>> {
 }
 
 fn encode(bytes: &[u8]) -> String {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
+    STANDARD.encode(bytes)
 }
 
 /// Decodes Base64, as which kube's kubeconfig holds the certificate.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    use base64::Engine;
-    base64::engine::general_purpose::STANDARD.decode(text).ok()
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]
@@ -477,7 +459,7 @@ mod tests {
             ("abcdef.0123456789abcdef".to_owned(), None),
             (String::new(), None),
         ] {
-            let end = token_end(&token).map(Timestamp::as_second);
+            let end = claimed(&token, "exp").map(Timestamp::as_second);
             assert_eq!(end, expected, "{token}");
         }
         let mut config = Config::new("https://h".parse().unwrap());
