@@ -141,7 +141,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
             break outcome;
         }
         match Written::of(write(fleet, &cluster, &outcome).await) {
-            Ok(Written::Done(_)) => {
+            Ok(Written::Done(())) => {
                 report(fleet, &cluster, &outcome);
                 break outcome;
             }

@@ -83,7 +83,7 @@ impl Scheduler {
                 return Ok(());
             };
             patch["metadata"] = json!({ "resourceVersion": binding.resource_version() });
-            match merge_status(&api, &key.name, &patch).await {
+            match merge_status(api, &key.name, &patch).await {
                 Ok(written) => {
                     self.expectations.written(
                         key.clone(),

@@ -179,8 +179,8 @@ mod tests {
                 "aggregatedStatus": [{"clusterName": reported}],
             });
             let status = serde_json::from_value(status).unwrap();
-            let places = DataPlaces::among(&[&all[..], &[Arc::clone(&workload)]].concat());
-            assert_eq!(places.unstarted(&workload.spec, &status), expected);
+            let known = DataPlaces::among(&[&all[..], &[Arc::clone(&workload)]].concat());
+            assert_eq!(known.unstarted(&workload.spec, &status), expected);
         }
     }
 }
