@@ -37,7 +37,7 @@ pub fn all() -> Vec<Found> {
         found("F8", "nowhere", another_scheduler()),
         found("B4", "progress", refused_registration()),
         found("S3", "progress", claimed_identity()),
-        found("stale primary", "data", stale_primary()),
+        found("stale-primary", "data", stale_primary()),
     ];
     all.extend(simulated::all());
     all.extend(hosts::all());
