@@ -79,10 +79,15 @@ pub fn stopped(object: &Value) -> Option<Value> {
 
 /// Returns the merge patch that releases a stopped object, before its desired state is applied;
 /// `None` if it is not stopped. Fields that the desired state has become what it says, unless it
-/// `retains` the values of the member; the others become what they were.
-pub fn release(object: &Value, desired: &Value, retains: bool) -> Option<Value> {
+/// `retains` the values of the member, which the patch that undoes the stop has; the others become
+/// what they were.
+pub fn release(
+    object: &Value,
+    desired: &Value,
+    retains: impl FnOnce(&Value) -> bool,
+) -> Option<Value> {
     let undo = stopped(object)?;
-    let undo = if retains {
+    let undo = if retains(&undo) {
         Some(undo)
     } else {
         without(&undo, desired)
@@ -196,7 +201,7 @@ mod tests {
             merge::apply(&mut now, &patch);
             assert_ne!(now["spec"], before["spec"]);
             assert_eq!(stop(&now, &order), None, "it is stopped already");
-            let release = release(&now, &json!({}), true).unwrap();
+            let release = release(&now, &json!({}), |_| true).unwrap();
             merge::apply(&mut now, &release);
             assert_eq!(now, before);
         }
@@ -212,7 +217,7 @@ mod tests {
         let patch = stop(&now, &order).unwrap();
         merge::apply(&mut now, &patch);
         assert_eq!(now["spec"]["replicas"], 0);
-        let patch = release(&now, &json!({}), true).unwrap();
+        let patch = release(&now, &json!({}), |_| true).unwrap();
         merge::apply(&mut now, &patch);
         assert_eq!(now["spec"]["replicas"], 3);
     }
@@ -263,7 +268,7 @@ mod tests {
             let mut now = object(3);
             let patch = stop(&now, order).unwrap();
             merge::apply(&mut now, &patch);
-            let patch = release(&now, &desired, retains).unwrap();
+            let patch = release(&now, &desired, |_| retains).unwrap();
             merge::apply(&mut now, &patch);
             assert_eq!(stopped(&now), None);
             assert_eq!(now["spec"][field], expected, "{order} {desired} {retains}");
@@ -276,7 +281,7 @@ mod tests {
             stop(&object(0), &json!({ "spec": { "replicas": 0 } })),
             None
         );
-        assert_eq!(release(&object(0), &json!({}), true), None);
+        assert_eq!(release(&object(0), &json!({}), |_| true), None);
     }
 
     #[test]
@@ -291,7 +296,7 @@ mod tests {
             let patch = stop(&now, &odd).unwrap();
             assert!(patch["metadata"]["annotations"].is_object(), "{patch}");
             now["metadata"]["annotations"][annotation::STOPPED] = json!(odd.to_string());
-            let patch = release(&now, &json!({}), true).unwrap();
+            let patch = release(&now, &json!({}), |_| true).unwrap();
             let expected = json!({ "metadata": { "annotations": { annotation::STOPPED: null } } });
             assert_eq!(patch, expected, "{odd}");
         }

@@ -298,12 +298,11 @@ impl Objects {
         desired: &Value,
         observed: Value,
     ) -> Result<Value, Error> {
-        let Some(undo) = fencing::stopped(&observed) else {
-            return Ok(observed);
-        };
         let labels = desired.pointer("/metadata/labels");
-        let retains = labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
-            || drift::was_left(desired, &observed, &undo);
+        let retains = |undo: &Value| {
+            labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
+                || drift::was_left(desired, &observed, undo)
+        };
         let Some(mut patch) = fencing::release(&observed, desired, retains) else {
             return Ok(observed);
         };
@@ -324,7 +323,7 @@ impl Objects {
         let is_stopped =
             |object: &Value| dependents::is_of(object, owner) && fencing::stopped(object).is_some();
         for object in self.member.list_beside(&kind, key, is_stopped).await? {
-            let Some(patch) = fencing::release(&object, &json!({}), true) else {
+            let Some(patch) = fencing::release(&object, &json!({}), |_| true) else {
                 continue;
             };
             let name = object.pointer("/metadata/name").and_then(Value::as_str);

@@ -98,7 +98,7 @@ pub fn work_of(observed: &Value) -> Option<Origin<'_>> {
 /// agent has stopped it, and removes the marks of the fleet; `None` when there is nothing to do.
 pub fn released(observed: &Value) -> Option<Value> {
     let marks = without_marks(observed);
-    let Some(mut patch) = fencing::release(observed, &json!({}), true) else {
+    let Some(mut patch) = fencing::release(observed, &json!({}), |_| true) else {
         return marks;
     };
     for field in ["labels", "annotations"] {

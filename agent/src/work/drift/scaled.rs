@@ -53,8 +53,7 @@ pub fn with_note(mut apply: Value, desired: &Value, observed: &Value) -> Value {
 /// Returns the field manager that has scaled an object since the number of its manifest was
 /// applied, so that the agent leaves the number to it.
 pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
-    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER)?;
-    if note(manifest, observed)? != known {
+    if !is_noted(manifest, observed) {
         return None;
     }
     let owned = format!("f:{}", field(manifest, observed)?);
@@ -69,12 +68,15 @@ pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
 /// Returns whether an object that is stopped had a number that was left to somebody, by the patch
 /// that undoes its stop: another one than its manifest has, which has not changed since.
 pub fn was_left(manifest: &Value, observed: &Value, undo: &Value) -> bool {
-    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER);
     let number = |it: &Value| it["spec"].get(field(manifest, observed)?).cloned();
     let was = number(undo).filter(Value::is_number);
-    known.is_some()
-        && note(manifest, observed).as_deref() == known
-        && was.is_some_and(|was| number(manifest) != Some(was))
+    is_noted(manifest, observed) && was.is_some_and(|was| number(manifest) != Some(was))
+}
+
+/// Returns whether the number of a manifest is the one that was applied last.
+fn is_noted(manifest: &Value, observed: &Value) -> bool {
+    let known = ownership::annotation(observed, annotation::LEFT_TO_AUTOSCALER);
+    known.is_some() && note(manifest, observed).as_deref() == known
 }
 
 /// Returns the note about the number of a manifest; `None` if it has none that is scaled.
@@ -212,7 +214,12 @@ mod tests {
                 expected["metadata"]["annotations"][annotation::LEFT_TO_AUTOSCALER] = json!(THREE);
             }
             assert_eq!(*after, expected, "{what}");
-            assert_eq!(left_to(&wanted, &observed).is_some(), stays, "{what}");
+            let manager = stays.then_some(if what == "given back after a stop" {
+                FIELD_MANAGER
+            } else {
+                "hpa"
+            });
+            assert_eq!(left_to(&wanted, &observed), manager, "{what}");
         }
     }
 
