@@ -1,5 +1,6 @@
 //! Tests of workloads that are placed before their data is.
 
+use muster_shared::names::annotation::APPLIED_PLACEMENT;
 use serde_json::{Value, json};
 
 use super::start;
@@ -15,8 +16,7 @@ fn workload(waits: bool) -> Value {
     workload["spec"]["dataReplication"] = json!({"gates": [gate]});
     workload["metadata"]["generation"] = json!(1);
     let placement = workload["spec"]["placement"].to_string();
-    let applied = "policy.karmada.io/applied-placement";
-    workload["metadata"]["annotations"] = json!({applied: placement});
+    workload["metadata"]["annotations"] = json!({APPLIED_PLACEMENT: placement});
     workload["status"] = json!({"conditions": [{
         "type": "DataPending", "status": if waits { "True" } else { "False" }, "reason": "R",
         "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
@@ -39,6 +39,25 @@ fn data(clusters: &[&str]) -> Value {
     })
 }
 
+/// Starts the scheduler over a fleet with `m2` and these bindings.
+async fn started(m1: Value, bindings: impl IntoIterator<Item = Value>) -> Stand {
+    let clusters = [m1, cluster("m2")].map(|it| ("clusters", it));
+    let bindings = bindings.into_iter().map(|it| ("resourcebindings", it));
+    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    stand
+}
+
+/// Returns the workload as the API has it.
+fn stored(stand: &Stand) -> Value {
+    let bindings = &stand.api;
+    let stored = bindings.object("resourcebindings", "shop", "web-deployment");
+    stored.unwrap()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
     for (is_divided, waits_first) in [(false, true), (false, false), (true, true), (true, false)] {
@@ -51,26 +70,12 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
                 });
                 let placement = placement.to_string();
                 let annotations = &mut workload["metadata"]["annotations"];
-                annotations["policy.karmada.io/applied-placement"] = json!(placement);
+                annotations[APPLIED_PLACEMENT] = json!(placement);
             }
             workload
         };
-        let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
-        let bindings = [("resourcebindings", of(waits_first))];
-        let mut stand = Stand::new(clusters.into_iter().chain(bindings));
-        start(
-            &stand.fleet,
-            Pace::of(&stand.fleet.settings),
-            &mut stand.tasks,
-        );
-        stand.follow().await;
-        pass(1).await;
-        let placed = || {
-            let stored = stand
-                .api
-                .object("resourcebindings", "shop", "web-deployment");
-            stored.unwrap()["spec"]["clusters"][0]["name"].clone()
-        };
+        let stand = started(cluster("m1"), [of(waits_first)]).await;
+        let placed = || stored(&stand)["spec"]["clusters"][0]["name"].clone();
         assert_eq!(placed(), "m1");
         stand.api.put("resourcebindings", data(&[]));
         pass(1).await;
@@ -79,10 +84,7 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
         pass(1).await;
         if !waits_first {
             assert_eq!(placed(), "m1", "it runs");
-            let stored = stand
-                .api
-                .object("resourcebindings", "shop", "web-deployment");
-            let mut stored = stored.unwrap();
+            let mut stored = stored(&stand);
             stored["status"]["conditions"] = of(true)["status"]["conditions"].clone();
             stand.api.put("resourcebindings", stored);
             pass(1).await;
@@ -94,22 +96,10 @@ async fn a_workload_that_was_placed_before_its_data_goes_where_that_is() {
 /// Lets the workload, which waits in `m1`, be looked at once its data is in `m2`, and returns what
 /// the API has of it then.
 async fn after_the_move(workload: Value, m1: Value) -> Value {
-    let clusters = [("clusters", m1), ("clusters", cluster("m2"))];
-    let bindings = [("resourcebindings", workload)];
-    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
-    start(
-        &stand.fleet,
-        Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
-    pass(1).await;
+    let stand = started(m1, [workload]).await;
     stand.api.put("resourcebindings", data(&["m2"]));
     pass(60).await;
-    let stored = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment");
-    stored.unwrap()
+    stored(&stand)
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,36 +137,17 @@ async fn a_copy_that_runs_follows_its_number_although_another_target_waits_for_i
     both["spec"]["placement"]["spreadConstraints"] =
         json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
     let placement = both["spec"]["placement"].to_string();
-    let applied = "policy.karmada.io/applied-placement";
-    both["metadata"]["annotations"] = json!({applied: placement});
-    // It runs in m1, where its data is; the data of m2 is not placed there yet.
+    both["metadata"]["annotations"] = json!({APPLIED_PLACEMENT: placement});
+    // The workload runs in m1, where its data is; that is not placed in m2 yet.
     both["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "applied": true}]);
-    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
-    let bindings = [
-        ("resourcebindings", both),
-        ("resourcebindings", data(&["m1"])),
-    ];
-    let mut stand = Stand::new(clusters.into_iter().chain(bindings));
-    start(
-        &stand.fleet,
-        Pace::of(&stand.fleet.settings),
-        &mut stand.tasks,
-    );
-    stand.follow().await;
-    pass(10).await;
+    let stand = started(cluster("m1"), [both, data(&["m1"])]).await;
     // A person doubles the number of replicas.
-    let stored = || {
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        stored.unwrap()
-    };
-    let mut edited = stored();
+    let mut edited = stored(&stand);
     edited["spec"]["replicas"] = json!(4);
     edited["metadata"]["generation"] = json!(2);
     stand.api.put("resourcebindings", edited);
     pass(60).await;
-    let clusters = stored()["spec"]["clusters"].clone();
+    let clusters = stored(&stand)["spec"]["clusters"].clone();
     let in_m1 = clusters
         .as_array()
         .unwrap()
@@ -186,6 +157,6 @@ async fn a_copy_that_runs_follows_its_number_although_another_target_waits_for_i
         in_m1.unwrap()["replicas"],
         4,
         "{:?}",
-        stored()["status"]["conditions"]
+        stored(&stand)["status"]["conditions"]
     );
 }

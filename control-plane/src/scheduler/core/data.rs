@@ -164,7 +164,7 @@ mod tests {
              1 cluster(s) did not have Gate db, which is data of the workload, \
              1 cluster(s) did not have Role db, which is data of the workload.";
         assert_eq!(refusals.to_string(), expected);
-        // It was placed before its data, and waits there.
+        // The workload was placed before its data, and waits there.
         for (status, reported, expected) in [
             ("True", "m2", &["m1"][..]),
             ("True", "m1", &[]),
