@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::settings::COMPONENT;
 
-/// What came of a write upon an object as it was read.
+/// Result of a write upon an object as it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Written<K> {
-    /// It was carried out; the object as it is now.
+    /// The write was carried out; the object as it is now.
     Done(K),
     /// The object has changed since it was read.
     Overtaken,
@@ -54,7 +54,7 @@ impl<K> Written<K> {
 /// Merges a patch into an object.
 ///
 /// # Errors
-/// Those of the API.
+/// The API has refused the write, or has not answered it.
 pub async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -65,7 +65,7 @@ where
 /// Merges a patch into the status of an object.
 ///
 /// # Errors
-/// Those of the API.
+/// The API has refused the write, or has not answered it.
 pub async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,

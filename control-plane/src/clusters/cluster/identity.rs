@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::fleet::sets::take;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
@@ -19,6 +18,8 @@ use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::{Condition, Namespace};
 use muster_shared::names::condition::UNIQUE_IDENTITY;
 use parking_lot::Mutex;
+
+use crate::fleet::sets::take;
 
 /// Claim of a Cluster to be a certain member. Their order is that of their rights to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

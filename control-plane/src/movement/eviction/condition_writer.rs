@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Pause of a patient writer after each note: 100 a second, a tenth of what an API server takes.
 const PACE: Duration = Duration::from_millis(20);
 
-/// What a condition is written for.
+/// Step that is named when a condition cannot be written.
 const STEP: &str = "explain the eviction of";
 
 /// Takes notes. Cheap to clone.

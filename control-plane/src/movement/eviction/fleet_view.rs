@@ -26,7 +26,8 @@ pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     /// The taints that count, of clusters that have others as well.
     standing: BTreeMap<Arc<str>, Vec<Taint>>,
-    /// When clusters became ready, by our clock: those that were so before were seen first then.
+    /// Times at which clusters became ready, by our clock; of those that were ready before, the
+    /// time at which this process saw them first.
     returned: BTreeMap<Arc<str>, Instant>,
     snapshot: Snapshot,
     unreported: Unreported,

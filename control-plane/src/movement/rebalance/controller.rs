@@ -323,7 +323,7 @@ async fn write(
         late => return Ok(late.next()),
     }
     memory.written = Some(Instant::now());
-    // Who ordered it is told once, with the first that becomes of it.
+    // The author of the request is told once, with the first status that is written.
     let order = Attribution::all(&rebalancer.metadata).pop();
     if let Some(order) = order.filter(|_| rebalancer.status.is_none()) {
         let note = match &*rebalancer.spec.workloads {
