@@ -29,10 +29,15 @@ use crate::clock::{calendar, inherited};
 /// How many events may wait: what ten thousand workloads that move at once leave over, at two
 /// events each. About 4 MB when full.
 const WAITING: usize = 8192;
-/// Writes under way at a time: with the longest time that each gives way to what matters more
+/// Writes under way at a time while few wait: what matters more needs the API server.
+const IN_FLIGHT: usize = 2;
+/// Writes under way at a time while so many wait that some may be lost: with the longest time that
+/// each gives way to what matters more
 /// ([`Pool::background_client`](crate::client::Pool::background_client)), 200 a second are written
 /// even while decisions never pause.
-const IN_FLIGHT: usize = 16;
+const MOST_IN_FLIGHT: usize = 16;
+/// So many that wait are few.
+const FEW: usize = WAITING / 4;
 /// Deadline of one write.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Characters of an object's name in the event's: a dot and the time make it at most 253.
@@ -167,7 +172,12 @@ async fn deliver(
         writes: JoinSet::new(),
     };
     loop {
-        let has_room = delivery.writes.len() < IN_FLIGHT;
+        let room = if inbox.len() < FEW {
+            IN_FLIGHT
+        } else {
+            MOST_IN_FLIGHT
+        };
+        let has_room = delivery.writes.len() < room;
         tokio::select! {
             () = shutdown.cancelled() => return,
             Some(sent) = delivery.writes.join_next() => {
@@ -332,7 +342,48 @@ fn event_name(about: &str, nanoseconds: i128) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::sync::watch;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn few_events_are_under_way_at_a_time_until_some_might_be_lost() {
+        let started = watch::Sender::new(0);
+        let (counts, mut seen) = (started.clone(), started.subscribe());
+        let hangs = tower::service_fn(move |_: Request<Body>| {
+            counts.send_modify(|count| *count += 1);
+            std::future::pending::<Result<Response<Body>, Infallible>>()
+        });
+        let shutdown = CancellationToken::new();
+        let client = Client::new(hangs, "default");
+        let (events, deliver) = Events::new(client, "c", shutdown.clone());
+        let publish = |count: usize| {
+            for number in 0..count {
+                let about = ObjectReference {
+                    name: Some(format!("web-{number}")),
+                    ..ObjectReference::default()
+                };
+                events.publish_about(about, EventType::Normal, "Why", "note");
+            }
+        };
+        let delivery = tokio::spawn(deliver);
+        publish(FEW - 1);
+        seen.wait_for(|count| *count == IN_FLIGHT).await.unwrap();
+        for _ in 0..FEW {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*started.borrow(), IN_FLIGHT);
+        publish(FEW);
+        // Those that hang end at their deadline.
+        let all = IN_FLIGHT + MOST_IN_FLIGHT;
+        seen.wait_for(|count| *count == all).await.unwrap();
+        shutdown.cancel();
+        delivery.await.unwrap();
+    }
 
     #[test]
     fn two_events_about_one_object_have_two_names_although_they_are_published_at_once() {

@@ -24,6 +24,7 @@ pub use self::live::LiveSnapshot;
 use self::movement::has_copies;
 pub(crate) use self::movement::{waits_for_others, waits_to_move};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ use muster_shared::names::condition::DATA_PENDING;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Expectations};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
@@ -65,7 +67,7 @@ use crate::settings::PRIORITY_BASED_SCHEDULING;
 /// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
 /// become needless since.
 const LOOK_AGAIN: Duration = Duration::from_mins(5);
-/// Writers of reports on bindings that were placed before: they wait until decisions and orders
+/// Writers of reports on bindings that had been placed before: they wait until decisions and orders
 /// leave room.
 const REPORTERS: usize = 8;
 
@@ -159,9 +161,11 @@ fn queue(fleet: &Fleet) -> Queue<BindingKey> {
 struct Scheduler {
     snapshot: LiveSnapshot,
     queue: Queue<BindingKey>,
-    /// Bindings that need no other placement, and of which that is still to be said. Saying it must
-    /// not hold up decisions.
+    /// Bindings that need no other placement now, and of which that is still to be said. Saying it
+    /// must not hold up decisions.
     reports: Queue<BindingKey>,
+    /// What is to be said of those of them that were placed, until it is written.
+    unreported: Mutex<HashMap<BindingKey, Report>>,
     waiting: Waiting<BindingKey>,
     changes: Changes,
     /// Bindings of Jobs of which it cannot be read whether they have completed.
@@ -179,6 +183,7 @@ impl Scheduler {
             snapshot: LiveSnapshot::follow(fleet),
             queue: queue(fleet),
             reports: Queue::new("scheduling reports"),
+            unreported: Mutex::default(),
             waiting: Waiting::ranked(is_ranked),
             changes: Changes::default(),
             unread: Backoff::default(),
@@ -398,7 +403,7 @@ impl Scheduler {
             let subject = Subject::of(written);
             let (next, _) = self.outcome(fleet, written, has_completed, &snapshot, now);
             let report = outcome.followed_by(&next, &subject);
-            self.report(&api, key, written, &report, now).await?;
+            self.report_placed(&api, key, written, report, now).await?;
         } else if outcome.report.patch(binding.status(), now).is_some() {
             self.reports.add(key.clone());
         }

@@ -12,6 +12,7 @@ use super::{Error, Scheduler, whole_second};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
+use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::outcome::Subject;
 use crate::scheduler::core::report::Report;
 
@@ -19,14 +20,32 @@ use crate::scheduler::core::report::Report;
 const REPORT_ATTEMPTS: usize = 5;
 
 impl Scheduler {
-    /// Says of a binding that nothing is to be changed of its placement, or what its move waits
-    /// for.
+    /// Says of a binding how it was placed, that nothing is to be changed of its placement, or what
+    /// its move waits for.
     pub(super) async fn confirm(&self, fleet: &Fleet, key: BindingKey) -> Result<Next, Error> {
         let client = fleet.status_writer.turn().await;
         let binding = match self.current(fleet, &key) {
             Ok(binding) => binding,
-            Err(next) => return Ok(next),
+            Err(next) => {
+                if next == Next::Done {
+                    self.unreported.lock().remove(&key);
+                }
+                return Ok(next);
+            }
         };
+        let unreported = self.unreported.lock().remove(&key);
+        // What was decided since is reported by itself.
+        if let Some(report) = unreported
+            && report.observed_generation == binding.metadata.generation
+        {
+            let now = whole_second(fleet.clock.now());
+            let api = key.api(&client);
+            let written = self.report(&api, &key, &binding, &report, now).await;
+            if written.is_err() {
+                self.unreported.lock().entry(key).or_insert(report);
+            }
+            return written.map(|()| Next::Done);
+        }
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
         let Some(has_completed) = self.completion(fleet, &key, binding.as_ref()) else {
@@ -49,6 +68,26 @@ impl Scheduler {
         let api = key.api(&client);
         self.report(&api, &key, &binding, &report, now).await?;
         Ok(Next::Done)
+    }
+
+    /// Reports of a binding how it was placed: in its turn, after decisions and the orders that
+    /// follow from them, where no decision and nobody who waits for one goes by what it says.
+    pub(super) async fn report_placed(
+        &self,
+        api: &Api<AnyBinding>,
+        key: &BindingKey,
+        written: &AnyBinding,
+        report: Report,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let is_last = report.observed_generation == written.metadata.generation;
+        let is_answer = is_reschedule_requested(&written.spec, written.status());
+        if !is_last || is_answer || report.changes_more_than_times(written.status(), now) {
+            return self.report(api, key, written, &report, now).await;
+        }
+        self.unreported.lock().insert(key.clone(), report);
+        self.reports.add(key.clone());
+        Ok(())
     }
 
     /// Writes the report into the status, upon what others write there meanwhile. Of a binding that
@@ -143,5 +182,61 @@ mod tests {
         let condition = &stored.unwrap()["status"]["conditions"][0];
         assert_eq!(condition["status"], "True");
         assert!(pause().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_a_workload_was_placed_anew_is_said_after_the_orders_that_follow_from_it() {
+        let requested = json!("2026-01-02T00:00:00Z");
+        for (what, condition, generation, requested, is_said_at_once) in [
+            ("moved", "True", 3, None, false),
+            ("moved, as somebody asked", "True", 3, Some(requested), true),
+            ("waited before", "False", 3, None, true),
+            ("is not settled yet", "True", 2, None, true),
+        ] {
+            let mut object = binding();
+            object["metadata"]["generation"] = json!(3);
+            object["status"] = json!({
+                "schedulerObservedGeneration": 2,
+                "lastScheduledTime": "2026-01-01T00:00:00Z",
+                "conditions": [{
+                    "type": "Scheduled", "status": condition, "reason": "Success",
+                    "message": Verdict::success().message,
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            });
+            if let Some(time) = requested {
+                object["spec"]["rescheduleTriggeredAt"] = time;
+            }
+            let objects = [("clusters", cluster("m1")), ("resourcebindings", object)];
+            let stand = Stand::followed(objects).await;
+            let fleet = &stand.fleet;
+            let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+            let written = stand.binding("web-deployment").unwrap();
+            let key = BindingKey::of(written.as_ref());
+            let now = fleet.clock.now();
+            let report = Report {
+                scheduled: Some(Verdict::success()),
+                observed_generation: Some(generation),
+                scheduled_at: Some(now),
+                affinity_name: None,
+            };
+            let api = key.api(&fleet.client);
+            let time = || {
+                let stored = stand
+                    .api
+                    .object("resourcebindings", "shop", "web-deployment");
+                stored.unwrap()["status"]["lastScheduledTime"].clone()
+            };
+            let before = time();
+            let report = scheduler.report_placed(&api, &key, &written, report, now);
+            report.await.unwrap();
+            assert_eq!(time() != before, is_said_at_once, "{what}");
+            if !is_said_at_once {
+                assert_eq!(scheduler.reports.len(), 1);
+                scheduler.confirm(fleet, key).await.unwrap();
+                assert_ne!(time(), before, "{what}: nothing is lost");
+                assert!(scheduler.unreported.lock().is_empty());
+            }
+        }
     }
 }

@@ -94,6 +94,14 @@ impl Report {
         status
     }
 
+    /// Returns whether the report says more than that a binding which was scheduled before has been
+    /// scheduled again: what decides next, or waits for a decision, goes by that.
+    pub fn changes_more_than_times(&self, status: &ResourceBindingStatus, now: Timestamp) -> bool {
+        let after = self.on(status, now);
+        after.conditions != status.conditions
+            || after.scheduler_observed_affinity_name != status.scheduler_observed_affinity_name
+    }
+
     /// Returns the merge patch that brings the report into the status, or `None` when it is no
     /// news. A time alone is none: a binding that is looked at often and stays where it is would be
     /// written each time.
