@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Error, kind::Kind};
-use crate::read::{count, integer, list, map, text};
+use crate::read::{count, field, integer, list, map, text};
 
 /// Returns whether the object in a member is healthy; `None` for kinds without a rule, which
 /// Karmada reports as healthy.
@@ -52,18 +52,46 @@ fn enough(object: &Value, status_field: &str) -> Result<bool, Error> {
     Ok(integer(object, &["spec", "replicas"])?.is_none_or(|wanted| have >= wanted))
 }
 
-/// Returns whether all replicas are of the present revision and available.
+/// Returns whether all replicas are of the present revision, but for those that a person holds
+/// back, and available.
 fn rolled_out(object: &Value) -> Result<bool, Error> {
     let available = count(object, &["status", "availableReplicas"])?;
     let updated = count(object, &["status", "updatedReplicas"])?;
-    Ok(observed(object)? && enough(object, "updatedReplicas")? && available >= updated)
+    let wanted = integer(object, &["spec", "replicas"])?.unwrap_or(updated);
+    Ok(observed(object)? && is_enough(object, wanted, updated, available)?)
 }
 
 fn daemons_rolled_out(object: &Value) -> Result<bool, Error> {
+    let wanted = count(object, &["status", "desiredNumberScheduled"])?;
     let updated = count(object, &["status", "updatedNumberScheduled"])?;
-    Ok(observed(object)?
-        && updated >= count(object, &["status", "desiredNumberScheduled"])?
-        && count(object, &["status", "numberAvailable"])? >= updated)
+    let available = count(object, &["status", "numberAvailable"])?;
+    Ok(observed(object)? && is_enough(object, wanted, updated, available)?)
+}
+
+/// Returns whether as many pods as are wanted are of the present revision, but for those that a
+/// person holds back, and available. Where some are held back, those of former revisions have to be
+/// available, too. (Karmada takes a rollout that somebody has stopped for a failure.)
+fn is_enough(object: &Value, wanted: i64, updated: i64, available: i64) -> Result<bool, Error> {
+    let held = held_back(object, wanted)?;
+    let needed = if held > 0 {
+        updated.max(wanted)
+    } else {
+        updated
+    };
+    Ok(updated.saturating_add(held) >= wanted && available >= needed)
+}
+
+/// Returns how many of the wanted pods stay at a former revision for as long as a person says so:
+/// those below the partition of a StatefulSet, and all while a Deployment is paused or where pods
+/// are replaced by hand only.
+fn held_back(object: &Value, wanted: i64) -> Result<i64, Error> {
+    let strategy = text(object, &["spec", "updateStrategy", "type"])?;
+    let is_paused = field(object, &["spec", "paused"]) == Some(&Value::Bool(true));
+    if is_paused || strategy == Some("OnDelete") {
+        return Ok(wanted);
+    }
+    let partition = ["spec", "updateStrategy", "rollingUpdate", "partition"];
+    Ok(count(object, &partition)?)
 }
 
 fn pod_ready(object: &Value) -> Result<bool, Error> {

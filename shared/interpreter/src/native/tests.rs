@@ -91,6 +91,57 @@ fn a_status_of_the_wrong_type_is_an_error_wherever_it_is_read() {
 }
 
 #[test]
+fn what_a_person_keeps_from_being_rolled_out_is_no_failure() {
+    let partition = |held: i64| {
+        let rolling = json!({ "partition": held });
+        json!({ "replicas": 3, "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": rolling } })
+    };
+    let by_hand = json!({ "replicas": 3, "updateStrategy": { "type": "OnDelete" } });
+    let paused = json!({ "replicas": 3, "paused": true });
+    let plain = json!({ "replicas": 3 });
+    for (what, kind, spec, [updated, available], expected) in [
+        ("a canary", "StatefulSet", &partition(2), [1, 3], true),
+        ("nothing yet", "StatefulSet", &partition(7), [0, 3], true),
+        (
+            "a canary to come",
+            "StatefulSet",
+            &partition(2),
+            [0, 3],
+            false,
+        ),
+        (
+            "one beside it fails",
+            "StatefulSet",
+            &partition(2),
+            [1, 2],
+            false,
+        ),
+        ("replaced by hand", "StatefulSet", &by_hand, [0, 3], true),
+        ("of which one fails", "StatefulSet", &by_hand, [0, 2], false),
+        ("a rollout", "StatefulSet", &plain, [1, 3], false),
+        ("paused", "Deployment", &paused, [1, 3], true),
+        ("of which one fails", "Deployment", &paused, [1, 2], false),
+        ("a rollout", "Deployment", &plain, [1, 3], false),
+        ("replaced by hand", "DaemonSet", &by_hand, [0, 3], true),
+        ("of which one fails", "DaemonSet", &by_hand, [0, 2], false),
+        ("a rollout", "DaemonSet", &plain, [1, 3], false),
+    ] {
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": kind,
+            "metadata": { "name": "it", "namespace": "default", "generation": 2 },
+            "spec": spec,
+            "status": {
+                "observedGeneration": 2, "replicas": 3,
+                "updatedReplicas": updated, "availableReplicas": available,
+                "desiredNumberScheduled": 3,
+                "updatedNumberScheduled": updated, "numberAvailable": available,
+            },
+        });
+        assert_eq!(health(&object), Ok(Some(expected)), "{kind}: {what}");
+    }
+}
+
+#[test]
 fn what_the_api_server_keeps_by_itself_is_not_taken_away() {
     for (kind, key, value) in [
         (
