@@ -187,7 +187,7 @@ pub struct ImageOverrider {
     #[serde(skip_serializing_if = "absent")]
     pub predicate: Option<ImagePredicate>,
 
-    /// Part of the reference `[registry[:port]/]repository[:tag|@digest]` that is changed:
+    /// Part of the reference `[registry[:port]/]repository[:tag][@digest]` that is changed:
     /// `Registry`, `Repository` or `Tag`.
     pub component: ImageComponent,
 

@@ -8,39 +8,14 @@ use muster_shared::api::override_policy::{ImageComponent, ImageOverrider, Overri
 /// both together is 255).
 const LONGEST_PART: usize = 255;
 
-/// Reference of an image: `[registry[:port]/]repository[:tag|@digest]`. Of a reference with tag and
-/// digest, the tag alone is kept (Karmada behaviour).
+/// Reference of an image: `[registry[:port]/]repository[:tag][@digest]`. Where it has both, the
+/// digest says what is pulled (Karmada drops it).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Image {
     registry: String,
     repository: String,
-    version: Option<Version>,
-}
-
-/// Version of an image.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Version {
-    Tag(String),
-    Digest(String),
-}
-
-impl Version {
-    fn text(&self) -> &str {
-        match self {
-            Self::Tag(text) | Self::Digest(text) => text,
-        }
-    }
-
-    /// Reads a tag or a digest.
-    fn parse(text: &str) -> Option<Self> {
-        if is_tag(text) {
-            Some(Self::Tag(text.to_owned()))
-        } else if is_digest(text) {
-            Some(Self::Digest(text.to_owned()))
-        } else {
-            None
-        }
-    }
+    tag: Option<String>,
+    digest: Option<String>,
 }
 
 impl fmt::Display for Image {
@@ -49,9 +24,11 @@ impl fmt::Display for Image {
             write!(f, "{}/", self.registry)?;
         }
         f.write_str(&self.repository)?;
-        match &self.version {
-            Some(Version::Tag(tag)) => write!(f, ":{tag}"),
-            Some(Version::Digest(digest)) => write!(f, "@{digest}"),
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        match &self.digest {
+            Some(digest) => write!(f, "@{digest}"),
             None => Ok(()),
         }
     }
@@ -90,15 +67,11 @@ impl Image {
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return wrong("the digest is an algorithm, a colon and at least 32 hexadecimal digits");
         }
-        let version = match (tag, digest) {
-            (Some(tag), _) => Some(Version::Tag(tag.to_owned())),
-            (None, Some(digest)) => Some(Version::Digest(digest.to_owned())),
-            (None, None) => None,
-        };
         Ok(Self {
             registry: registry.to_owned(),
             repository: repository.to_owned(),
-            version,
+            tag: tag.map(str::to_owned),
+            digest: digest.map(str::to_owned),
         })
     }
 }
@@ -140,13 +113,19 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
             }
         }
         ImageComponent::Tag => {
-            let edited = edit(changed.version.as_ref().map_or("", Version::text))?;
+            // What is asked for is another image: a digest of the former one goes with its tag.
+            let version = changed.tag.as_deref().or(changed.digest.as_deref());
+            let edited = edit(version.unwrap_or_default())?;
             // A text that is neither a tag nor a digest changes nothing (Karmada behaviour).
-            changed.version = if edited.is_empty() {
-                None
-            } else {
-                Version::parse(&edited).or(changed.version)
-            };
+            if edited.is_empty() || is_tag(&edited) || is_digest(&edited) {
+                let is_digest = is_digest(&edited);
+                let edited = Some(edited).filter(|it| !it.is_empty());
+                (changed.tag, changed.digest) = if is_digest {
+                    (None, edited)
+                } else {
+                    (edited, None)
+                };
+            }
         }
         ImageComponent::Other(other) => {
             return Err(format!(
@@ -275,7 +254,23 @@ mod tests {
             (&digested, "Tag", "remove", "", "quay.io/team/app"),
             ("a/b:v1", "Tag", "replace", "not a tag", "a/b:v1"),
             ("host:5000/b", "Tag", "remove", "", "host:5000/b"),
-            (&both, "Registry", "replace", "eu.io", "eu.io/app:v1"),
+            // Of both, the digest says what is pulled: another registry does not change that.
+            (
+                &both,
+                "Registry",
+                "replace",
+                "eu.io",
+                &format!("eu.io/app:v1@{DIGEST}"),
+            ),
+            (
+                &both,
+                "Repository",
+                "replace",
+                "mirror/app",
+                &format!("mirror/app:v1@{DIGEST}"),
+            ),
+            (&both, "Tag", "replace", "v2", "app:v2"),
+            (&both, "Tag", "remove", "", "app"),
         ] {
             let overrider = overrider(component, operator, value);
             assert_eq!(
