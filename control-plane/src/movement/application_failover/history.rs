@@ -98,13 +98,18 @@ impl History {
         self
     }
 
-    /// Returns the first moment at which the application may be moved again; `None` if it may be
-    /// moved at once.
-    pub fn rested_at(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns the pause that follows the last move; `None` if there was none.
+    fn pause(&self) -> Option<SignedDuration> {
         let pause = FIRST_PAUSE
             .saturating_mul(1 << (self.moves.checked_sub(1)?).min(16))
             .min(LONGEST_PAUSE);
-        let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+        SignedDuration::try_from(pause).ok()
+    }
+
+    /// Returns the first moment at which the application may be moved again; `None` if it may be
+    /// moved at once.
+    pub fn rested_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let pause = self.pause()?;
         Some(
             // A move in the future was noted by another clock.
             self.last_move?
@@ -122,10 +127,11 @@ impl History {
     }
 
     /// Returns the history with what is known of the application's health now. Moves are forgotten
-    /// after the longest pause without another.
+    /// after the longest pause without another, and not before one could have followed.
     #[must_use]
     pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
         let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
+        let rest = self.pause().map_or(rest, |pause| rest.max(pause + pause));
         let recent = |last: &Timestamp| now.duration_since(*last) < rest;
         let last_move = if self.is_ahead(now) {
             Some(now)
@@ -329,6 +335,20 @@ mod tests {
             Some("{\"moves\": \"many\"}"),
         ] {
             assert_eq!(History::read(nothing), History::default());
+        }
+    }
+
+    #[test]
+    fn what_moves_again_after_the_longest_pause_has_not_rested() {
+        let toleration = SignedDuration::from_secs(30);
+        let (mut history, mut now, mut last) = (History::default(), at(0), SignedDuration::ZERO);
+        for number in 1..=12 {
+            // Its health is learned, and then it moves.
+            history = history.with_health(Since::new(), now).after_move("m1", now);
+            let rested = history.rested_at(now).unwrap();
+            let pause = rested.duration_since(now);
+            assert!(pause >= last, "move {number}: {pause:?} after {last:?}");
+            (last, now) = (pause, rested + toleration);
         }
     }
 }
