@@ -59,7 +59,7 @@ struct Memory {
 /// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
 /// from working.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
-    failback::start(fleet, tasks);
+    failback::start(fleet, pace.clone(), tasks);
     let changed = Arc::new(Notify::new());
     pace.wakes(Arc::clone(&changed));
     let rebalancers: Informer<WorkloadRebalancer> = Informer::new(

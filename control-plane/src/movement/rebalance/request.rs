@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::conditions;
-use muster_shared::k8s::Time;
+use muster_shared::k8s::{Condition, Time};
 use muster_shared::names::condition::SCHEDULED;
 use muster_shared::watch::{Doubt, Presence};
 use serde_json::json;
@@ -53,7 +53,7 @@ pub(super) async fn request(
 ) -> Result<Requested, ApiError> {
     let binding = match fleet.bindings.presence(key) {
         Presence::There(binding) => binding,
-        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
+        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. } | Doubt::Vanished) => {
             return Ok(Requested::Later);
         }
         Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
@@ -66,9 +66,9 @@ pub(super) async fn request(
         let is_newer = created.is_some_and(|it| decide::is_since(it.0, at));
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);
         return Ok(match () {
-            () if is_seen && is_answered(spec, status) => Requested::Answered,
+            () if is_seen && is_answered(&binding) => Requested::Answered,
             // The workload may wait for long, so it keeps no others from being asked for.
-            () if waits_for_others(status) => Requested::Held,
+            () if waits_for_others(status) || spec.scheduling_suspended() => Requested::Held,
             () => Requested::Asked(asked),
         });
     }
@@ -78,7 +78,7 @@ pub(super) async fn request(
     }
     let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
     let Some(time) = decide::request(since, shown, scheduled, now) else {
-        return Ok(if is_answered(spec, status) {
+        return Ok(if is_answered(&binding) {
             Requested::Answered
         } else {
             Requested::Asked(shown.unwrap_or(since))
@@ -107,11 +107,18 @@ pub(super) async fn request(
     )
 }
 
-/// Returns whether the scheduler has looked at the last request.
-pub(super) fn is_answered(spec: &ResourceBindingSpec, status: &ResourceBindingStatus) -> bool {
-    let told = conditions::status(&status.conditions, SCHEDULED);
-    let is_refused = told == Some(conditions::FALSE) && !waits_to_move(status);
-    !is_reschedule_requested(spec, status) || is_refused
+/// Returns whether the scheduler has looked at the last request. A refusal that says nothing of the
+/// generation it is about, as other schedulers write it, counts as one.
+pub(super) fn is_answered(binding: &AnyBinding) -> bool {
+    let status = binding.status();
+    let is_new = |told: &Condition| {
+        let about = told.observed_generation;
+        about.is_none() || about >= binding.metadata.generation
+    };
+    let told = conditions::get(&status.conditions, SCHEDULED);
+    let told = told.filter(|it| it.status == conditions::FALSE && is_new(it));
+    let is_refused = told.is_some() && !waits_to_move(status);
+    !is_reschedule_requested(&binding.spec, status) || is_refused
 }
 
 /// Writes a request.
@@ -190,5 +197,22 @@ mod tests {
             let decision = moved(&spec, &status, &snapshot(&clusters), &Options::default());
             assert_eq!(decision.unwrap().is_some(), expected, "{what}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_asked_for_and_is_suspended_since_keeps_no_others_from_being_asked_for() {
+        use crate::fleet::testing::{Stand, binding, cluster, key};
+
+        let mut suspended = binding();
+        suspended["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+        suspended["spec"]["suspension"] = json!({ "scheduling": true });
+        suspended["status"] = json!({ "lastScheduledTime": "2024-01-01T00:00:00Z" });
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", suspended)];
+        let stand = Stand::followed(objects).await;
+        let (fleet, now) = (&stand.fleet, stand.fleet.clock.now());
+        let pace = Pace::of(&fleet.settings);
+        let asked = Some((Timestamp::MIN, Timestamp::MIN));
+        let state = request(fleet, &pace, &key("web-deployment"), asked, (now, now)).await;
+        assert_eq!(state.unwrap(), Requested::Held);
     }
 }

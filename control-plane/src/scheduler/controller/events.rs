@@ -19,13 +19,10 @@ const MOST_NOTES: usize = 10;
 
 /// Says what came of a pass, when it is news. `binding` is as it was before.
 pub(super) fn report(fleet: &Fleet, binding: &AnyBinding, outcome: &Outcome) {
-    if let Some(failure) = &outcome.failure {
-        let verdict = Verdict {
-            scheduled: false,
-            reason: failure.kind().reason(),
-            message: failure.to_string(),
-        };
-        tell_failure(fleet, binding, &verdict);
+    if outcome.failure.is_some() {
+        if let Some(verdict) = &outcome.report.scheduled {
+            tell_failure(fleet, binding, verdict);
+        }
         return;
     }
     let Some(placed) = &outcome.placed else {

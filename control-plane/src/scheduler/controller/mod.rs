@@ -371,7 +371,7 @@ impl Scheduler {
                 }
                 Err(source) => {
                     ended(false);
-                    if let Some(verdict) = Verdict::refused(&source) {
+                    if let Some(verdict) = Verdict::refused(&source, binding.metadata.generation) {
                         self.movement.refused(key);
                         tell_failure(fleet, binding, &verdict);
                         let report = Report {

@@ -440,6 +440,7 @@ impl Held {
         };
         Verdict {
             scheduled,
+            generation: None,
             reason,
             message: format!("It is to be placed anew, and stays where it is: {why}."),
         }

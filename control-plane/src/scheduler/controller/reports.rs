@@ -196,7 +196,7 @@ mod tests {
             let mut object = binding();
             object["metadata"]["generation"] = json!(3);
             object["status"] = json!({
-                "schedulerObservedGeneration": 2,
+                "schedulerObservedGeneration": 1,
                 "lastScheduledTime": "2026-01-01T00:00:00Z",
                 "conditions": [{
                     "type": "Scheduled", "status": condition, "reason": "Success",

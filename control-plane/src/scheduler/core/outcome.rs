@@ -334,6 +334,7 @@ impl Outcome {
             report: Report {
                 scheduled: Some(Verdict {
                     scheduled: false,
+                    generation: self.report.observed_generation,
                     reason: kind.reason(),
                     message: failure.to_string(),
                 }),

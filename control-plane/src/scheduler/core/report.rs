@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingStatus;
-use muster_shared::k8s::Time;
+use muster_shared::k8s::{Condition, Time};
 use muster_shared::names::condition::SCHEDULED;
 use muster_shared::{client, conditions};
 use serde_json::{Map, Value, json};
@@ -30,6 +30,8 @@ pub struct Report {
 pub struct Verdict {
     /// Whether the binding is scheduled.
     pub scheduled: bool,
+    /// Generation of the binding that it is about; `None` where nobody has to know.
+    pub generation: Option<i64>,
     /// The reason, as Karmada has it.
     pub reason: &'static str,
     /// For people.
@@ -41,6 +43,7 @@ impl Verdict {
     pub fn success() -> Self {
         Self {
             scheduled: true,
+            generation: None,
             reason: "Success",
             message: "Binding has been scheduled successfully.".to_owned(),
         }
@@ -51,13 +54,14 @@ impl Verdict {
     /// Returns the verdict that the API does not take the result, such as where a quota of the
     /// fleet says no: it is tried again, and what is placed stays. It is `None` when the API did
     /// not say anything about it.
-    pub fn refused(error: &kube::Error) -> Option<Self> {
+    pub fn refused(error: &kube::Error, generation: Option<i64>) -> Option<Self> {
         let kube::Error::Api(answer) = error else {
             return None;
         };
         // Of a server in trouble it says nothing about the result.
         (400..500).contains(&answer.code).then(|| Self {
             scheduled: false,
+            generation,
             reason: if answer.code == 403 && answer.reason == QUOTA_EXCEEDED {
                 QUOTA_EXCEEDED
             } else {
@@ -78,8 +82,10 @@ impl Report {
             } else {
                 conditions::FALSE
             };
-            let condition =
-                conditions::new(SCHEDULED, value, verdict.reason, &verdict.message, now);
+            let condition = Condition {
+                observed_generation: verdict.generation,
+                ..conditions::new(SCHEDULED, value, verdict.reason, &verdict.message, now)
+            };
             conditions::set(&mut status.conditions, condition);
         }
         if let Some(generation) = self.observed_generation {
@@ -178,6 +184,7 @@ mod tests {
         let failure = Report {
             scheduled: Some(Verdict {
                 scheduled: false,
+                generation: None,
                 reason: "NoClusterFit",
                 message: "m".to_owned(),
             }),
@@ -210,7 +217,7 @@ mod tests {
             (500, "InternalError", None),
             (503, "ServiceUnavailable", None),
         ] {
-            let verdict = Verdict::refused(&answer(code, reason));
+            let verdict = Verdict::refused(&answer(code, reason), None);
             assert_eq!(verdict.as_ref().map(|it| it.reason), expected, "{code}");
             let told = format!("no ({code} {reason})");
             assert!(verdict.is_none_or(|it| it.message == told && !it.scheduled));

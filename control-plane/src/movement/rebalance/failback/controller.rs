@@ -27,6 +27,7 @@ use super::in_flight::{AGAIN, InFlight};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
 use crate::fleet::sets::take;
@@ -68,6 +69,7 @@ impl Homes {
 }
 
 struct Failback {
+    pace: Pace,
     snapshot: LiveSnapshot,
     options: Options,
     homes: Homes,
@@ -80,11 +82,12 @@ struct Failback {
 }
 
 /// Starts the controller. With the gate `Failover` off nothing moves by itself.
-pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     if !fleet.settings.gate(&FAILOVER) {
         return;
     }
     let controller = Arc::new(Failback {
+        pace,
         snapshot: LiveSnapshot::follow(fleet),
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
@@ -277,6 +280,11 @@ impl Failback {
         if due.is_empty() {
             return Ok(later);
         }
+        // What is asked for now would move when it may, whatever has become of the cluster and of
+        // the window by then.
+        if self.pace.per_second() <= 0.0 {
+            return Ok(Next::After(AGAIN.0));
+        }
         if !self.in_flight.begins(key) {
             return Ok(later);
         }
@@ -335,10 +343,10 @@ fn untrusted(began: Instant, grace: Duration, now: Instant) -> Option<Duration> 
 /// Returns whether nothing is under way that a failback would have to wait for. The end of each of
 /// these changes the binding.
 fn is_settled(binding: &AnyBinding) -> bool {
-    let (spec, status) = (&binding.spec, binding.status());
+    let spec = &binding.spec;
     let is_busy = [
         binding.metadata.deletion_timestamp.is_some(),
-        !is_answered(spec, status),
+        !is_answered(binding),
         is_moving(spec),
         spec.scheduling_suspended(),
     ];
@@ -351,7 +359,7 @@ fn is_settled(binding: &AnyBinding) -> bool {
 fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
     let (spec, now) = (&binding.spec, fleet.clock.now());
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
-    !is_answered(spec, binding.status())
+    !is_answered(binding)
         && !waits_for_others(binding.status())
         && fleet.settings.schedules(spec.scheduler_name.as_deref())
         && !spec.scheduling_suspended()

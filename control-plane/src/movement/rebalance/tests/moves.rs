@@ -508,3 +508,51 @@ async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_before_a_request_is_no_answer_to_it() {
+    let mut objects = vec![
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+    ];
+    objects.extend((0..MANY).map(|it| {
+        let mut it = workload(it);
+        let condition = &mut it["status"]["conditions"][0];
+        condition["status"] = json!("False");
+        condition["reason"] = json!("Unschedulable");
+        condition["observedGeneration"] = json!(1);
+        ("resourcebindings", it)
+    }));
+    objects.push(("workloadrebalancers", rebalancer(None)));
+    let mut stand = Stand::with(Settings::default(), objects);
+    let fleet = Arc::clone(&stand.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
+    crate::movement::rebalance::start(&fleet, pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(20).await;
+    assert_eq!(asked_and_moved(&stand), (MANY, 0));
+    assert_eq!(results(&stand), 0, "no scheduler has looked at any of them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_that_a_list_lacks_is_not_taken_for_one_that_there_is_not() {
+    let mut kept = workload(0);
+    kept["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+    let stand = follow([
+        ("clusters", roomy("m1", false)),
+        ("clusters", roomy("m2", true)),
+        ("resourcebindings", kept),
+    ])
+    .await;
+    pass(5).await;
+    stand.api.hide("resourcebindings", "shop", &name(0));
+    pass(5).await;
+    let mut all = rebalancer(None);
+    all["spec"]["workloads"] = json!([all["spec"]["workloads"][0].clone()]);
+    stand.api.put("workloadrebalancers", all);
+    pass(10).await;
+    let status = stored(&stand).unwrap().status.unwrap_or_default();
+    let results = status.observed_workloads.iter().map(|it| &it.result);
+    let failed = results.filter(|it| **it == Some(RebalanceResult::Failed));
+    assert_eq!(failed.count(), 0, "{:?}", status.observed_workloads);
+}

@@ -164,3 +164,81 @@ async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_return
         assert_eq!(takes_turn(&stand.fleet, &asked), expected, "{reason}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
+    use jiff::SignedDuration;
+    use muster_shared::clock::calendar;
+    use muster_shared::names::annotation::HOMES;
+
+    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::settings::Settings;
+
+    let begun = calendar();
+    let long_ago = begun - SignedDuration::from_hours(2);
+    let home = |ready: &str, since: Timestamp, healthy: Option<Timestamp>| {
+        let mut it = cluster("m1");
+        let condition = &mut it["status"]["conditions"][0];
+        condition["status"] = json!(ready);
+        condition["lastTransitionTime"] = json!(since);
+        if let Some(healthy) = healthy {
+            it["metadata"]["annotations"] = json!({ HEALTHY_SINCE: healthy.to_string() });
+        }
+        it
+    };
+    let other = |number: usize, ready: &str| {
+        let mut it = cluster(&format!("f{number}"));
+        it["status"]["conditions"][0]["status"] = json!(ready);
+        ("clusters", it)
+    };
+    // A new placement brings it home.
+    let mut shelter = cluster("m2");
+    shelter["spec"]["taints"] = json!([{ "key": "full", "effect": "NoSchedule" }]);
+    let mut away = binding();
+    away["metadata"]["generation"] = json!(1);
+    away["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
+    away["spec"]["failover"] = json!({ "cluster": {
+        "failback": { "mode": "WhenHealthy", "afterSeconds": 3600 },
+    } });
+    let left = json!({ "m1": long_ago.to_string() }).to_string();
+    away["metadata"]["annotations"] = json!({
+        HOMES: left,
+        "policy.karmada.io/applied-placement": away["spec"]["placement"].to_string(),
+    });
+    away["status"] = json!({
+        "lastScheduledTime": "2024-01-01T00:00:00Z", "schedulerObservedGeneration": 1,
+    });
+    let mut objects = vec![
+        ("clusters", home("True", long_ago, Some(long_ago))),
+        ("clusters", shelter),
+        ("resourcebindings", away),
+    ];
+    // Too many have failed: nothing moves.
+    objects.extend((0..4).map(|it| other(it, "False")));
+    let settings = Settings {
+        feature_gates: "Failover=true".parse().unwrap(),
+        ..Settings::default()
+    };
+    let mut stand = Stand::with(settings, objects);
+    let fleet = Arc::clone(&stand.fleet);
+    let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
+    crate::movement::rebalance::start(&fleet, pace.clone(), &mut stand.tasks);
+    crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
+    stand.follow().await;
+    pace.begin(Instant::now());
+    pass(100).await;
+    let lost = begun + SignedDuration::from_secs(100);
+    stand.api.put("clusters", home("Unknown", lost, None));
+    pass(10).await;
+    // It is back, and so are the others, so that what waits may move.
+    let back = begun + SignedDuration::from_secs(110);
+    stand.api.put("clusters", home("True", back, None));
+    for number in 0..4 {
+        let (plural, well) = other(number, "True");
+        stand.api.put(plural, well);
+    }
+    pass(120).await;
+    let binding = stand.binding("web-deployment").unwrap();
+    let is_home = binding.spec.target("m1").is_some();
+    assert!(!is_home, "m1 is healthy for two minutes of an hour");
+}
