@@ -129,6 +129,8 @@ pub fn plan(
         return Err(Nowhere::KeepsItsCopy);
     }
     let (mut after, task_stays) = departure.leave(now)?;
+    // A request is carried out, and paid for, by the scheduler.
+    after.reschedule_triggered_at = None;
     let decision = departure.choose(&after, snapshot, options)?;
     if decision.clusters.is_empty()
         || decision
@@ -405,6 +407,8 @@ impl Departure<'_> {
                 producer: PRODUCER_SCHEDULER.to_owned(),
                 message: Some(shortened(message)),
                 from_cluster: from,
+                // The policy says it of the copy that leaves, and only with `Gracefully`.
+                grace_period_seconds: self.reason.grace_seconds(self.spec, self.purge_mode),
                 ..follower.task(BTreeMap::new(), now)
             });
         }

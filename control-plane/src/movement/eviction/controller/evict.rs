@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::policy::Placement;
 use muster_shared::k8s::Taint;
-use muster_shared::taints;
 
 use super::Controller;
 use crate::fleet::Fleet;
@@ -17,6 +18,7 @@ use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
 use crate::movement::eviction::fleet_view::standing;
 use crate::movement::eviction::homes;
+use crate::movement::eviction::judge::{self, Judgement};
 use crate::movement::eviction::plan::Nowhere;
 use crate::movement::eviction::reason::EvictionReason;
 
@@ -48,12 +50,10 @@ pub(super) async fn evict(
     };
     let (reason, purge_mode) = match (&eviction.reason, &failure) {
         (Reason::Taint { cause, purge_mode }, _) => {
-            // The cache shows a change of a cluster before the evictor hears of it, and the end of
-            // a pause may be heard of between the two.
             let cluster = fleet.clusters.get(None, &eviction.cluster);
-            let Taint { key, effect, .. } = &cause.taint;
-            let is_gone = |it: Arc<Cluster>| taints::find(&standing(&it), key, effect).is_none();
-            if cluster.is_some_and(is_gone) {
+            let placement = judge::placement(spec, eviction.binding.applied_placement());
+            let placed = (spec, placement.as_deref());
+            if cluster.is_some_and(|it| !leaves(&it, placed, &cause.taint, controller, now)) {
                 return Outcome::Conflict;
             }
             (EvictionReason::Taint(cause), purge_mode)
@@ -128,4 +128,25 @@ pub(super) async fn evict(
             }
         }
     }
+}
+
+/// Returns whether a workload still leaves a cluster because of a taint: the caches show a change
+/// of a cluster or of a policy before the evictor hears of it, and the end of a pause may be heard
+/// of between the two.
+fn leaves(
+    cluster: &Cluster,
+    (spec, placement): (&ResourceBindingSpec, Option<&Placement>),
+    taint: &Taint,
+    controller: &Controller,
+    now: Timestamp,
+) -> bool {
+    let judged = judge::judge(
+        &standing(cluster),
+        spec,
+        placement,
+        &controller.switches,
+        now,
+    );
+    let is_it = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
+    matches!(judged, Judgement::Leave { due, cause } if due <= now && is_it(&cause.taint))
 }

@@ -301,3 +301,33 @@ async fn of_a_thousand_workloads_the_most_important_get_the_room_whoever_leaves_
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_any_more() {
+    let mut failed = failed();
+    failed["spec"]["taints"][0]["effect"] = json!("PreferNoExecute");
+    let asks = |more: Value| {
+        let mut asks = json!({"failover": {"cluster": {"purgeMode": "Directly"}}});
+        muster_shared::merge::apply(&mut asks, &more);
+        asks
+    };
+    let patient = json!({"failover": {"cluster": {"tolerationSeconds": i32::MAX}}});
+    for (says, leaves) in [
+        (asks(json!({})), true),
+        (asks(patient), false),
+        (json!({}), false),
+    ] {
+        let clusters = [
+            ("clusters", failed.clone()),
+            ("clusters", testing::cluster("m2")),
+        ];
+        let objects = clusters.into_iter().chain(edited(&says));
+        let mut stand = Stand::with(evicting(), objects);
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, true, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
+    }
+}

@@ -1011,3 +1011,84 @@ fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
         }
     }
 }
+
+#[test]
+fn a_healthy_copy_that_is_dropped_beside_one_that_goes_directly_waits_for_health_and_not_for_time()
+{
+    let spec = in_the_first_group();
+    let status: ResourceBindingStatus =
+        serde_json::from_value(json!({"schedulerObservingAffinityName": "primary"})).unwrap();
+    let departure = Departure {
+        spec: &spec,
+        status: &status,
+        cluster: "member1",
+        // As the controller of failing applications says it, whatever the purge mode is.
+        reason: EvictionReason::Failure {
+            since: at(0),
+            producer: "p",
+            grace_seconds: Some(600),
+        },
+        purge_mode: &PurgeMode::Directly,
+        preserves_state: false,
+        ours: true,
+        obstacle: &|_| None,
+        pause: &|_| None,
+    };
+    let clusters = fleet(&[], &["member1", "member2", "member3", "member5"]);
+    let found = plan(&departure, &clusters, &Options::default(), at(50)).unwrap();
+    assert_eq!(names(&found.clusters), [("member3", 2), ("member5", 2)]);
+    let follower = &found.patch["spec"]["gracefulEvictionTasks"][0];
+    assert_eq!(follower["fromCluster"], "member2");
+    assert_eq!(follower["purgeMode"], "Gracefully");
+    assert_eq!(follower["gracePeriodSeconds"], Value::Null, "{follower}");
+}
+
+#[test]
+fn an_eviction_carries_out_no_request_that_waits_for_its_own_turn() {
+    let group =
+        |name: &str, clusters: &[&str]| json!({"affinityName": name, "clusterNames": clusters});
+    let asked = |at: Option<&str>| {
+        let mut asked = spec(
+            2,
+            &json!([{"name": "member2", "replicas": 2}, {"name": "member3", "replicas": 2}]),
+            &json!({
+                "clusterAffinities": [
+                    group("primary", &["member1", "member4"]),
+                    group("backup", &["member2", "member3", "member5"]),
+                ],
+                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}],
+            }),
+        );
+        asked.reschedule_triggered_at = at.map(|at| Time(at.parse().unwrap()));
+        asked
+    };
+    let status: ResourceBindingStatus = serde_json::from_value(json!({
+        "schedulerObservingAffinityName": "backup", "lastScheduledTime": "2024-01-01T00:00:00Z",
+    }))
+    .unwrap();
+    let clusters = fleet(&["member3"], &["member1", "member2", "member4", "member5"]);
+    for at_time in [None, Some("2025-01-01T00:00:00Z")] {
+        for paused in ["", "member2"] {
+            let spec = asked(at_time);
+            let departure = Departure {
+                spec: &spec,
+                status: &status,
+                cluster: "member3",
+                reason: EvictionReason::Taint(&Cause {
+                    taint: Taint::default(),
+                    rule: Rule::Untolerated,
+                }),
+                purge_mode: &PurgeMode::Gracefully,
+                preserves_state: false,
+                ours: true,
+                obstacle: &|_| None,
+                pause: &|name| (name == paused).then(Arc::default),
+            };
+            let found = plan(&departure, &clusters, &Options::default(), at(50));
+            let found = found.map(|plan| plan.clusters);
+            let found = found.as_ref().map(|it| names(it));
+            let expected = vec![("member2", 2), ("member5", 2)];
+            assert_eq!(found, Ok(expected), "{at_time:?}, paused: {paused}");
+        }
+    }
+}

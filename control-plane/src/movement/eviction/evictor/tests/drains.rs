@@ -148,3 +148,20 @@ fn an_eviction_that_did_not_take_place_costs_the_drain_nothing() {
     assert!(!failed.is_empty());
     assert_eq!(world.evict(10.0).len(), 1, "it need not wait another 100 s");
 }
+
+#[test]
+fn a_taint_that_moves_nothing_any_more_makes_no_slow_drain_a_fast_one() {
+    let mut world = fleet(true);
+    let mut back = Cluster::clone(&drained("c0", Some("0.01"), &down(0)));
+    let record = json!({
+        "taints": [{"key": "down", "effect": "NoExecute", "heldBy": ["dead"]}],
+        "windows": {
+            "dead": {"generation": 1, "matched": false, "since": Timestamp::UNIX_EPOCH},
+        },
+    });
+    let annotations = back.metadata.annotations.get_or_insert_default();
+    annotations.insert("taints.muster.io/record".to_owned(), record.to_string());
+    world.set(&Arc::new(back));
+    let left = world.evict(100.0).len();
+    assert!(left <= 1, "{left} in 100 s at 0.01 a second");
+}
