@@ -4,8 +4,8 @@ mod removal;
 mod report;
 mod role;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub struct CachedWork {
     /// Replicas that the first of them asks for: its `spec.replicas` or, of a Job,
     /// `spec.parallelism`.
     pub replicas: Option<i64>,
+    /// Completions that it asks for, if it is a Job.
+    pub completions: Option<u64>,
     /// Role of the first of them in the member.
     pub role: Role,
     /// Whether nothing is created or updated for now.
@@ -94,6 +96,7 @@ impl<'de> Deserialize<'de> for CachedWork {
             metadata: whole.metadata,
             manifests: fingerprint(&whole.spec["workload"]["manifests"]),
             replicas: replicas_of(&whole.spec["workload"]["manifests"][0]),
+            completions: completions_of(&whole.spec["workload"]["manifests"][0]),
             role: Role::of_manifest(&whole.spec["workload"]["manifests"][0]),
             suspend_dispatching: whole.spec["suspendDispatching"].as_bool(),
             preserve_resources_on_deletion: whole.spec["preserveResourcesOnDeletion"].as_bool(),
@@ -106,7 +109,7 @@ impl<'de> Deserialize<'de> for CachedWork {
 pub fn codec() -> Codec<CachedWork> {
     Codec {
         pack: |it| {
-            let asked = (it.manifests, it.replicas, it.role);
+            let asked = (it.manifests, it.replicas, it.completions, it.role);
             let said = (it.suspend_dispatching, it.preserve_resources_on_deletion);
             Ok(Parts {
                 text: serde_json::to_vec(&(&it.metadata, asked, said, it.report.as_ref()))?,
@@ -116,12 +119,13 @@ pub fn codec() -> Codec<CachedWork> {
         unpack: |text, _| {
             let (metadata, asked, said, report): (_, _, _, Option<report::Kept>) =
                 serde_json::from_slice(text)?;
-            let (manifests, replicas, role) = asked;
+            let (manifests, replicas, completions, role) = asked;
             let (suspend_dispatching, preserve_resources_on_deletion) = said;
             Ok(CachedWork {
                 metadata,
                 manifests,
                 replicas,
+                completions,
                 role,
                 suspend_dispatching,
                 preserve_resources_on_deletion,
@@ -133,11 +137,24 @@ pub fn codec() -> Codec<CachedWork> {
 
 /// Returns the replicas that a manifest asks for.
 fn replicas_of(manifest: &Value) -> Option<i64> {
-    let field = match (manifest["apiVersion"].as_str(), manifest["kind"].as_str()) {
-        (Some("batch/v1"), Some("Job")) => "parallelism",
-        _ => "replicas",
+    let field = if is_job(manifest) {
+        "parallelism"
+    } else {
+        "replicas"
     };
     manifest["spec"][field].as_i64()
+}
+
+/// Returns the completions that a manifest asks for, if it is a Job.
+fn completions_of(manifest: &Value) -> Option<u64> {
+    manifest["spec"]["completions"]
+        .as_u64()
+        .filter(|_| is_job(manifest))
+}
+
+/// Returns whether an object is a Job of Kubernetes.
+pub fn is_job(object: &Value) -> bool {
+    object["apiVersion"] == "batch/v1" && object["kind"] == "Job"
 }
 
 muster_shared::resource_as!(CachedWork as Work);
@@ -256,6 +273,13 @@ pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
 /// Returns the cluster that a Work is for.
 pub fn cluster_of(work: &CachedWork) -> Option<&str> {
     cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
+}
+
+/// Returns the completions that Works ask for, by their clusters.
+pub fn completions<'a>(works: impl Iterator<Item = &'a Arc<CachedWork>>) -> BTreeMap<&'a str, u64> {
+    works
+        .filter_map(|it| Some((cluster_of(it)?, it.completions?)))
+        .collect()
 }
 
 /// Returns the binding that a Work was made for.

@@ -1,6 +1,6 @@
 //! Renders the Works of a binding for its targets before anything is written or removed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::Next;
+use serde_json::Value;
 
 use super::about::About;
 use super::controller::Memory;
-use super::error::{Error, fits, manifest_fits};
+use super::error::{Error, counts_once, fits, manifest_fits};
 use super::namespaces;
 use super::overriding;
 use super::reach::may_place;
-use super::render::{Origin, Rendered, render};
+use super::render::{Origin, Rendered, render, undone};
 use super::shrink::{self, Copy};
 use super::state;
 use super::write::is_leaving;
@@ -31,7 +32,7 @@ use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{CachedWork, cluster_of};
+use crate::fleet::works::{self, CachedWork, cluster_of, owner_id};
 use crate::propagation::data::facts::Roles;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -104,7 +105,10 @@ pub(super) fn prepare(
     let object = template.object(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let mut keepers = None;
+    let completions = completions(fleet, works, id);
+    tell_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
+        .and_then(|()| counts_once(spec, &object))
         .and_then(|()| overriding::policies(fleet, subject))
         .map(|policies| {
             let selected = policies.selected(subject);
@@ -121,7 +125,8 @@ pub(super) fn prepare(
             let divided = kept.as_ref().filter(|_| is_divided);
             keepers = divided.map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
-            let rendered = render(&origin, spec, &object, inject, &interpreters, apply);
+            let held = &completions;
+            let rendered = render(&origin, spec, &object, inject, &interpreters, held, apply);
             if let Some(pending) = interpreters.late() {
                 memory.parked.wakes(pending, key);
             }
@@ -155,8 +160,7 @@ pub(super) fn prepare(
         fails(error);
     }
     for error in refused_by_policy {
-        let about = template.reference(&template_key);
-        tell_refusal(fleet, binding, about, error);
+        tell_refusal(fleet, binding, template.reference(&template_key), error);
     }
     for work in &mut rendered {
         let held = works.iter().find(|held| {
@@ -223,6 +227,37 @@ fn is_about_to_scale(fleet: &Fleet, binding: &AnyBinding, template: &Template) -
         && Claim::on(&binding.metadata).is_some()
         && counts()
         && recorded.is_some_and(|recorded| recorded != template.fingerprint())
+}
+
+/// Returns the completions of the Jobs that clusters have of a binding: nobody can change them.
+fn completions<'a>(
+    fleet: &Fleet,
+    works: &'a [Arc<CachedWork>],
+    id: &str,
+) -> BTreeMap<&'a str, u64> {
+    let stays = |it: &&Arc<CachedWork>| {
+        it.completions.is_some() && owner_id(it) == Some(id) && !fleet.deleted_works.is_to_go(it)
+    };
+    works::completions(works.iter().filter(stays))
+}
+
+/// Tells that a part of a divided Job runs nowhere: each cluster that it is placed in has a Job of
+/// its own already, which takes no more completions.
+fn tell_undone(
+    fleet: &Fleet,
+    (binding, spec): (&AnyBinding, &ResourceBindingSpec),
+    template: &Value,
+    held: &BTreeMap<&str, u64>,
+) {
+    let Some((undone, all)) = undone(spec, template, held) else {
+        return;
+    };
+    let note = format!(
+        "{undone} of {all} completions run in no cluster: a Job that is there takes no more of them; they run once it is placed in another \
+         cluster, or is made anew"
+    );
+    let (reason, kind) = ("SyncWorkFailed", EventType::Warning);
+    fleet.publish(binding, kind, reason, note);
 }
 
 /// Tells that an override policy cannot be applied for some clusters.

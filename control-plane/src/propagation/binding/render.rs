@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
+use crate::fleet::works::is_job;
 use crate::scheduler::core::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
@@ -186,22 +187,24 @@ fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
 }
 
 /// Renders the Works for the targets of a binding, in their order. `inject` carries state preserved
-/// by an application failover into the new copy (gate StatefulFailoverInjection). `overriding`
-/// changes the manifest for a cluster and returns annotations of the Work. Where it fails, or an
-/// interpreter gives no answer, that cluster alone has no Work among the results.
+/// by an application failover into the new copy (gate StatefulFailoverInjection). `held` are
+/// the completions of the Jobs that clusters have already. `overriding` changes the manifest for a
+/// cluster and returns annotations of the Work. Where it fails, or an interpreter gives no answer,
+/// that cluster alone has no Work among the results.
 pub fn render<E: From<muster_interpreter::Error>>(
     origin: &Origin,
     spec: &ResourceBindingSpec,
     template: &Value,
     inject: bool,
     interpreters: &Interpreters,
+    held: &BTreeMap<&str, u64>,
     overriding: impl Fn(&mut Value, &str) -> Result<Pairs, E>,
 ) -> Vec<Result<Rendered, E>> {
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
     prune(&mut base);
     keep_when_finished(&mut base);
-    let completions = divided_completions(spec, template, &targets);
+    let completions = divided_completions(spec, template, &targets, held);
     let conflict = conflict_resolution(spec, template);
     let state = if inject {
         preserved_state(spec, &targets)
@@ -269,7 +272,15 @@ pub fn render_plain(
 ) -> Result<Vec<Rendered>, muster_interpreter::Error> {
     let unchanged = |_: &mut Value, _: &str| Ok(Pairs::new());
     let interpreters = Interpreters::default();
-    let works = render(origin, spec, template, inject, &interpreters, unchanged);
+    let works = render(
+        origin,
+        spec,
+        template,
+        inject,
+        &interpreters,
+        &BTreeMap::new(),
+        unchanged,
+    );
     works.into_iter().collect()
 }
 
@@ -366,28 +377,56 @@ fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static
     }
 }
 
-/// Shares of a Job's completions, in proportion to the replicas, when the placement divides.
+/// Returns the completions of a Job that its placement divides.
+pub fn completions_to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
+    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
+    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
+    let completions = template["spec"]["completions"].as_u64()?;
+    (divides && is_job(template) && spec.replicas > 0).then_some(completions)
+}
+
+/// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
+/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
+pub fn undone(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    held: &BTreeMap<&str, u64>,
+) -> Option<(u64, u64)> {
+    let all = completions_to_divide(spec, template)?;
+    let has = |it: &TargetCluster| held.get(&*it.name).copied();
+    let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
+    (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
+}
+
+/// Returns the shares of a Job's completions, when the placement divides. An API server lets nobody
+/// change those of a Job that is there: what these leave of all is divided among the others in
+/// proportion to their replicas.
 fn divided_completions(
     spec: &ResourceBindingSpec,
     template: &Value,
     targets: &[TargetCluster],
+    held: &BTreeMap<&str, u64>,
 ) -> Option<Vec<u64>> {
-    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
-    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
-    let is_job = template["apiVersion"] == "batch/v1" && template["kind"] == "Job";
-    if !divides || !is_job || spec.replicas <= 0 {
-        return None;
-    }
-    let completions = template["spec"]["completions"].as_u64()?;
+    let all = completions_to_divide(spec, template)?;
+    let held = |target: &TargetCluster| held.get(&*target.name).copied();
+    let held: Vec<Option<u64>> = targets.iter().map(held).collect();
+    let rest = all.saturating_sub(held.iter().flatten().sum());
+    let votes = |target: &TargetCluster, held: &Option<u64>| match held {
+        Some(_) => 0,
+        None => u64::try_from(target.replicas).unwrap_or(0),
+    };
     let parties: Vec<Party<'_>> = targets
         .iter()
-        .map(|target| Party {
+        .zip(&held)
+        .map(|(target, held)| Party {
             name: &target.name,
-            votes: u64::try_from(target.replicas).unwrap_or(0),
+            votes: votes(target, held),
         })
         .collect();
     let uid = template["metadata"]["uid"].as_str().unwrap_or_default();
-    Some(webster(&parties, completions, TieBreak::for_uid(uid)))
+    let shares = webster(&parties, rest, TieBreak::for_uid(uid));
+    let shares = held.iter().zip(shares);
+    Some(shares.map(|(held, share)| held.unwrap_or(share)).collect())
 }
 
 /// Returns the labels that an application failover saved for the copy that replaces the lost one.

@@ -361,3 +361,59 @@ async fn a_divided_job_that_is_scaled_from_zero_is_asked_for_once_until_its_repl
     let all: i64 = asked().iter().sum();
     assert!(all <= 7, "{all} pods are started of a Job that has 7");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_completions_of_a_job_stay_where_it_is_when_its_replicas_are_divided_anew() {
+    // An API server does not let the completions of a Job be changed that is there.
+    let template = |parallelism: i64| {
+        claimed(json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {
+                "parallelism": parallelism, "completions": 40,
+                "template": {"spec": {"containers": []}},
+            },
+        }))
+    };
+    let binding = |shares: [i64; 2]| {
+        let all: i64 = shares.iter().sum();
+        let fingerprint = Template::new(template(all)).unwrap().fingerprint();
+        let mut binding = moved("web-job", "batch/v1", "Job");
+        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint});
+        binding["metadata"]["generation"] = json!(all);
+        binding["spec"]["replicas"] = json!(all);
+        binding["spec"]["placement"] = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        }});
+        let targets = ["m1", "m2"].into_iter().zip(shares);
+        let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
+        binding["spec"]["clusters"] = targets.collect();
+        claimed(binding)
+    };
+    let clusters = ["m1", "m2"].map(|it| ("clusters", cluster(it)));
+    let mut stand = Stand::new(
+        clusters
+            .into_iter()
+            .chain([("resourcebindings", binding([2, 1])), ("jobs", template(3))]),
+    );
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    let asked = |field: &str| {
+        let works = stand.api.all("works").into_iter();
+        let asked = works.map(|it| {
+            let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
+            spec[field].as_i64().unwrap()
+        });
+        asked.collect::<Vec<_>>()
+    };
+    assert_eq!(asked("parallelism"), [2, 1]);
+    let completions = asked("completions");
+    assert_eq!(completions.iter().sum::<i64>(), 40);
+    stand.api.put("jobs", template(4));
+    stand.api.put("resourcebindings", binding([2, 2]));
+    pass(30).await;
+    assert_eq!(asked("parallelism"), [2, 2]);
+    assert_eq!(asked("completions"), completions);
+}

@@ -214,6 +214,12 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let is_for_none = is_scheduled && spec.is_workload() && spec.replicas == 0;
     let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
     let template = TemplateKey::of(&spec.resource);
+    let shown = Shown {
+        items: &[],
+        kept: &kept,
+        spec,
+        works: &works,
+    };
     let uid = spec.resource.uid.as_deref();
     if !is_heard && taken.is_empty() && !(is_for_none && spec.clusters.is_empty()) {
         // No agent has said anything yet: there is nothing to judge, and a write less while a fleet
@@ -222,7 +228,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
             return Ok(Next::Done);
         }
         let items = &with_silent(&expected, &[]);
-        let shown = Shown { items, kept: &kept };
+        let shown = Shown { items, ..shown };
         let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
         return told(fleet, binding.as_ref(), &template, outcome);
     }
@@ -273,7 +279,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     }
     let counted = silence::counted(&items, &silent);
     let items = &with_silent(&expected, &counted);
-    let shown = Shown { items, kept: &kept };
+    let shown = Shown { items, ..shown };
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
     told(fleet, binding.as_ref(), &template, outcome)
 }

@@ -1,12 +1,13 @@
 //! Shows what the members report of a resource on its template.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use muster_interpreter::{MemberStatus, Operation, acceptable_status, told_status};
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
+use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 use muster_shared::events::EventType;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::merge;
@@ -19,7 +20,9 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
+use crate::fleet::works::{self, CachedWork};
 use crate::fleet::write::{Written, merge_status};
+use crate::propagation::binding::render::undone;
 
 /// Time after which a template is looked at again where others of its kind are being written, as
 /// many as may be.
@@ -34,6 +37,10 @@ pub(super) struct Shown<'a> {
     /// the template was last edited, so that it does not hold back the observed generation, and it
     /// counts as long as not every target is healthy.
     pub(super) kept: &'a BTreeSet<String>,
+    /// The binding.
+    pub(super) spec: &'a ResourceBindingSpec,
+    /// Its Works.
+    pub(super) works: &'a [Arc<CachedWork>],
 }
 
 /// Shows the members' statuses on the template, as if its own controllers had written them.
@@ -43,7 +50,7 @@ pub(super) async fn reflect(
     memory: &Memory,
     binding: &BindingKey,
     (key, uid): (&TemplateKey, Option<&str>),
-    Shown { items, kept }: Shown<'_>,
+    shown: Shown<'_>,
 ) -> Result<Next, Error> {
     let (interpreters, operation) = (&fleet.interpreters, Operation::AggregateStatus);
     if !interpreters.has(&key.kind.api_version, &key.kind.kind, operation) {
@@ -64,6 +71,9 @@ pub(super) async fn reflect(
         return Ok(Next::After(pause));
     }
     let template = template.object(&key.kind);
+    let with_undone = with_undone(&shown, &template);
+    let Shown { items, kept, .. } = shown;
+    let items = with_undone.as_deref().unwrap_or(items);
     let now = fleet.clock.now();
     let asking = interpreters.accepting_late();
     let is_kept = |it: &&AggregatedStatusItem| kept.contains(&it.cluster_name);
@@ -204,6 +214,15 @@ pub(super) fn with_silent(
     items.iter().cloned().chain(silent).collect()
 }
 
+/// Returns the reports, and one that says nothing if a part of a divided Job runs nowhere: each
+/// cluster completes its own part only.
+fn with_undone(shown: &Shown<'_>, template: &Value) -> Option<Vec<AggregatedStatusItem>> {
+    let held = works::completions(shown.works.iter());
+    undone(shown.spec, template, &held)?;
+    let nowhere = AggregatedStatusItem::default();
+    Some(shown.items.iter().cloned().chain([nowhere]).collect())
+}
+
 fn member_status(item: &AggregatedStatusItem) -> MemberStatus<'_> {
     MemberStatus {
         cluster: &item.cluster_name,
@@ -230,6 +249,57 @@ mod tests {
             let status = muster_interpreter::aggregate_status(&template, &members, now);
             let conditions = status.unwrap().unwrap()["conditions"].clone();
             assert_eq!(conditions.is_array(), is_complete, "{expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_not_complete_whose_share_of_a_cluster_that_left_was_done_by_nobody() {
+        let template = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": 40, "parallelism": 3},
+        });
+        let complete = |cluster: &str| -> AggregatedStatusItem {
+            let status = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+            serde_json::from_value(json!({"clusterName": cluster, "status": status})).unwrap()
+        };
+        let work = |(cluster, share): (&str, u64)| {
+            let job = json!({
+                "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": share},
+            });
+            let namespace = muster_shared::names::execution_namespace(cluster);
+            let work = json!({
+                "metadata": {"namespace": namespace, "name": "sum"},
+                "spec": {"workload": {"manifests": [job]}},
+            });
+            Arc::new(serde_json::from_value(work).unwrap())
+        };
+        for (kind, shares, expected) in [
+            ("Divided", &[("m1", 27), ("m2", 13)][..], true),
+            ("Divided", &[("m2", 13)], false),
+            ("Divided", &[("m2", 40)], true),
+            ("Duplicated", &[("m2", 13)], true),
+        ] {
+            let names = shares
+                .iter()
+                .map(|(name, _)| json!({"name": name, "replicas": 1}));
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "replicas": 3, "clusters": names.collect::<Vec<_>>(),
+                "placement": {"replicaScheduling": {"replicaSchedulingType": kind}},
+            }))
+            .unwrap();
+            let works: Vec<_> = shares.iter().copied().map(work).collect();
+            let items: Vec<_> = shares.iter().map(|(name, _)| complete(name)).collect();
+            let shown = Shown {
+                items: &items,
+                kept: &BTreeSet::new(),
+                spec: &spec,
+                works: &works,
+            };
+            let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
+            let members: Vec<_> = items.iter().map(member_status).collect();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let status = muster_interpreter::aggregate_status(&template, &members, now);
+            let is_complete = status.unwrap().unwrap()["conditions"].is_array();
+            assert_eq!(is_complete, expected, "{kind} {shares:?}");
         }
     }
 

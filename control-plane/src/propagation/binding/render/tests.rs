@@ -42,7 +42,15 @@ fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
     };
     let spec = serde_json::from_value(spec).unwrap();
     let interpreters = Interpreters::default();
-    let works = render(&origin, &spec, &template, false, &interpreters, overriding);
+    let works = render(
+        &origin,
+        &spec,
+        &template,
+        false,
+        &interpreters,
+        &BTreeMap::new(),
+        overriding,
+    );
     let work = works[0].as_ref().unwrap();
     assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
 }
@@ -71,7 +79,15 @@ fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
     let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let works = render(&origin, &spec, &template, false, &interpreters, unchanged);
+    let works = render(
+        &origin,
+        &spec,
+        &template,
+        false,
+        &interpreters,
+        &BTreeMap::new(),
+        unchanged,
+    );
     let sizes: Vec<Option<&Value>> = works
         .iter()
         .map(|work| {
@@ -98,7 +114,15 @@ fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered
     spec.as_object_mut().unwrap().extend(fields);
     let spec = serde_json::from_value(spec).unwrap();
     let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let works = render(&origin, &spec, template, false, interpreters, unchanged);
+    let works = render(
+        &origin,
+        &spec,
+        template,
+        false,
+        interpreters,
+        &BTreeMap::new(),
+        unchanged,
+    );
     works.into_iter().next().unwrap().unwrap()
 }
 
