@@ -343,7 +343,7 @@ impl Answer {
             scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),
-            members_scale: &|| false,
+            least: &|_, share| share,
             has_rule,
             counts_replicas: counts_replicas(spec, &status.aggregated_status),
             asks_for_none: asks_for_none(spec),

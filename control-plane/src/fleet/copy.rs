@@ -192,6 +192,18 @@ pub fn members_scale(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> 
     }
 }
 
+/// Returns how many replicas a copy has to run in a cluster at least, of its share: one, where the
+/// members decide on the number, and no more than an override policy gives it. `None` if the
+/// template is not known.
+pub fn least(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str, share: i32) -> Option<i32> {
+    let members_scale = members_scale(fleet, &spec.resource)?;
+    Some(if members_scale {
+        share.min(1)
+    } else {
+        fleet.orders.least(spec, cluster, share)
+    })
+}
+
 /// Returns the number of ready replicas in a status; some kinds report only those that have been
 /// ready for a while, and old versions of Jobs only those that run.
 pub fn ready_replicas(status: &Value) -> Option<i64> {

@@ -1,5 +1,5 @@
-//! Questions that one part asks and another one answers, which lies above it: whether a Work could
-//! be made for a workload in a cluster, and whether a workload needs an object.
+//! Questions that one part asks and another one answers, which lies above it: what override
+//! policies make of a workload in a cluster, and whether a workload needs an object.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -8,26 +8,62 @@ use muster_shared::api::binding::ResourceBindingSpec;
 
 use super::template::{Template, TemplateKey};
 
-/// Returns why no Work could be made for a workload in a cluster, if so.
-type Refuse = dyn Fn(&ResourceBindingSpec, &str) -> Option<String> + Send + Sync;
+/// What override policies make of a workload in a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Overridden {
+    /// Replicas that its template asks for.
+    pub asked: Option<i64>,
+    /// Replicas that they ask for.
+    pub replicas: Option<i64>,
+    /// Whether the members decide on the number of replicas, as the label of the object there says.
+    pub members_scale: bool,
+}
 
-/// The part that makes Works, as those see it who choose clusters.
+/// Returns what override policies make of a workload in a cluster, if there are any for it, or why
+/// no Work could be made.
+type Override =
+    dyn Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String> + Send + Sync;
+
+/// The part that makes Works, as those see it who choose clusters and look at what runs there.
 #[derive(Default)]
-pub struct Orders(OnceLock<Box<Refuse>>);
+pub struct Orders(OnceLock<Box<Override>>);
 
 impl Orders {
-    /// Has the question answered from now on; only the first answerer counts.
+    /// Has the questions answered from now on; only the first answerer counts.
     pub fn answer(
         &self,
-        refuse: impl Fn(&ResourceBindingSpec, &str) -> Option<String> + Send + Sync + 'static,
+        overrides: impl Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String>
+        + Send
+        + Sync
+        + 'static,
     ) {
-        _ = self.0.set(Box::new(refuse));
+        _ = self.0.set(Box::new(overrides));
     }
 
     /// Returns why no Work could be made for a workload in a cluster; `None` where one could be, or
     /// where this process makes no Works.
     pub fn refuse(&self, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
-        self.0.get().and_then(|refuse| refuse(spec, cluster))
+        match self.0.get()?(spec, cluster) {
+            Err(why) => Some(why),
+            Ok(Some(it)) if it.asked > Some(0) && it.replicas == Some(0) => {
+                Some("an override policy gives it no replicas there".to_owned())
+            }
+            Ok(_) => None,
+        }
+    }
+
+    /// Returns how many replicas a copy has to run at least, of its share.
+    pub fn least(&self, spec: &ResourceBindingSpec, cluster: &str, share: i32) -> i32 {
+        let Some(Ok(Some(it))) = self.0.get().map(|overrides| overrides(spec, cluster)) else {
+            return share;
+        };
+        let replicas = it.replicas.filter(|_| it.replicas != it.asked);
+        let replicas = replicas.and_then(|it| i32::try_from(it).ok());
+        share.min(if it.members_scale {
+            1
+        } else {
+            replicas.unwrap_or(share)
+        })
     }
 }
 

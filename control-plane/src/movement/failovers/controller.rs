@@ -276,11 +276,11 @@ impl Recorder {
         if binding.metadata.deletion_timestamp.is_some() {
             return ledger.binding_gone(&BindingKey::of(binding));
         }
-        let members_scale = || {
-            let known = copy::members_scale(&self.fleet, &binding.spec.resource);
-            known.unwrap_or_default()
+        let least = |cluster: &str, share: i32| {
+            let known = copy::least(&self.fleet, &binding.spec, cluster, share);
+            known.unwrap_or(share)
         };
-        let signs = Signs::of(binding, &members_scale);
+        let signs = Signs::of(binding, &least);
         let has_copy = |cluster: &str| {
             let namespace = execution_namespace(cluster);
             let works = self.fleet.work_index.of(&signs.key);

@@ -76,8 +76,9 @@ pub struct Signs {
 }
 
 impl Signs {
-    /// Reads a binding. `members_scale` says whether the members decide on the number of replicas.
-    pub fn of(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> Self {
+    /// Reads a binding. `least` says how many replicas a healthy copy has in a cluster at least, of
+    /// its share.
+    pub fn of(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> Self {
         let (spec, resource) = (&binding.spec, &binding.spec.resource);
         let moves = moves(binding);
         Self {
@@ -89,7 +90,7 @@ impl Signs {
             },
             clusters: spec.clusters.iter().map(|it| it.name.clone()).collect(),
             is_applied: !moves.is_empty() && is_applied(binding),
-            is_healthy: !moves.is_empty() && is_healthy(binding, members_scale),
+            is_healthy: !moves.is_empty() && is_healthy(binding, least),
             leaving: spec
                 .graceful_eviction_tasks
                 .iter()
@@ -148,7 +149,7 @@ fn is_applied(binding: &AnyBinding) -> bool {
         })
 }
 
-fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
+fn is_healthy(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> bool {
     let reports = &binding.status().aggregated_status;
     let clusters = &binding.spec.clusters;
     let counts = counts_replicas(&binding.spec, reports);
@@ -157,7 +158,7 @@ fn is_healthy(binding: &AnyBinding, members_scale: &dyn Fn() -> bool) -> bool {
             let report = reports.iter().find(|it| it.cluster_name == target.name);
             report.is_some_and(|it| {
                 it.health == Some(ResourceHealth::Healthy)
-                    && runs_all(it, target.replicas, counts, members_scale)
+                    && runs_all(it, target.replicas, counts, least)
             })
         })
 }
@@ -193,7 +194,7 @@ mod tests {
     }
 
     fn signs(annotations: &Value, status: &Value) -> Signs {
-        Signs::of(&binding(annotations, status), &|| false)
+        Signs::of(&binding(annotations, status), &|_, share| share)
     }
 
     #[test]

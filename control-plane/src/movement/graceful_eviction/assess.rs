@@ -40,10 +40,10 @@ pub struct Scene<'a> {
     pub cluster: &'a dyn Fn(&str) -> Standing,
     /// The checks that may end a task.
     pub plugins: EvictPlugins,
-    /// Whether the members decide on the number of replicas (label
-    /// `resourcetemplate.karmada.io/retain-replicas`), so that a healthy copy may have fewer than
-    /// it was given. Asked only where a copy has.
-    pub members_scale: &'a dyn Fn() -> bool,
+    /// How many replicas a healthy copy has in a cluster at least, of its share: fewer where the
+    /// members decide on the number (label `resourcetemplate.karmada.io/retain-replicas`) or an
+    /// override policy gives it fewer. Asked only where a copy has fewer than its share.
+    pub least: &'a dyn Fn(&str, i32) -> i32,
     /// Whether the kind has a health rule that is shipped, so that a healthy copy has been looked
     /// at.
     /// A rule of the users' own may be newer than what was reported.
@@ -222,7 +222,7 @@ impl Scene<'_> {
     fn copy(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> Copy {
         let is_healthy = report.is_some_and(|report| {
             report.health == Some(ResourceHealth::Healthy)
-                && runs_all(report, given, self.counts_replicas, self.members_scale)
+                && runs_all(report, given, self.counts_replicas, self.least)
         });
         Copy::of(Known {
             standing: (self.cluster)(name),
@@ -383,14 +383,14 @@ impl<'a> Situation<'a> {
 
 /// Returns whether a report that counts replicas counts as many ready ones as were asked for. A
 /// cluster that was healthy before it was given more is not healthy enough until they run. Where
-/// the members scale the workload themselves, or one of them leaves the number to its autoscaler,
-/// as many as they want have to be ready, and at least one. With `counts`, a status without a
-/// number of replicas counts as none.
+/// fewer are enough, as `least` says, or the member leaves the number to its autoscaler, as many as
+/// it wants have to be ready, and no fewer than these. With `counts`, a status without a number of
+/// replicas counts as none.
 pub fn runs_all(
     report: &AggregatedStatusItem,
     given: i32,
     counts: bool,
-    members_scale: &dyn Fn() -> bool,
+    least: &dyn Fn(&str, i32) -> i32,
 ) -> bool {
     let number = |name: &str| report.status.as_ref()?.0.get(name)?.as_i64();
     let all = match number("replicas") {
@@ -400,10 +400,16 @@ pub fn runs_all(
     };
     let status = report.status.as_ref();
     let ready = status.and_then(|it| ready_replicas(&it.0)).unwrap_or(0);
-    let given = i64::from(given);
     let runs = |wanted: i64| all >= wanted && ready >= wanted;
     let is_left = status.is_some_and(|it| it.0.get(REPLICAS_LEFT).is_some());
-    runs(given) || (runs(all.max(given.min(1))) && (is_left || members_scale()))
+    let enough = || {
+        if is_left {
+            given.min(1)
+        } else {
+            least(&report.cluster_name, given)
+        }
+    };
+    runs(i64::from(given)) || (ready >= all && runs(i64::from(enough())))
 }
 
 /// Returns whether the status of a binding's kind counts its replicas: Kubernetes leaves the number

@@ -41,7 +41,7 @@ fn replay(input: &Value) -> Value {
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &standing,
         plugins: EvictPlugins::default(),
-        members_scale: &|| false,
+        least: &|_, share| share,
         has_rule: true,
         counts_replicas: false,
         restores: true,

@@ -27,7 +27,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::Order;
-use crate::fleet::copy::members_scale;
+use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
 use crate::fleet::works::binding_of;
 use crate::fleet::write::Written;
@@ -159,13 +159,13 @@ fn check(
     let workload = Workload::of(spec, placement.as_deref());
     let workload = workload.under(switches.failover, switches.no_execute);
     let retry = Cell::new(None);
-    let members_scale = || {
-        let known = members_scale(fleet, &spec.resource);
+    let least = |cluster: &str, share: i32| {
+        let known = least(fleet, spec, cluster, share);
         if known.is_none() {
             // A list may have lacked it.
             retry.set(Some(UNLISTED));
         }
-        known.unwrap_or_default()
+        known.unwrap_or(share)
     };
     let works = fleet.work_index.of(&BindingKey::of(binding));
     // Whoever asked for the deletion of a Work that is wanted again finds out what became of it.
@@ -191,7 +191,7 @@ fn check(
         scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
-        members_scale: &members_scale,
+        least: &least,
         has_rule: SHIPPED.has(
             &spec.resource.api_version,
             &spec.resource.kind,

@@ -355,7 +355,8 @@ mod tests {
             binding["status"]["aggregatedStatus"] = json!([]);
             let mut stand = stand(binding, None);
             stand.fleet.orders.answer(move |_, cluster| {
-                (Some(cluster) == broken).then(|| "its override cannot be applied".to_owned())
+                let why = || "its override cannot be applied".to_owned();
+                (Some(cluster) == broken).then(why).map_or(Ok(None), Err)
             });
             let writes = targets_in(&mut stand, 120).await;
             assert_eq!(writes.len(), expected, "{broken:?} {tasks} {annotations}");
@@ -516,7 +517,7 @@ mod tests {
         // Each plan asks whether its order could be carried out.
         stand.fleet.orders.answer(move |_, _| {
             counted.fetch_add(1, Ordering::Relaxed);
-            None
+            Ok(None)
         });
         let pace = Pace::of(&stand.fleet.settings);
         start(&stand.fleet, &pace, &mut stand.tasks);

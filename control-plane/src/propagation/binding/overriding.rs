@@ -8,6 +8,7 @@ use kube::Resource;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
+use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::Change;
 use serde_json::Value;
@@ -16,6 +17,8 @@ use super::error::Error;
 use super::render::Pairs;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::copy::retains_replicas;
+use crate::fleet::orders::Overridden;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -32,8 +35,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
     let asked = Arc::downgrade(fleet);
     fleet.orders.answer(move |spec, cluster| {
-        let fleet = asked.upgrade()?;
-        refusal(&fleet, spec, cluster)
+        let fleet = asked.upgrade();
+        fleet.map_or(Ok(None), |fleet| overridden(&fleet, spec, cluster))
     });
     let affected = Affected {
         bindings: fleet.bindings.clone(),
@@ -216,31 +219,94 @@ pub(super) fn apply(
     }
 }
 
-/// Returns why the override policies leave a workload without a copy in a cluster, if they do: one
-/// cannot be applied there, or one takes all replicas away. A template that is not known is not
-/// judged.
-fn refusal(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Option<String> {
+/// Returns what the override policies make of a workload in a cluster, if there are any for it. A
+/// template that is not known is not judged.
+///
+/// # Errors
+/// One of them cannot be read, or be applied there.
+fn overridden(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    cluster: &str,
+) -> Result<Option<Overridden>, String> {
     let key = TemplateKey::of(&spec.resource);
     let Lookup::Found(template) = fleet.templates.get(&key) else {
-        return None;
+        return Ok(None);
     };
     let subject = Subject::of(&key.kind, &template);
-    let policies = match policies(fleet, subject) {
-        Ok(policies) => policies,
-        Err(error) => return Some(error.to_string()),
-    };
+    let policies = policies(fleet, subject).map_err(|error| error.to_string())?;
     let selected = policies.selected(subject);
     if selected.is_empty() {
-        return None;
+        return Ok(None);
     }
     let mut manifest = template.object(&key.kind);
     let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
-    let wanted = replicas(&manifest);
-    match apply(fleet, &selected, &mut manifest, cluster) {
-        Err(error) => Some(error.to_string()),
-        Ok(_) if wanted > Some(0) && replicas(&manifest) == Some(0) => {
-            Some("an override policy gives it no replicas there".to_owned())
+    let asked = replicas(&manifest);
+    apply(fleet, &selected, &mut manifest, cluster).map_err(|error| error.to_string())?;
+    let retained = &manifest["metadata"]["labels"][label::RETAIN_REPLICAS];
+    Ok(Some(Overridden {
+        asked,
+        replicas: replicas(&manifest),
+        members_scale: retains_replicas(retained.as_str()),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::testing::{Stand, cluster};
+
+    #[tokio::test(start_paused = true)]
+    async fn what_overrides_leave_of_the_replicas_is_all_that_a_copy_has_to_run() {
+        let replicas =
+            |value: i64| json!({"path": "/spec/replicas", "operator": "replace", "value": value});
+        let retained = json!({
+            "path": "/metadata/labels", "operator": "add",
+            "value": {label::RETAIN_REPLICAS: "true"},
+        });
+        let image = json!({"path": "/spec/paused", "operator": "add", "value": true});
+        for (plaintext, least, is_refused) in [
+            (replicas(2), [4, 2], false),
+            (replicas(9), [4, 4], false),
+            (replicas(0), [4, 0], true),
+            (retained, [4, 1], false),
+            (image, [4, 4], false),
+        ] {
+            let overrides = json!({
+                "metadata": {"namespace": "shop", "name": "small"},
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                    "overrideRules": [{
+                        "targetCluster": {"clusterNames": ["m2"]},
+                        "overriders": {"plaintext": [plaintext]},
+                    }],
+                },
+            });
+            let template = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
+            });
+            let stand = Stand::new([
+                ("clusters", cluster("m1")),
+                ("clusters", cluster("m2")),
+                ("deployments", template),
+                ("overridepolicies", overrides.clone()),
+                ("resourcebindings", crate::fleet::testing::binding()),
+            ]);
+            stand.api.serve_deployments();
+            stand.fleet.follow_templates();
+            follow(&stand.fleet, &Queue::new("bindings"));
+            let mut stand = stand;
+            stand.follow().await;
+            crate::fleet::testing::pass(5).await;
+            let binding = stand.binding("web-deployment").unwrap();
+            let orders = &stand.fleet.orders;
+            let got = ["m1", "m2"].map(|it| orders.least(&binding.spec, it, 4));
+            assert_eq!(got, least, "{overrides}");
+            let refusals = ["m1", "m2"].map(|it| orders.refuse(&binding.spec, it).is_some());
+            assert_eq!(refusals, [false, is_refused], "{overrides}");
         }
-        Ok(_) => None,
     }
 }

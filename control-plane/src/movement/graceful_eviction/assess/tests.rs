@@ -47,7 +47,7 @@ pub(super) fn scene<'a>(
         scheduled: true,
         cluster: &|_| Standing::Sound,
         plugins: EvictPlugins::default(),
-        members_scale: &|| false,
+        least: &|_, share| share,
         has_rule: false,
         counts_replicas: false,
         restores: true,
@@ -68,7 +68,13 @@ struct Case<'a> {
 fn outcome(case: &Case<'_>) -> Option<Done> {
     let scene = Scene {
         cluster: case.standing,
-        members_scale: &|| case.members_scale,
+        least: &|_, share| {
+            if case.members_scale {
+                share.min(1)
+            } else {
+                share
+            }
+        },
         ..scene(case.clusters, case.reports)
     };
     assess(&[task(case.grace)], &scene, at(case.now))

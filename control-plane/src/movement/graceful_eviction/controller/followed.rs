@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::orders::Overridden;
 use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 #[tokio::test(start_paused = true)]
@@ -227,4 +228,46 @@ async fn whether_members_scale_is_asked_again_where_a_list_had_left_the_template
     stand.api.put("deployments", template);
     pass(10).await;
     assert_eq!(stand.api.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_its_share() {
+    let overridden = |replicas: i64, members_scale: bool| Overridden {
+        asked: Some(4),
+        replicas: Some(replicas),
+        members_scale,
+    };
+    // `work` reports two that are ready.
+    for (made, goes) in [
+        (None, false),
+        (Some(overridden(4, false)), false),
+        (Some(overridden(3, false)), false),
+        (Some(overridden(2, false)), true),
+        (Some(overridden(4, true)), true),
+    ] {
+        let mut binding = leaving("", &json!([{"name": "m2", "replicas": 4}]));
+        binding["spec"]["replicas"] = json!(4);
+        let template = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 4},
+        });
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", template),
+            ("resourcebindings", binding),
+            ("works", work("m2", "Healthy")),
+        ]);
+        stand.api.serve_deployments();
+        stand.fleet.orders.answer(move |_, _| Ok(made));
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pass(30).await;
+        let writes = stand.api.writes();
+        let left = writes
+            .iter()
+            .any(|it| it.2["spec"]["gracefulEvictionTasks"].is_null());
+        assert_eq!(left, goes, "{made:?}");
+    }
 }
