@@ -306,15 +306,16 @@ mod tests {
             let kind = crate::events::EventType::Normal;
             events.publish_about(about, kind, "Evicted", "left m1 for m2");
         };
-        // 1,000 workloads are moved in ten seconds; each has two events.
-        for second in 0..10 {
+        // 10,000 workloads are moved in 100 seconds; each has two events. Few of these give way to
+        // the moves, and none is lost.
+        for second in 0..100 {
             (0..200).for_each(|n| publish(second * 200 + n));
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let on_time = count.load(std::sync::atomic::Ordering::SeqCst);
-        assert!(on_time > 1_900, "{on_time} of 2,000 events");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 2_000);
+        assert!(on_time > 17_500, "{on_time} of 20,000 events");
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        assert_eq!(count.load(std::sync::atomic::Ordering::SeqCst), 20_000);
         shutdown.cancel();
         delivery.await.unwrap();
     }
