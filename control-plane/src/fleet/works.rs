@@ -10,7 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::ObjectReference;
+use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, TargetCluster};
+use muster_shared::api::policy::ReplicaSchedulingType;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, cluster_of_execution_namespace, label};
 use muster_shared::watch::packing::{Codec, Parts};
@@ -280,6 +281,27 @@ pub fn completions<'a>(works: impl Iterator<Item = &'a Arc<CachedWork>>) -> BTre
     works
         .filter_map(|it| Some((cluster_of(it)?, it.completions?)))
         .collect()
+}
+
+/// Returns the completions of a Job that its placement divides.
+pub fn completions_to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
+    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
+    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
+    let completions = template["spec"]["completions"].as_u64()?;
+    (divides && is_job(template)).then_some(completions)
+}
+
+/// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
+/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
+pub fn undone(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    held: &BTreeMap<&str, u64>,
+) -> Option<(u64, u64)> {
+    let all = completions_to_divide(spec, template)?;
+    let has = |it: &TargetCluster| held.get(&*it.name).copied();
+    let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
+    (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
 }
 
 /// Returns the binding that a Work was made for.

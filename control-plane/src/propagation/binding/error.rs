@@ -1,10 +1,8 @@
 //! Errors while the Works of a binding are reconciled.
 
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::work_status;
 use serde_json::Value;
 
-use super::render::completions_to_divide;
 use crate::fleet::api_error::ApiError;
 use crate::propagation::overrides::{self, DEEPEST_MANIFEST, Excess};
 
@@ -27,11 +25,6 @@ pub enum Error {
         "the resource is {levels} levels deep, more than the {DEEPEST_MANIFEST} that fit into a work: it is neither made nor updated in members"
     )]
     Deep { levels: usize },
-    #[error(
-        "a Job with completionMode Indexed is not divided over {clusters}, where each would begin with index 0: have its policy choose one \
-         cluster (a spread constraint with maxGroups 1), or use replicaSchedulingType Duplicated"
-    )]
-    Indexed { clusters: String },
     /// The manifest for a cluster does not fit into a Work.
     #[error("the manifest for cluster {cluster} is {excess}")]
     Manifest { cluster: String, excess: Excess },
@@ -58,22 +51,6 @@ pub fn fits(template: &Value) -> Result<(), Error> {
     }
 }
 
-/// Refuses a Job whose indexes would be counted in several clusters at once.
-///
-/// # Errors
-/// [`Error::Indexed`].
-pub fn counts_once(spec: &ResourceBindingSpec, template: &Value) -> Result<(), Error> {
-    let targets = spec.clusters.iter().filter(|it| it.replicas > 0);
-    let clusters: Vec<&str> = targets.map(|it| &*it.name).collect();
-    let is_indexed = template["spec"]["completionMode"] == "Indexed";
-    if is_indexed && clusters.len() > 1 && completions_to_divide(spec, template).is_some() {
-        return Err(Error::Indexed {
-            clusters: clusters.join(", "),
-        });
-    }
-    Ok(())
-}
-
 /// Refuses a manifest that is too deep or too large to be put into a Work.
 ///
 /// # Errors
@@ -91,30 +68,6 @@ mod tests {
 
     use super::*;
     use crate::fleet::works::CachedWork;
-
-    #[test]
-    fn the_indexes_of_a_job_are_counted_in_one_cluster() {
-        let job = |mode: &str| {
-            json!({ "apiVersion": "batch/v1", "kind": "Job",
-                "spec": { "completionMode": mode, "completions": 4, "parallelism": 2 } })
-        };
-        for (mode, kind, shares, expected) in [
-            ("Indexed", "Divided", [1, 1], false),
-            ("Indexed", "Divided", [2, 0], true),
-            ("Indexed", "Duplicated", [2, 2], true),
-            ("NonIndexed", "Divided", [1, 1], true),
-        ] {
-            let targets = ["m1", "m2"].into_iter().zip(shares);
-            let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
-            let spec: ResourceBindingSpec = serde_json::from_value(json!({
-                "replicas": 2, "clusters": targets.collect::<Vec<_>>(),
-                "placement": { "replicaScheduling": { "replicaSchedulingType": kind } },
-            }))
-            .unwrap();
-            let counts = counts_once(&spec, &job(mode));
-            assert_eq!(counts.is_ok(), expected, "{mode} {kind} {shares:?}");
-        }
-    }
 
     fn nested(levels: usize) -> Value {
         (1..levels).fold(json!({}), |inner, _| json!({ "a": inner }))

@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::about::About;
 use super::controller::Memory;
-use super::error::{Error, counts_once, fits, manifest_fits};
+use super::error::{Error, fits, manifest_fits};
 use super::namespaces;
 use super::overriding;
 use super::reach::may_place;
-use super::render::{Origin, Rendered, render, undone};
+use super::render::{Origin, Rendered, render};
 use super::shrink::{self, Copy};
 use super::state;
 use super::write::is_leaving;
@@ -32,7 +32,7 @@ use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{self, CachedWork, cluster_of, owner_id};
+use crate::fleet::works::{self, CachedWork, cluster_of, owner_id, undone};
 use crate::propagation::data::facts::Roles;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -108,7 +108,6 @@ pub(super) fn prepare(
     let completions = completions(fleet, works, id);
     tell_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
-        .and_then(|()| counts_once(spec, &object))
         .and_then(|()| overriding::policies(fleet, subject))
         .map(|policies| {
             let selected = policies.selected(subject);

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_interpreter::{Interpreters, Operation, prune};
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
-use muster_shared::api::policy::{ConflictResolution, PurgeMode, ReplicaSchedulingType};
+use muster_shared::api::policy::{ConflictResolution, PurgeMode};
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
-use crate::fleet::works::is_job;
+use crate::fleet::works::completions_to_divide;
 use crate::scheduler::core::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
@@ -377,30 +377,10 @@ fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static
     }
 }
 
-/// Returns the completions of a Job that its placement divides.
-pub fn completions_to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
-    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
-    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
-    let completions = template["spec"]["completions"].as_u64()?;
-    (divides && is_job(template) && spec.replicas > 0).then_some(completions)
-}
-
-/// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
-/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
-pub fn undone(
-    spec: &ResourceBindingSpec,
-    template: &Value,
-    held: &BTreeMap<&str, u64>,
-) -> Option<(u64, u64)> {
-    let all = completions_to_divide(spec, template)?;
-    let has = |it: &TargetCluster| held.get(&*it.name).copied();
-    let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
-    (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
-}
-
 /// Returns the shares of a Job's completions, when the placement divides. An API server lets nobody
 /// change those of a Job that is there: what these leave of all is divided among the others in
-/// proportion to their replicas.
+/// proportion to their replicas. Of an Indexed Job, one cluster gets all that is left, because each
+/// counts its indexes from 0 (Karmada divides them).
 fn divided_completions(
     spec: &ResourceBindingSpec,
     template: &Value,
@@ -411,16 +391,31 @@ fn divided_completions(
     let held = |target: &TargetCluster| held.get(&*target.name).copied();
     let held: Vec<Option<u64>> = targets.iter().map(held).collect();
     let rest = all.saturating_sub(held.iter().flatten().sum());
+    // Of one that is made without replicas nobody has a share, and each takes a part all the same:
+    // it keeps that when the Job is scaled.
+    let has_shares = targets.iter().any(|it| it.replicas > 0);
     let votes = |target: &TargetCluster, held: &Option<u64>| match held {
         Some(_) => 0,
+        None if !has_shares => 1,
         None => u64::try_from(target.replicas).unwrap_or(0),
     };
-    let parties: Vec<Party<'_>> = targets
+    let mut votes: Vec<u64> = targets
         .iter()
         .zip(&held)
-        .map(|(target, held)| Party {
+        .map(|(it, held)| votes(it, held))
+        .collect();
+    if template["spec"]["completionMode"] == "Indexed" {
+        let most = votes.iter().copied().max().unwrap_or(0);
+        let first = votes.iter().position(|it| *it == most);
+        for (at, votes) in votes.iter_mut().enumerate() {
+            *votes = if Some(at) == first { most } else { 0 };
+        }
+    }
+    let named = targets.iter().zip(votes);
+    let parties: Vec<Party<'_>> = named
+        .map(|(target, votes)| Party {
             name: &target.name,
-            votes: votes(target, held),
+            votes,
         })
         .collect();
     let uid = template["metadata"]["uid"].as_str().unwrap_or_default();

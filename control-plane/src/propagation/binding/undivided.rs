@@ -417,3 +417,69 @@ async fn the_completions_of_a_job_stay_where_it_is_when_its_replicas_are_divided
     assert_eq!(asked("parallelism"), [2, 2]);
     assert_eq!(asked("completions"), completions);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_completions_of_a_job_stay_where_it_is_while_it_is_scaled_to_zero_and_back() {
+    // What is asked of each cluster; `from` is what the Job is made with.
+    for from in [3, 0] {
+        let template = |parallelism: i64| {
+            claimed(json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"namespace": "shop", "name": "web"},
+                "spec": {
+                    "parallelism": parallelism, "completions": 40,
+                    "template": {"spec": {"containers": []}},
+                },
+            }))
+        };
+        let binding = |shares: [i64; 2], generation: i64| {
+            let all: i64 = shares.iter().sum();
+            let fingerprint = Template::new(template(all)).unwrap().fingerprint();
+            let mut binding = moved("web-job", "batch/v1", "Job");
+            binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint});
+            binding["metadata"]["generation"] = json!(generation);
+            binding["spec"]["replicas"] = json!(all);
+            binding["spec"]["replicaRequirements"] = json!({});
+            binding["spec"]["placement"] = json!({"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            }});
+            let targets = ["m1", "m2"].into_iter().zip(shares);
+            let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
+            binding["spec"]["clusters"] = targets.collect();
+            claimed(binding)
+        };
+        let shares = |all: i64| if all == 0 { [0, 0] } else { [2, 1] };
+        let clusters = ["m1", "m2"].map(|it| ("clusters", cluster(it)));
+        let mut stand = Stand::new(clusters.into_iter().chain([
+            ("resourcebindings", binding(shares(from), 1)),
+            ("jobs", template(from)),
+        ]));
+        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let asked = |field: &str| {
+            let works = stand.api.all("works").into_iter();
+            let asked = works.map(|it| {
+                let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
+                spec[field].as_i64().unwrap()
+            });
+            asked.collect::<Vec<_>>()
+        };
+        let completions = asked("completions");
+        assert_eq!(completions.iter().sum::<i64>(), 40, "made with {from}");
+        for (generation, all) in [(2, 0), (3, 3)] {
+            stand.api.put("jobs", template(all));
+            stand
+                .api
+                .put("resourcebindings", binding(shares(all), generation));
+            pass(30).await;
+            assert_eq!(asked("parallelism"), shares(all), "made with {from}");
+            assert_eq!(
+                asked("completions"),
+                completions,
+                "made with {from}, has {all}"
+            );
+        }
+    }
+}

@@ -20,9 +20,8 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{self, CachedWork};
+use crate::fleet::works::{self, CachedWork, undone};
 use crate::fleet::write::{Written, merge_status};
-use crate::propagation::binding::render::undone;
 
 /// Time after which a template is looked at again where others of its kind are being written, as
 /// many as may be.

@@ -6,7 +6,11 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec};
 
 use crate::fleet::Fleet;
+use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::{has_completed, has_completed_by_template, has_report, is_job};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+use crate::fleet::works::{completions, undone};
 
 /// A Job whose template cannot be read is looked at again after this time.
 pub(super) const UNREAD: Duration = Duration::from_secs(5);
@@ -16,9 +20,26 @@ pub(super) const UNREAD: Duration = Duration::from_secs(5);
 pub(super) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> Option<bool> {
     let (spec, status) = (&binding.spec, binding.status());
     let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
-    completed(spec, &status.aggregated_status, was_placed, || {
+    let completed = completed(spec, &status.aggregated_status, was_placed, || {
         has_completed_by_template(fleet, &spec.resource)
-    })
+    });
+    completed.map(|it| it && !leaves_undone(fleet, binding))
+}
+
+/// Returns whether a part of a divided Job runs in no cluster: it may be placed in another one,
+/// although each that it is in has completed its own part.
+fn leaves_undone(fleet: &Fleet, binding: &AnyBinding) -> bool {
+    let (spec, works) = (&binding.spec, fleet.work_index.of(&BindingKey::of(binding)));
+    let key = TemplateKey::of(&spec.resource);
+    let Lookup::Found(template) = fleet.templates.get(&key) else {
+        return false;
+    };
+    undone(
+        spec,
+        &template.object(&key.kind),
+        &completions(works.iter()),
+    )
+    .is_some()
 }
 
 /// Returns whether a Job has completed in each of its clusters. The template says so when a cluster
@@ -119,6 +140,48 @@ mod tests {
             let reports: Vec<AggregatedStatusItem> = serde_json::from_value(reports).unwrap();
             let found = completed(&spec, &reports, was_placed, || template);
             assert_eq!(found, expected, "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_divided_job_has_not_completed_while_a_part_of_it_runs_nowhere() {
+        use crate::fleet::testing::{Stand, binding, cluster, pass, work};
+
+        let job = |completions: u64| {
+            json!({
+                "apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"namespace": "shop", "name": "web"},
+                "spec": {"parallelism": 3, "completions": completions},
+            })
+        };
+        // The cluster that was to do the other 27 of 40 was lost, and there was no third one.
+        for (share, expected) in [(13, false), (40, true)] {
+            let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+            let mut bound = binding();
+            bound["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+            bound["spec"]["resource"]["kind"] = json!("Job");
+            bound["spec"]["replicas"] = json!(3);
+            bound["spec"]["clusters"] = json!([{"name": "m2", "replicas": 3}]);
+            bound["spec"]["placement"] = json!({"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            }});
+            bound["status"] = json!({"aggregatedStatus": [{"clusterName": "m2", "status": done}]});
+            let mut made = work("m2", "Healthy");
+            made["spec"] = json!({"workload": {"manifests": [job(share)]}});
+            let mut stand = Stand::new([
+                ("clusters", cluster("m2")),
+                ("clusters", cluster("m3")),
+                ("jobs", job(40)),
+                ("resourcebindings", bound),
+                ("works", made),
+            ]);
+            stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+            stand.fleet.follow_templates();
+            stand.follow().await;
+            pass(5).await;
+            let bound = stand.binding("web-deployment").unwrap();
+            let found = has_completed_everywhere(&stand.fleet, &bound);
+            assert_eq!(found, Some(expected), "{share} of 40");
         }
     }
 }

@@ -271,3 +271,100 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
         assert_eq!(left, goes, "{made:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_completions() {
+    let template = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"parallelism": 3, "completions": 40, "template": {"spec": {"containers": []}}},
+    });
+    let work_with = |cluster: &str, completions: u64| {
+        let mut work = work(cluster, "Healthy");
+        work["spec"] = json!({"workload": {"manifests": [{
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"parallelism": 2, "completions": completions},
+        }]}});
+        let said = &mut work["status"]["manifestStatuses"][0];
+        said["identifier"]["group"] = json!("batch");
+        said["identifier"]["kind"] = json!("Job");
+        said["status"] = json!({"active": 3, "ready": 3});
+        ("works", work)
+    };
+    // What the Work of each target asks for, and whether the copy in `m1`, which has to do 27 of
+    // 40, may go.
+    for (targets, goes) in [
+        (&[("m2", 13)][..], false),
+        (&[("m2", 13), ("m3", 0)][..], false),
+        (&[("m2", 13), ("m3", 27)][..], true),
+    ] {
+        let shares = targets.iter();
+        let shares = shares.map(|(name, _)| json!({"name": name, "replicas": 1}));
+        let mut binding = leaving("", &shares.collect());
+        binding["spec"]["replicas"] = json!(targets.len());
+        binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+        binding["spec"]["resource"]["kind"] = json!("Job");
+        binding["spec"]["placement"] = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        }});
+        let reports = targets.iter();
+        let reports = reports.map(|(name, _)| json!({"clusterName": name, "health": "Healthy"}));
+        binding["status"]["aggregatedStatus"] = reports.collect();
+        let clusters = ["m1", "m2", "m3"].map(|it| ("clusters", cluster(it)));
+        let works = targets.iter().map(|(name, asked)| work_with(name, *asked));
+        let mut stand = Stand::new(clusters.into_iter().chain(works).chain([
+            work_with("m1", 27),
+            ("jobs", template.clone()),
+            ("resourcebindings", binding),
+        ]));
+        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        stand.fleet.follow_templates();
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        let left = bound.spec.graceful_eviction_tasks.is_empty();
+        assert_eq!(left, goes, "{targets:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
+    let mut binding = leaving("", &json!([{"name": "m2", "replicas": 2}]));
+    binding["spec"]["replicas"] = json!(2);
+    let template = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+    });
+    // A Deployment without replicas is healthy, and does not tell of any.
+    let mut empty = work("m2", "Healthy");
+    empty["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 1});
+    let mut stand = Stand::new([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", template),
+        ("resourcebindings", binding),
+        ("works", empty),
+    ]);
+    stand.api.serve_deployments();
+    stand.fleet.follow_templates();
+    stand.fleet.orders.answer(|_, _| {
+        Ok(Some(Overridden {
+            asked: Some(2),
+            replicas: Some(0),
+            members_scale: false,
+        }))
+    });
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let bound = stand.binding("web-deployment").unwrap();
+    assert_eq!(
+        bound.spec.graceful_eviction_tasks.len(),
+        1,
+        "nothing runs in m2"
+    );
+}

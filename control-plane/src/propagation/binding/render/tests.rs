@@ -189,7 +189,7 @@ fn completions_of_a_job_are_divided_and_those_of_nothing_else() {
     for (api_version, kind, placement, replicas, expected) in [
         ("batch/v1", "Job", &divided, 2, 5),
         ("batch/v1", "Job", &duplicated, 2, 10),
-        ("batch/v1", "Job", &divided, 0, 10),
+        ("batch/v1", "Job", &divided, 0, 5),
         ("batch.volcano.sh/v1alpha1", "Job", &divided, 2, 10),
         ("batch/v1", "Other", &divided, 2, 10),
     ] {
@@ -217,4 +217,40 @@ fn a_work_tells_the_generation_of_its_template_if_that_has_one() {
         let told = told.get(annotation::TEMPLATE_GENERATION);
         assert_eq!(told.and_then(Value::as_str), expected, "{generation}");
     }
+}
+#[test]
+fn each_index_of_a_divided_job_is_done_once() {
+    let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
+        "spec": { "completionMode": "Indexed", "completions": 4, "parallelism": 2 } });
+    let spec: ResourceBindingSpec = serde_json::from_value(json!({
+        "replicas": 2,
+        "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
+        "clusters": [{ "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 }],
+    }))
+    .unwrap();
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "w".to_owned(),
+        id: "1".to_owned(),
+    };
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
+    let interpreters = Interpreters::default();
+    let held = BTreeMap::new();
+    let works = render(
+        &origin,
+        &spec,
+        &template,
+        false,
+        &interpreters,
+        &held,
+        unchanged,
+    );
+    let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
+    let works = works.unwrap();
+    // Each member counts the indexes of its Job from zero.
+    let completions = |work: &Rendered| work.manifest["spec"]["completions"].as_u64().unwrap();
+    let mut indexes: Vec<u64> = works.iter().flat_map(|it| 0..completions(it)).collect();
+    indexes.sort_unstable();
+    assert_eq!(indexes, [0, 1, 2, 3]);
 }
