@@ -59,11 +59,13 @@ impl Orders {
         };
         let replicas = it.replicas.filter(|_| it.replicas != it.asked);
         let replicas = replicas.and_then(|it| i32::try_from(it).ok());
-        share.min(if it.members_scale {
+        let least = if it.members_scale {
             1
         } else {
             replicas.unwrap_or(share)
-        })
+        };
+        // What nothing runs of takes the place of nothing.
+        share.min(least.max(1))
     }
 }
 

@@ -270,7 +270,7 @@ mod tests {
         for (plaintext, least, is_refused) in [
             (replicas(2), [4, 2], false),
             (replicas(9), [4, 4], false),
-            (replicas(0), [4, 0], true),
+            (replicas(0), [4, 1], true),
             (retained, [4, 1], false),
             (image, [4, 4], false),
         ] {
