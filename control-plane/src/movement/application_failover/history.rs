@@ -132,7 +132,9 @@ impl History {
     pub fn with_health(&self, since: Since, now: Timestamp) -> Self {
         let rest = SignedDuration::try_from(LONGEST_PAUSE).unwrap_or(SignedDuration::MAX);
         let rest = self.pause().map_or(rest, |pause| rest.max(pause + pause));
-        let recent = |last: &Timestamp| now.duration_since(*last) < rest;
+        // While it is unhealthy it does not rest, whatever keeps it from being moved.
+        let until = since.values().copied().min().map_or(now, |it| it.min(now));
+        let recent = |last: &Timestamp| until.duration_since(*last) < rest;
         let last_move = if self.is_ahead(now) {
             Some(now)
         } else {
@@ -350,5 +352,21 @@ mod tests {
             assert!(pause >= last, "move {number}: {pause:?} after {last:?}");
             (last, now) = (pause, rested + toleration);
         }
+    }
+
+    #[test]
+    fn what_could_not_move_for_long_while_it_was_unhealthy_has_not_rested() {
+        let mut history = History::default();
+        for minute in 0..7 {
+            history = history.after_move("m1", at(minute));
+        }
+        // All movement is paused for a day, and it is unhealthy all the time.
+        let since = Since::from([("m2".to_owned(), at(8))]);
+        let unhealthy = history.with_health(since, at(24 * 60));
+        assert_eq!(unhealthy.moves, 7);
+        // It was healthy for hours.
+        let since = Since::from([("m2".to_owned(), at(24 * 60))]);
+        assert_eq!(history.with_health(since, at(24 * 60)).moves, 0);
+        assert_eq!(history.with_health(Since::new(), at(24 * 60)).moves, 0);
     }
 }
