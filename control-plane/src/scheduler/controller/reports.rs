@@ -41,10 +41,13 @@ impl Scheduler {
             let now = whole_second(fleet.clock.now());
             let api = key.api(&client);
             let written = self.report(&api, &key, &binding, &report, now).await;
-            if written.is_err() {
+            if let Err(error) = written {
                 self.unreported.lock().entry(key).or_insert(report);
+                return Err(error);
             }
-            return written.map(|()| Next::Done);
+            // What it waits for by now is said next.
+            let waits = self.movement.told(&key).is_some();
+            return Ok(if waits { Next::Again } else { Next::Done });
         }
         let now = whole_second(fleet.clock.now());
         let subject = Subject::of(binding.as_ref());
@@ -238,5 +241,62 @@ mod tests {
                 assert!(scheduler.unreported.lock().is_empty());
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_move_waits_for_is_said_although_the_placement_before_it_is_not_reported_yet() {
+        use std::sync::Arc;
+
+        use crate::fleet::testing::pass;
+        use crate::scheduler::controller::movement::Held;
+
+        // Its cluster leaves the fleet a moment after it was placed there.
+        let mut leaving = cluster("m1");
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let mut object = binding();
+        object["metadata"]["generation"] = json!(3);
+        object["status"] = json!({
+            "schedulerObservedGeneration": 1,
+            "lastScheduledTime": "2026-01-01T00:00:00Z",
+            "conditions": [{
+                "type": "Scheduled", "status": "True", "reason": "Success",
+                "message": Verdict::success().message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let mut stand = Stand::new([
+            ("clusters", leaving),
+            ("clusters", cluster("m2")),
+            ("resourcebindings", object),
+        ]);
+        let fleet = Arc::clone(&stand.fleet);
+        let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
+        stand.follow().await;
+        pass(5).await;
+        let written = stand.binding("web-deployment").unwrap();
+        let key = BindingKey::of(written.as_ref());
+        let now = fleet.clock.now();
+        let report = Report {
+            scheduled: Some(Verdict::success()),
+            observed_generation: Some(3),
+            scheduled_at: Some(now),
+            affinity_name: None,
+        };
+        let api = key.api(&fleet.client);
+        let placed = scheduler.report_placed(&api, &key, &written, report, now);
+        placed.await.unwrap();
+        let snapshot = scheduler.snapshot.get();
+        let (outcome, _) = scheduler.outcome(&fleet, &written, false, &snapshot, now);
+        scheduler.hold(&fleet, (&key, &written), &outcome, &Held::InLine, now);
+        assert_eq!(scheduler.reports.len(), 1);
+        while scheduler.confirm(&fleet, key.clone()).await.unwrap() != Next::Done {
+            pass(10).await;
+        }
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        let status = stored.unwrap()["status"].clone();
+        assert_eq!(status["schedulerObservedGeneration"], 3);
+        assert_ne!(status["conditions"][0]["reason"], "Success");
     }
 }
