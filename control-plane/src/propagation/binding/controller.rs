@@ -7,6 +7,8 @@ use std::time::Duration;
 use futures::future::try_join_all;
 use kube::{Client, ResourceExt};
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -268,17 +270,17 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let with_stays = roles.as_ref().and_then(|it| it.with_stays(spec));
     let scope = with_stays.as_ref().map_or(scope, Scope::of);
     let spec = with_stays.as_ref().unwrap_or(spec);
-    let make = if scope.targets.is_empty() {
-        Ok(Prepared::Nothing)
-    } else {
-        let of = (binding.as_ref(), spec);
-        prepare(fleet, memory, key, of, id, &works, roles.as_ref())
+    let of = (binding.as_ref(), spec);
+    let make = match &*scope.targets {
+        [] => Ok(Prepared::Nothing),
+        _ => prepare(fleet, memory, key, of, id, &works, roles.as_ref()),
     };
     let wanted = Wanted {
         key,
         id,
         spec,
         scope: &scope,
+        placements: placements(fleet, spec, &scope, &works),
         works: &works,
         kept: &kept,
         stays: stays.as_deref(),
@@ -343,6 +345,26 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     };
     tell_of_removal(fleet, memory, key, binding.as_ref(), &error);
     delivered.and(Err(error))
+}
+
+/// Returns the placements that bring the objects of a binding into clusters: its own, or those of
+/// the workloads that it follows. They are asked for only where a Work may go.
+fn placements(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    scope: &Scope,
+    works: &[Arc<CachedWork>],
+) -> Vec<Arc<Placement>> {
+    let is_left = |cluster: &str| !scope.expected.contains(cluster);
+    if !works.iter().filter_map(|it| cluster_of(it)).any(is_left) {
+        return Vec::new();
+    }
+    if let Some(own) = &spec.placement {
+        return vec![Arc::clone(own)];
+    }
+    let referrers = spec.required_by.iter().map(BindingKey::of_snapshot);
+    let placement = |key| fleet.bindings.get(&key)?.spec.placement.clone();
+    referrers.filter_map(placement).collect()
 }
 
 /// Deletes the Works that a plan removes.

@@ -430,6 +430,66 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
 }
 
+/// Returns the binding of a Secret without a policy of its own that is preserved as its workload
+/// is, with these referrers, and its Works.
+fn preserved_dependency(referrers: &Value) -> [(&'static str, Value); 3] {
+    let mut secret = moved("secret", "v1", "Secret");
+    secret["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "secret"});
+    secret["spec"]["requiredBy"] = referrers.clone();
+    secret["spec"]["clusters"] = json!([]);
+    secret["spec"]["placement"] = Value::Null;
+    secret["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    let works = ["m1", "m2"].map(|cluster| {
+        let mut work = work_of(&secret, cluster);
+        work["spec"]["preserveResourcesOnDeletion"] = json!(true);
+        ("works", work)
+    });
+    let [one, other] = works;
+    [one, other, ("resourcebindings", secret)]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_preserved_workload_needs_stays_with_it_when_the_workload_is_deleted() {
+    let stand = stand(preserved_dependency(&json!([]))).await;
+    pass(60).await;
+    let expected = [(Method::DELETE, Value::Null)];
+    assert_eq!(
+        written(&stand, "secret"),
+        expected,
+        "the workload was released in m1, and goes on running there"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_preserved_workload_needs_stays_in_a_cluster_that_its_policy_deselects() {
+    // The copy in m1 was released when a person took the cluster out of the policy.
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    workload["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+    let referrer = json!({"namespace": "shop", "name": "workload", "clusters": [{"name": "m2"}]});
+    let objects = preserved_dependency(&json!([referrer])).into_iter();
+    let work = work_of(&workload, "m2");
+    let objects = objects.chain([("resourcebindings", workload), ("works", work)]);
+    let stand = stand(objects).await;
+    pass(60).await;
+    let expected = [(Method::DELETE, Value::Null)];
+    assert_eq!(written(&stand, "secret"), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_workload_needs_leaves_a_cluster_that_it_moved_away_from_although_it_is_preserved() {
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    let referrer = json!({"namespace": "shop", "name": "workload", "clusters": [{"name": "m2"}]});
+    let objects = preserved_dependency(&json!([referrer])).into_iter();
+    let work = work_of(&workload, "m2");
+    let objects = objects.chain([("resourcebindings", workload), ("works", work)]);
+    let stand = stand(objects).await;
+    pass(60).await;
+    let expected = [(Method::PATCH, json!(false)), (Method::DELETE, Value::Null)];
+    assert_eq!(written(&stand, "secret"), expected);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_serves_many_workloads_is_not_looked_at_each_time_that_one_of_them_leaves() {
     use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, ResourceHealth};
-use muster_shared::api::policy::PurgeMode;
+use muster_shared::api::policy::{Placement, PurgeMode};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
 
@@ -27,6 +27,8 @@ pub(super) struct Wanted<'a> {
     /// Spec of the binding with what its policy says by now.
     pub(super) spec: &'a ResourceBindingSpec,
     pub(super) scope: &'a Scope,
+    /// Its placement, or those of the workloads that it follows.
+    pub(super) placements: Vec<Arc<Placement>>,
     pub(super) works: &'a [Arc<CachedWork>],
     /// Clusters in which a Work stays because a workload of the policy may be there.
     pub(super) kept: &'a BTreeSet<String>,
@@ -92,6 +94,7 @@ impl<'a> Plan<'a> {
         let Wanted {
             spec,
             scope,
+            ref placements,
             works,
             kept,
             ..
@@ -126,9 +129,10 @@ impl<'a> Plan<'a> {
         let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
         let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
+        let reason = |cluster: &str| Reason::of(placements.iter().map(AsRef::as_ref), cluster);
         let remove = going.into_iter().map(|(work, cluster)| Removal {
             work,
-            stays: removal::stays(work.role, Reason::of(spec, cluster), preserves),
+            stays: removal::stays(work.role, reason(cluster), preserves),
         });
         let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
         let is_still_there = |cluster: &str| {
@@ -323,6 +327,7 @@ mod tests {
             id: "id",
             spec: &spec,
             scope: &Scope::of(&spec),
+            placements: spec.placement.clone().into_iter().collect(),
             works: &works,
             kept: &kept.iter().map(|it| (*it).to_owned()).collect(),
             stays: None,

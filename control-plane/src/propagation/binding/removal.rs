@@ -5,7 +5,6 @@
 //! other copy that moved is removed, whatever `preserveResourcesOnDeletion` says: that field is
 //! about deletion, and a copy that stayed behind a move would run twice with nobody in charge.
 
-use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::Placement;
 
 use crate::fleet::works::Role;
@@ -15,7 +14,8 @@ use crate::fleet::works::Role;
 pub enum Reason {
     /// The workload was placed in other clusters.
     Moved,
-    /// Somebody edited the policy so that it does not name the cluster any more.
+    /// Somebody edited the policy so that it does not name the cluster any more, or the last
+    /// workload that needed the object there is gone.
     Deselected,
     /// The binding is deleted although its template is there: a policy or the last object that
     /// needed it is gone.
@@ -25,12 +25,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason why a binding that stays has no copy in a cluster any more. A cluster
-    /// that the policy does not name was taken out by a person; one that labels or fields do not
-    /// select may have changed by itself.
-    pub fn of(spec: &ResourceBindingSpec, cluster: &str) -> Self {
-        let placement = spec.placement.as_deref();
-        if placement.is_none_or(|placement| names(placement, cluster)) {
+    /// Returns the reason why a binding that stays has no copy in a cluster any more, by the
+    /// placements that brought it there: its own, or those of the workloads that it follows. A
+    /// cluster that none of them names was taken out by a person, or the last workload that needed
+    /// the object there is gone; one that labels or fields do not select may have changed by
+    /// itself.
+    pub fn of<'a>(placements: impl IntoIterator<Item = &'a Placement>, cluster: &str) -> Self {
+        let mut placements = placements.into_iter();
+        if placements.any(|placement| names(placement, cluster)) {
             Self::Moved
         } else {
             Self::Deselected
@@ -66,7 +68,7 @@ pub fn stays(role: Role, reason: Reason, preserves: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -97,8 +99,8 @@ mod tests {
     fn a_cluster_that_no_group_of_the_placement_names_was_deselected() {
         let names = |name: &str| json!({"clusterNames": [name]});
         let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
+        assert_eq!(Reason::of([], "m1"), Reason::Deselected);
         for (placement, expected) in [
-            (Value::Null, Reason::Moved),
             (json!({}), Reason::Moved),
             (json!({"clusterAffinity": names("m1")}), Reason::Moved),
             (json!({"clusterAffinity": names("m2")}), Reason::Deselected),
@@ -119,12 +121,8 @@ mod tests {
                 Reason::Deselected,
             ),
         ] {
-            let spec = json!({
-                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"},
-                "placement": placement,
-            });
-            let spec: ResourceBindingSpec = serde_json::from_value(spec).unwrap();
-            assert_eq!(Reason::of(&spec, "m1"), expected, "{placement}");
+            let read: Placement = serde_json::from_value(placement.clone()).unwrap();
+            assert_eq!(Reason::of([&read], "m1"), expected, "{placement}");
         }
     }
 }

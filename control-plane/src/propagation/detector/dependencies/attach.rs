@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    BindingSnapshot, ObjectReference, ResourceBindingSpec, TargetCluster,
+    BindingSnapshot, ObjectReference, ResourceBindingSpec, Suspension, TargetCluster,
 };
-use muster_shared::api::policy::ConflictResolution;
+use muster_shared::api::policy::{ConflictResolution, SuspendClusters};
 use muster_shared::merge;
 use muster_shared::names::{self, finalizer, label};
 use serde_json::{Map, Value, json};
@@ -318,6 +318,26 @@ impl<'a> Attached<'a> {
             .iter()
             .filter_map(|referrer| referrer.spec.preserve_resources_on_deletion);
         spec.preserve_resources_on_deletion = preserves.reduce(|one, other| one || other);
+        // Where all referrers stay as they are for now, so does what they need.
+        let placed = |is_suspended: bool| -> BTreeSet<String> {
+            let referrers = self.referrers.iter();
+            let clusters = referrers.flat_map(|referrer| {
+                let names = referrer.snapshot().clusters.into_iter().map(|it| it.name);
+                let dispatching = |it: &String| referrer.spec.dispatching_suspended_in(it);
+                names.filter(move |it| dispatching(it) == is_suspended)
+            });
+            clusters.collect()
+        };
+        let suspended = &placed(true) - &placed(false);
+        let suspension = Suspension {
+            dispatching_on_clusters: (!suspended.is_empty()).then(|| SuspendClusters {
+                cluster_names: suspended.into_iter().collect(),
+            }),
+            // That is the binding's own: others set it, such as a queue.
+            scheduling: spec.suspension.as_ref().and_then(|it| it.scheduling),
+            ..Suspension::default()
+        };
+        spec.suspension = (suspension != Suspension::default()).then_some(suspension);
     }
 
     fn resource(&self) -> ObjectReference {

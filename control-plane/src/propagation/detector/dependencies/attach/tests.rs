@@ -118,6 +118,45 @@ fn the_most_demanding_referrer_decides() {
 }
 
 #[test]
+fn what_is_needed_is_suspended_where_all_its_referrers_are() {
+    let (a, b) = (binding("a"), binding("b"));
+    let frozen = spec(json!({
+        "clusters": [{ "name": "m1" }], "suspension": { "dispatching": true },
+    }));
+    let partly = spec(json!({
+        "clusters": [{ "name": "m2" }, { "name": "m3" }],
+        "suspension": { "dispatchingOnClusters": { "clusterNames": ["m3", "m9"] } },
+    }));
+    let free = spec(json!({ "clusters": [{ "name": "m1" }, { "name": "m2" }] }));
+    let suspended = |spec: &ResourceBindingSpec| {
+        let all = ["m1", "m2", "m3", "m9"].into_iter();
+        let all = all.filter(|it| spec.dispatching_suspended_in(it));
+        all.collect::<Vec<_>>()
+    };
+    let [frozen, partly, free] =
+        [(&a, &frozen), (&b, &partly), (&a, &free)].map(|(key, spec)| Referrer {
+            key,
+            id: "id",
+            spec,
+        });
+    assert_eq!(suspended(&created(&[frozen]).spec), ["m1"]);
+    let held = created(&[frozen, partly]);
+    assert_eq!(suspended(&held.spec), ["m1", "m3"]);
+    // Somebody else's copy in m1 must not wait for what it needs.
+    let beside = Referrer { key: &b, ..free };
+    assert_eq!(suspended(&created(&[frozen, beside]).spec), [""; 0]);
+    assert_eq!(write(Some(&held), &[frozen, partly], &[]), None);
+    // The freeze ends.
+    let Some(Write::Patch(patch)) = write(Some(&held), &[free], &[]) else {
+        panic!("expected a patch")
+    };
+    let mut left = json!(held);
+    merge::apply(&mut left, &patch);
+    let left: AnyBinding = serde_json::from_value(left).unwrap();
+    assert_eq!(suspended(&left.spec), [""; 0]);
+}
+
+#[test]
 fn what_is_as_it_should_be_is_not_written() {
     let (a, placed) = (
         binding("a"),
