@@ -10,7 +10,8 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
-use super::cycle::{Attempt, Cycle};
+use super::cycle::{Attempt, Cycle, matches};
+use super::filter::Dispatching;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::standing;
@@ -18,7 +19,7 @@ use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
-use super::{Decision, Listing, Options};
+use super::{Decision, EarlierGroups, Listing, Options};
 
 /// Length of a task's message at most, by the schema.
 const LONGEST_MESSAGE: usize = 1024;
@@ -163,7 +164,9 @@ fn pass_over(
     }
     let record = standing(spec, applied_placement);
     let Some(need) = need(spec, status, applied_placement, &record, snapshot) else {
-        return settled.confirm(subject, now);
+        let mut outcome = settled.confirm(subject, now);
+        outcome.report.affinity_name = unreported_group(spec, status, (snapshot, options));
+        return outcome;
     };
     let Cycle {
         attempts,
@@ -182,6 +185,14 @@ fn pass_over(
             let tasks = cause.as_ref().and_then(|cause| {
                 replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
+            // What a freeze keeps from being carried out is still to be applied after it.
+            let is_withheld = need == Need::PlacementChanged
+                && is_withheld(subject, &decision, snapshot, options);
+            let record = if is_withheld {
+                applied_placement.unwrap_or_default().to_owned()
+            } else {
+                record
+            };
             let outcome = outcome.succeed(subject, decision, record, options, now);
             Outcome { cause, ..outcome }.with_tasks(tasks)
         }
@@ -192,6 +203,48 @@ fn pass_over(
             ..outcome.fail(failure)
         },
     }
+}
+
+/// Returns the affinity group in use, where the status does not name it: the report of the schedule
+/// that chose it may have been lost after its result was written. Karmada does not look for it.
+fn unreported_group(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    at: (&Snapshot, &Options),
+) -> Option<String> {
+    let groups = &spec.placement.as_ref()?.cluster_affinities;
+    if groups.is_empty() || spec.clusters.is_empty() || at.1.earlier_groups != EarlierGroups::Last {
+        return None;
+    }
+    let is_in_use = |group: &str| {
+        let mut targets = spec.clusters.iter();
+        targets.all(|it| matches(spec, status, at, group, &it.name))
+    };
+    let observed = status.scheduler_observed_affinity_name.as_deref();
+    if observed.is_some_and(is_in_use) {
+        return None;
+    }
+    let mut names = groups.iter().map(|it| it.affinity_name.as_str());
+    names.find(|it| is_in_use(it)).map(str::to_owned)
+}
+
+/// Returns whether a decision would be another one if the policy suspended no dispatching.
+fn is_withheld(
+    subject: &Subject<'_>,
+    decision: &Decision,
+    snapshot: &Snapshot,
+    options: &Options,
+) -> bool {
+    let Subject { spec, status, .. } = *subject;
+    if options.dispatching == Dispatching::Ignored || spec.suspension.is_none() {
+        return false;
+    }
+    let options = Options {
+        dispatching: Dispatching::Ignored,
+        ..*options
+    };
+    let without = Cycle::run(spec, status, snapshot, &options).result;
+    without.is_ok_and(|it| !is_same(&it.clusters, &decision.clusters))
 }
 
 /// Returns an empty result where no cluster may have the workload any more (Karmada behaviour). Its
