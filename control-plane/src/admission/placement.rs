@@ -233,6 +233,11 @@ fn spread(constraints: &[SpreadConstraint], at: &str, found: &mut Findings) {
         {
             found.duplicate(format!("{at}.spreadByField"), &field.as_str());
         }
+        let by_label = |it: &SpreadConstraint| it.spread_by_label.is_some();
+        if by_label(constraint) && constraints[index + 1..].iter().any(by_label) {
+            let why = "has no effect: of several constraints by a label, the last one counts";
+            found.warn(format!("{at}.spreadByLabel"), why);
+        }
     }
     if !fields.is_empty() && !fields.contains(&SpreadFieldValue::Cluster) {
         found.required(

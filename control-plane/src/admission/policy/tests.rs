@@ -252,7 +252,7 @@ fn tolerations_without_effect_are_warnings() {
 }
 
 #[test]
-fn an_affinity_between_workloads_has_no_effect_and_is_a_warning() {
+fn what_has_no_effect_in_a_placement_is_a_warning() {
     let together = json!({ "affinity": { "groupByLabelKey": "app" } });
     for (placement, warnings) in [
         (json!({}), vec![]),
@@ -260,6 +260,12 @@ fn an_affinity_between_workloads_has_no_effect_and_is_a_warning() {
             json!({ "workloadAffinity": together }),
             vec![
                 "spec.placement.workloadAffinity: has no effect: workloads are placed without regard to each other",
+            ],
+        ),
+        (
+            json!({ "spreadConstraints": [{ "spreadByLabel": "a" }, { "spreadByLabel": "b" }] }),
+            vec![
+                "spec.placement.spreadConstraints[0].spreadByLabel: has no effect: of several constraints by a label, the last one counts",
             ],
         ),
     ] {
