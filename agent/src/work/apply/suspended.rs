@@ -143,7 +143,8 @@ impl Applier {
     }
 
     /// Starts an object again that the agent has stopped while the member was cut off, as it was
-    /// before, or makes it again if its orders are to delete it. Returns whether it was made.
+    /// before but for the role of data, or makes it again if its orders are to delete it. Returns
+    /// whether it was made.
     async fn restart(
         &self,
         work: &Work,
@@ -154,7 +155,8 @@ impl Applier {
         let is_deleted = Orders::of(manifest).is_some_and(|orders| orders.stop.is_none());
         if !is_deleted {
             let fleet = self.store.fleet.now();
-            self.objects.restart(key, origin(work), &fleet).await?;
+            let restart = self.objects.restart(key, manifest, origin(work), &fleet);
+            restart.await?;
             return Ok(false);
         }
         if !missing.contains(key) || self.objects.member.get(key).await?.is_some() {

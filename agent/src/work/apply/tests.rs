@@ -336,6 +336,27 @@ async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn data_whose_role_was_taken_away_is_not_promoted_again_while_its_work_is_suspended() {
+    let order = json!({ "data": { "a": "secondary" } });
+    let mut before = fenced("db", Some(order.clone()));
+    before["data"]["a"] = json!("primary");
+    // The control plane took it for demoted, and has promoted another copy.
+    let mut now = before.clone();
+    now["data"]["a"] = json!("secondary");
+    now["metadata"]["annotations"][muster_shared::names::annotation::DATA_ROLE] = json!("2");
+    let mut work = work_of(&[now]);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let mut object = in_member(&work, &before);
+    let stop = fencing::stop(&object, &order).unwrap();
+    merge::apply(&mut object, &stop);
+    let (applier, _fleet, site) = applier_of([work], true).await;
+    site.objects.lock().insert(place("db"), object);
+    reconcile(&applier).await.unwrap();
+    let object = site.objects.lock()[&place("db")].clone();
+    assert_eq!(object["data"]["a"], "secondary");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     let names = ["a", "b", "slow"];
     let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;

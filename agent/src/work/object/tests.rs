@@ -356,3 +356,19 @@ async fn what_was_stopped_runs_again_although_the_member_refuses_its_new_manifes
     assert!(objects.ensure_applied(&key, &wanted, &fleet).await.is_err());
     assert_eq!(stored.lock()["spec"]["replicas"], 3);
 }
+
+#[tokio::test]
+async fn data_never_has_its_former_role_again_while_it_is_released() {
+    let mut manifest = json!({"apiVersion": "replication.storage.openshift.io/v1alpha1",
+        "kind": "VolumeReplication", "metadata": {"namespace": "shop", "name": "db", "labels": {},
+            "annotations": {annotation::DATA_ROLE: "1"}}, "spec": {"state": "primary"}});
+    manifest["metadata"]["labels"][label::RETAIN_REPLICAS] = json!("true");
+    let mut wanted = desired(&manifest, WORK, None);
+    let stored = stopped(&wanted, &json!({"spec": {"state": "secondary"}}));
+    wanted["spec"]["state"] = json!("secondary");
+    let objects = member_of(&stored, "volumereplications", true);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    assert!(objects.ensure_applied(&key, &wanted, &fleet).await.is_err());
+    assert_eq!(stored.lock()["spec"]["state"], "secondary");
+}
