@@ -19,7 +19,6 @@ use super::status::is_news;
 use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
-use crate::work::fencing::orders::Fenced;
 use crate::work::manifests::{conditions_of, key_of, keys, named, origin};
 use crate::work::member;
 use crate::work::object;
@@ -41,8 +40,7 @@ impl Applier {
         let mut troubles = Troubles::default();
         let mut missing = self.missing(&work, &mut troubles).await;
         let stopped = self.stopped(&work);
-        let may_start =
-            stopped.is_empty() || self.may_start(cached, Fenced::of(&work).as_ref()).await?;
+        let may_start = stopped.is_empty() || self.may_start(cached, &work).await?;
         for (key, manifest) in stopped.iter().filter(|_| may_start) {
             if !troubles.go_on() {
                 break;

@@ -540,6 +540,73 @@ async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about
     );
 }
 
+/// Gives an applier a fencer of a member whose lease was not renewed yet; returns the times of
+/// renewals.
+fn with_fencer(applier: &mut Arc<Applier>, site: &Arc<Site>) -> crate::work::fencing::Silence {
+    let silence = crate::work::fencing::Silence::begin(Duration::from_mins(1), || None);
+    let (member, store) = (site.start(), Arc::clone(&applier.store));
+    let fencer = Fencer::new(crate::work::fencing::Setup {
+        cluster: "m1".to_owned(),
+        namespace: "here".to_owned(),
+        member: member.clone(),
+        discovery: Discovery::new(member),
+        silence: silence.clone(),
+        machine: crate::work::fencing::Machine::of_runtime,
+        leadership: muster_shared::lease::Leadership::always(),
+        is_elected: false,
+        lease: Duration::from_secs(40),
+        interval: Duration::from_secs(10),
+        fleet: crate::fleet_id::channel().1,
+        works: store.works.cache.clone(),
+        to_apply: store.waits.to_apply.clone(),
+    });
+    Arc::get_mut(applier).unwrap().fencer = Some(Arc::new(fencer));
+    silence
+}
+
+/// Returns a Work of which its agent has confirmed that it fences, and whose manifest has no orders
+/// any more, with its object as the agent has stopped it.
+fn fenced_until_now() -> (Value, Value) {
+    let mut work = work_of(&[config_map("w")]);
+    work["status"]["conditions"] = json!([{ "type": "Fenced", "status": "True",
+        "reason": "After60Grace0", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+    let order = json!({ "data": { "a": "stopped" } });
+    let mut object = in_member(&work, &fenced("w", Some(order.clone())));
+    let stop = fencing::stop(&object, &order).unwrap();
+    merge::apply(&mut object, &stop);
+    (work, object)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_stopped_by_orders_that_its_work_has_no_more_is_not_started_during_the_cut() {
+    for suspended in [false, true] {
+        let (mut work, object) = fenced_until_now();
+        work["spec"]["suspendDispatching"] = json!(suspended);
+        let (mut applier, _fleet, site) = applier_of([work], true).await;
+        with_fencer(&mut applier, &site);
+        site.objects.lock().insert(place("w"), object);
+        reconcile(&applier).await.unwrap();
+        let object = site.objects.lock()[&place("w")].clone();
+        assert_eq!(object["data"]["a"], "stopped", "{suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_withdrawn_is_not_started_although_its_work_has_no_orders_any_more() {
+    let (work, object) = fenced_until_now();
+    let (mut applier, fleet, site) = applier_of([work], true).await;
+    let silence = with_fencer(&mut applier, &site);
+    site.objects.lock().insert(place("w"), object);
+    // The member was cut off meanwhile, and the cache does not show yet what happened.
+    let mut withdrawn = fleet.get("w");
+    withdrawn["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    withdrawn["metadata"]["resourceVersion"] = json!("2");
+    fleet.put(withdrawn);
+    silence.acknowledged(Instant::now(), false);
+    reconcile(&applier).await.unwrap();
+    assert!(site.writes.lock().is_empty(), "{:?}", site.writes.lock());
+}
+
 /// Has a webhook asked about everything, which does not answer.
 fn ask_webhook(interpreters: &Interpreters) {
     muster_shared::tls::install_provider();

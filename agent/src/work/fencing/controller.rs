@@ -99,11 +99,12 @@ impl Fencer {
         shutdown.run_until_cancelled(rounds).await;
     }
 
-    /// Returns whether a fenced Work may be applied.
-    pub fn permission(&self, work: &str, fenced: &Fenced) -> Permission {
+    /// Returns whether a Work may be applied whose objects are stopped after this time without a
+    /// renewal.
+    pub fn permission(&self, work: &str, after: Duration) -> Permission {
         let verified = self.verified.lock().get(work).copied();
         let silence = &self.setup.silence;
-        silence.permission(fenced.after(), verified, Instant::now())
+        silence.permission(after, verified, Instant::now())
     }
 
     /// Records that a Work was read from the fleet API by a request that was sent at a time.
