@@ -18,7 +18,8 @@ impl Applier {
     /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
     /// afterwards the Work is read first, because the control plane may have withdrawn it and
     /// placed the workload elsewhere, or have taken the role of its data away. One that has changed
-    /// is looked at again as it is now. A Work that has lost its orders is fenced for as long as
+    /// is looked at again as it is now, and whatever the cache shows that the read has not found is
+    /// read for, because it may be older. A Work that has lost its orders is fenced for as long as
     /// its agent confirms it: the objects have them still.
     pub(super) async fn may_start(&self, cached: &CachedWork, work: &Work) -> Result<bool, Error> {
         let confirmed = Times::confirmed(conditions_of(work));
@@ -28,19 +29,18 @@ impl Applier {
         let (Some(fencer), Some(after)) = (&self.fencer, after) else {
             return Ok(true);
         };
-        let name = cached.name_any();
-        match fencer.permission(&name, after) {
+        match fencer.permission(cached, after) {
             Permission::Granted => return Ok(true),
             Permission::Refused => return Ok(false),
             Permission::Verify => {}
         }
         let asked = Instant::now();
-        let fresh = self.store.works.verify(&name).await?;
+        let fresh = self.store.works.verify(&cached.name_any()).await?;
         let is_wanted = fresh.is_some_and(|fresh| {
             fresh.wishes() == cached.wishes() && fresh.metadata.deletion_timestamp.is_none()
         });
         if is_wanted {
-            fencer.verify(&name, asked);
+            fencer.verify(cached, asked);
         }
         Ok(is_wanted)
     }

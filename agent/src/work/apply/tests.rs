@@ -607,6 +607,31 @@ async fn a_copy_that_was_withdrawn_is_not_started_although_its_work_has_no_order
     assert!(site.writes.lock().is_empty(), "{:?}", site.writes.lock());
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_older_than_the_read_that_permitted_it_is_not_applied() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let work = work_of(&[fenced("w", Some(order))]);
+    let (mut applier, fleet, site) = applier_of([work], true).await;
+    let silence = with_fencer(&mut applier, &site);
+    silence.acknowledged(Instant::now(), false);
+    let value = || site.objects.lock()[&place("w")]["data"]["a"].clone();
+    // The cache shows version 1. The control plane has written twice since.
+    let mut newest = fleet.get("w");
+    newest["metadata"]["resourceVersion"] = json!("3");
+    newest["spec"]["workload"]["manifests"][0]["data"]["a"] = json!("newest");
+    fleet.put(newest);
+    reconcile(&applier).await.unwrap();
+    assert!(site.writes.lock().is_empty(), "it has changed");
+    reconcile(&applier).await.unwrap();
+    assert_eq!(value(), "newest");
+    // The watch is slow, and brings what was there between the two.
+    let mut between: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
+    between.metadata.resource_version = Some("2".to_owned());
+    applier.store.works.observe(&between);
+    reconcile(&applier).await.unwrap();
+    assert_eq!(value(), "newest");
+}
+
 /// Has a webhook asked about everything, which does not answer.
 fn ask_webhook(interpreters: &Interpreters) {
     muster_shared::tls::install_provider();
