@@ -521,6 +521,22 @@ async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_b
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_objects_of_a_deleted_work_go_although_a_manifest_of_it_cannot_be_read() {
+    let (mut work, old) = work_without_old(&[config_map("a")]);
+    let applied = in_member(&work, &config_map("a"));
+    work["spec"]["workload"]["manifests"][0]["metadata"]["name"] = json!("a/b");
+    work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (applier, fleet, site) = applier_of([work], true).await;
+    site.objects.lock().insert(place("old"), old);
+    site.objects.lock().insert(place("a"), applied);
+    let cached: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
+    assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
+    assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
+    let left = site.objects.lock().clone();
+    assert!(left.is_empty(), "{:?}", left.keys());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about_another_one() {
     let (work, old) = work_without_old(&[config_map("a")]);
     let mut changed = in_member(&work, &config_map("a"));
