@@ -20,7 +20,7 @@ use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
-use muster_shared::fencing::{Orders, Times};
+use muster_shared::fencing::Times;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::Informer;
@@ -282,9 +282,7 @@ impl Applier {
         }
         let fleet = self.store.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
-        // A list shows an object as desired that was stopped where the member decides its replicas.
-        let may_be_stopped = Orders::of(&wanted).is_some();
-        if !may_be_stopped && !self.objects.drift.needs_read(key, &wanted) {
+        if !self.objects.drift.needs_read(key, &wanted) {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;

@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_interpreter::Interpreters;
 use muster_interpreter::webhook::Hooks;
-use muster_shared::fencing;
+use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::Client;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
