@@ -99,8 +99,8 @@ pub fn unnamed(work: &Work) -> Vec<ManifestStatus> {
         .collect()
 }
 
-/// Returns the objects that the Work's spec or its status names, whichever manifests of it cannot be
-/// read.
+/// Returns the objects that the Work's spec or its status names, without those of manifests that
+/// cannot be read.
 pub fn known(work: &Work) -> Vec<ObjectKey> {
     let mut known: Vec<_> = keys(work).map(|(_, key, _)| key).collect();
     let wanted: HashSet<_> = known.iter().map(ObjectKey::object).collect();
