@@ -74,25 +74,26 @@ pub fn stop(object: &Value, stop: &Value) -> Option<Value> {
 pub fn stopped(object: &Value) -> Option<Value> {
     let annotations = object.get("metadata")?.get("annotations")?;
     let text = annotations.get(annotation::STOPPED)?.as_str()?;
-    Some(serde_json::from_str(text).unwrap_or_else(|_| json!({})))
+    let undo = serde_json::from_str(text).ok().filter(Value::is_object);
+    Some(undo.unwrap_or_else(|| json!({})))
 }
 
 /// Returns the merge patch that releases a stopped object, before its desired state is applied;
 /// `None` if it is not stopped. Fields that the desired state has become what it says, unless it
 /// `retains` the values of the member, which the patch that undoes the stop has; the others become
-/// what they were.
+/// what they were. No field stays as the stop has set it: the apply may fail, or keep what it finds
+/// in the member.
 pub fn release(
     object: &Value,
     desired: &Value,
     retains: impl FnOnce(&Value) -> bool,
 ) -> Option<Value> {
     let undo = stopped(object)?;
-    let undo = if retains(&undo) {
-        Some(undo)
+    let mut patch = if retains(&undo) {
+        undo
     } else {
-        without(&undo, desired)
+        as_in(undo, desired)
     };
-    let mut patch = undo.filter(Value::is_object).unwrap_or_else(|| json!({}));
     let metadata = object_in(&mut patch, "metadata");
     object_in(metadata, "annotations")[annotation::STOPPED] = Value::Null;
     Some(patch)
@@ -108,19 +109,20 @@ fn object_in<'a>(patch: &'a mut Value, field: &str) -> &'a mut Value {
     value
 }
 
-/// Returns the part of a patch whose fields an object does not have.
-fn without(patch: &Value, object: &Value) -> Option<Value> {
-    match patch {
-        _ if object.is_null() => Some(patch.clone()),
-        Value::Object(fields) => {
-            let rest = fields.iter().filter_map(|(name, change)| {
-                let has = object.get(name).unwrap_or(&Value::Null);
-                Some((name.clone(), without(change, has)?))
+/// Returns a patch with the values that an object has for its fields; fields that the object does
+/// not have stay as they are.
+fn as_in(patch: Value, object: &Value) -> Value {
+    match (patch, object) {
+        (patch, Value::Null) => patch,
+        (Value::Object(fields), Value::Object(has)) => {
+            let fields = fields.into_iter().map(|(name, change)| {
+                let has = has.get(&name).unwrap_or(&Value::Null);
+                let change = as_in(change, has);
+                (name, change)
             });
-            let rest: Map<_, _> = rest.collect();
-            (!rest.is_empty()).then_some(Value::Object(rest))
+            fields.collect()
         }
-        _ => None,
+        (_, object) => object.clone(),
     }
 }
 
@@ -234,7 +236,7 @@ mod tests {
                 json!({ "spec": { "replicas": 5 } }),
                 false,
                 "replicas",
-                json!(0),
+                json!(5),
             ),
             (
                 &scale,
@@ -262,7 +264,7 @@ mod tests {
                 json!({ "spec": { "suspend": false } }),
                 false,
                 "suspend",
-                json!(true),
+                json!(false),
             ),
         ] {
             let mut now = object(3);

@@ -287,7 +287,6 @@ impl Choice {
         self.tell_success(&candidate);
         self.answered = Instant::now();
         self.current = Some(candidate);
-        self.note_obeyed();
     }
 
     /// Tells that a server is in use, if it was told that none is.
@@ -302,7 +301,7 @@ impl Choice {
         self.setup.health.ready(PART, Ok(()));
     }
 
-    /// Tells the epoch of the store that is obeyed, once it is recorded.
+    /// Tells the epoch of the store that is obeyed and has been asked, once it is recorded.
     fn note_obeyed(&self) {
         if self.is_recorded() {
             let epoch = Ok(self.remembered.epoch);

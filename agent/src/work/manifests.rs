@@ -99,6 +99,16 @@ pub fn unnamed(work: &Work) -> Vec<ManifestStatus> {
         .collect()
 }
 
+/// Returns the objects that the Work's spec or its status names, without those of manifests that
+/// cannot be read.
+pub fn known(work: &Work) -> Vec<ObjectKey> {
+    let mut known: Vec<_> = keys(work).map(|(_, key, _)| key).collect();
+    let wanted: HashSet<_> = known.iter().map(ObjectKey::object).collect();
+    let named = named(work).iter().map(|it| key_of(&it.identifier));
+    known.extend(named.filter(|key| !wanted.contains(&key.object())));
+    known
+}
+
 /// Returns the objects that the Work's status names and its spec does not.
 pub fn dropped(work: &Work) -> Vec<ObjectKey> {
     let manifests = work.spec.workload.manifests.iter().enumerate();

@@ -273,10 +273,12 @@ impl Objects {
     }
 
     /// Starts an object of a Work again that the agent stopped while its member was cut off, as it
-    /// was before, whatever the Work says by now.
+    /// was before, whatever the Work says by now. Data gets the role that its manifest has: another
+    /// cluster may have the former one.
     pub async fn restart(
         &self,
         key: &ObjectKey,
+        manifest: &Value,
         work: Origin<'_>,
         fleet: &FleetId,
     ) -> Result<(), Error> {
@@ -286,7 +288,10 @@ impl Objects {
                 return Ok(());
             };
             refuse_others(key, &observed, fleet)?;
-            self.release(key, &json!({}), observed).await.map(drop)
+            let nothing = json!({});
+            let has_role = ownership::has_role(manifest) || ownership::has_role(&observed);
+            let desired = if has_role { manifest } else { &nothing };
+            self.release(key, desired, observed).await.map(drop)
         })
         .await
     }
@@ -299,8 +304,9 @@ impl Objects {
         observed: Value,
     ) -> Result<Value, Error> {
         let labels = desired.pointer("/metadata/labels");
+        let has_role = ownership::has_role(desired) || ownership::has_role(&observed);
         let retains = |undo: &Value| {
-            labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
+            !has_role && labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
                 || drift::was_left(desired, &observed, undo)
         };
         let Some(mut patch) = fencing::release(&observed, desired, retains) else {

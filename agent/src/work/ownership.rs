@@ -94,11 +94,18 @@ pub fn work_of(observed: &Value) -> Option<Origin<'_>> {
     })
 }
 
+/// Returns whether an object is data whose role follows a workload.
+pub fn has_role(object: &Value) -> bool {
+    annotation(object, annotations::DATA_ROLE).is_some()
+}
+
 /// Returns the merge patch that releases an object to the member: it starts the object again if the
 /// agent has stopped it, and removes the marks of the fleet; `None` when there is nothing to do.
+/// Data stays demoted: another cluster may have its role.
 pub fn released(observed: &Value) -> Option<Value> {
     let marks = without_marks(observed);
-    let Some(mut patch) = fencing::release(observed, &json!({}), |_| true) else {
+    let undo = fencing::release(observed, &json!({}), |_| true);
+    let Some(mut patch) = undo.filter(|_| !has_role(observed)) else {
         return marks;
     };
     for field in ["labels", "annotations"] {
@@ -327,6 +334,22 @@ mod tests {
                 "spec": {"replicas": 3}});
             assert_eq!(now, expected, "{is_stopped}");
         }
+    }
+
+    #[test]
+    fn data_that_was_demoted_during_a_cut_stays_demoted_when_it_is_released() {
+        let mut now = object(
+            &json!({labels::MANAGED: "true"}),
+            &json!({annotations::DATA_ROLE: "1"}),
+        );
+        now["spec"] = json!({"state": "primary"});
+        let order = json!({"spec": {"state": "secondary"}});
+        let stop = fencing::stop(&now, &order).unwrap();
+        merge::apply(&mut now, &stop);
+        let patch = released(&now).unwrap();
+        merge::apply(&mut now, &patch);
+        assert_eq!(fencing::stopped(&now), None);
+        assert_eq!(now["spec"], order["spec"]);
     }
 
     #[test]

@@ -262,3 +262,38 @@ async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missi
     }
     assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordRead");
 }
+
+/// The one host of a fleet, whose store was promoted.
+#[derive(Debug)]
+struct Promoted;
+
+impl Network for Promoted {
+    fn send(
+        &self,
+        _: &Config,
+        request: http::Request<Body>,
+    ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
+        Hosts.send(&Config::new("https://b".parse().unwrap()), request)
+    }
+
+    fn host(&self) -> String {
+        "pod".to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_store_that_an_agent_meets_is_obeyed_once_that_it_was_promoted_is_recorded() {
+    let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
+    record.lock().1["patch"] = json!(false);
+    let (member, mut told) = member(&record);
+    let restart = Restart::default();
+    let mut choice = over(Arc::new(Promoted), Vec::new(), LOOK, member, &restart);
+    let mut seen = choice.setup.obeyed.subscribe();
+    let obeys = seen.wait_for(Result::is_ok);
+    tokio::select! {
+        () = choice.follow() => {}
+        _ = obeys => panic!("obeyed, and Works are applied from now on"),
+        unwritten = told.recv() => assert_eq!(unwritten.unwrap()["reason"], "FleetRecordUnwritten"),
+    }
+    assert!(choice.setup.obeyed.borrow().is_err());
+}

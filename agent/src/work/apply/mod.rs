@@ -20,7 +20,7 @@ use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::{EventType, Events};
-use muster_shared::fencing::{Orders, Times};
+use muster_shared::fencing::Times;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::Informer;
@@ -140,12 +140,11 @@ impl Applier {
         if let Some(wait) = self.store.wait_for_lists(&cached) {
             return Ok(wait);
         }
-        let fenced = Fenced::of(&work);
-        if !self.may_start(&cached, fenced.as_ref()).await? {
+        if !self.may_start(&cached, &work).await? {
             return Ok(CUT_OFF);
         }
         let begun = Instant::now();
-        let outcome = self.apply(work, fenced).await;
+        let outcome = self.apply(work).await;
         let result = if outcome.is_ok() { "success" } else { "error" };
         metrics::counter!("muster_works_applied_total", "result" => result).increment(1);
         metrics::histogram!("work_sync_workload_duration_seconds", "result" => result)
@@ -153,8 +152,8 @@ impl Applier {
         outcome
     }
 
-    async fn apply(&self, work: Arc<Work>, fenced: Option<Fenced>) -> Result<Next, Error> {
-        let name = work.name_any();
+    async fn apply(&self, work: Arc<Work>) -> Result<Next, Error> {
+        let (name, fenced) = (work.name_any(), Fenced::of(&work));
         let confirmed = Times::confirmed(conditions_of(&work));
         if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
             self.conclude(Arc::clone(&work), vec![first], &[]).await?;
@@ -283,9 +282,7 @@ impl Applier {
         }
         let fleet = self.store.fleet.now();
         let wanted = desired_for(work, manifest, fleet.mark());
-        // A list shows an object as desired that was stopped where the member decides its replicas.
-        let may_be_stopped = Orders::of(&wanted).is_some();
-        if !may_be_stopped && !self.objects.drift.needs_read(key, &wanted) {
+        if !self.objects.drift.needs_read(key, &wanted) {
             return Ok(Change::None);
         }
         let outcome = self.objects.ensure_applied(key, &wanted, &fleet).await;

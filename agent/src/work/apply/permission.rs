@@ -1,6 +1,10 @@
 //! Asks whether a fenced Work may be applied, and confirms that its objects are stopped when the
 //! member is cut off.
 
+use std::time::Duration;
+
+use muster_shared::api::work::Work;
+use muster_shared::fencing::Times;
 use muster_shared::k8s::{Condition, ResourceExt};
 use tokio::time::Instant;
 
@@ -8,33 +12,35 @@ use super::{Applier, Error};
 use crate::work::CachedWork;
 use crate::work::fencing::Permission;
 use crate::work::fencing::orders::{self, Fenced};
+use crate::work::manifests::conditions_of;
 
 impl Applier {
     /// Returns whether a Work may be applied. Nothing fenced is while the member counts as cut off;
     /// afterwards the Work is read first, because the control plane may have withdrawn it and
     /// placed the workload elsewhere, or have taken the role of its data away. One that has changed
-    /// is looked at again as it is now.
-    pub(super) async fn may_start(
-        &self,
-        work: &CachedWork,
-        fenced: Option<&Fenced>,
-    ) -> Result<bool, Error> {
-        let (Some(silence), Some(fenced)) = (&self.fencer, fenced) else {
+    /// is looked at again as it is now, and whatever the cache shows that the read has not found is
+    /// read for, because it may be older. A Work that has lost its orders is fenced for as long as
+    /// its agent confirms it: the objects have them still.
+    pub(super) async fn may_start(&self, cached: &CachedWork, work: &Work) -> Result<bool, Error> {
+        let confirmed = Times::confirmed(conditions_of(work));
+        let confirmed = confirmed.map(|it| Duration::from_secs(it.after.into()));
+        let wanted = Fenced::of(work).map(|it| it.after());
+        let after = wanted.into_iter().chain(confirmed).min();
+        let (Some(fencer), Some(after)) = (&self.fencer, after) else {
             return Ok(true);
         };
-        let name = work.name_any();
-        match silence.permission(&name, fenced) {
+        match fencer.permission(cached, after) {
             Permission::Granted => return Ok(true),
             Permission::Refused => return Ok(false),
             Permission::Verify => {}
         }
         let asked = Instant::now();
-        let fresh = self.store.works.verify(&name).await?;
+        let fresh = self.store.works.verify(&cached.name_any()).await?;
         let is_wanted = fresh.is_some_and(|fresh| {
-            fresh.wishes() == work.wishes() && fresh.metadata.deletion_timestamp.is_none()
+            fresh.wishes() == cached.wishes() && fresh.metadata.deletion_timestamp.is_none()
         });
         if is_wanted {
-            silence.verify(&name, asked);
+            fencer.verify(cached, asked);
         }
         Ok(is_wanted)
     }

@@ -17,7 +17,7 @@ use super::status::is_news;
 use super::{Applier, Error, count};
 use crate::work::CachedWork;
 use crate::work::desired::{Container, ObjectKey};
-use crate::work::manifests::{FINALIZER, dropped, has_finalizer, origin, path, unnamed};
+use crate::work::manifests::{FINALIZER, dropped, has_finalizer, known, origin, path, unnamed};
 use crate::work::object::{self, Removal};
 use crate::work::waits::Deletion;
 use crate::work::works::Whole;
@@ -182,14 +182,11 @@ impl Applier {
     /// either, the rest is not tried.
     async fn remove_all(&self, work: &Work) -> Failures {
         let name = work.name_any();
-        let manifests = work.spec.workload.manifests.iter().enumerate();
-        let listed =
-            manifests.filter_map(|(ordinal, manifest)| ObjectKey::of(&manifest.0, ordinal).ok());
         let (mut failures, mut silent) = (Failures::default(), None);
         let waits = &self.store.waits;
-        for key in listed.chain(dropped(work)) {
-            let known = waits.deletion(work, |it| it.objects.get(&key).copied());
-            if known == Some(true) || silent.as_ref() == Some(&key.kind.group) {
+        for key in known(work) {
+            let asked = waits.deletion(work, |it| it.objects.get(&key).copied());
+            if asked == Some(true) || silent.as_ref() == Some(&key.kind.group) {
                 continue;
             }
             let removed = self.remove_or_release(work, &key, &[]).await;
@@ -202,7 +199,7 @@ impl Applier {
             }
             match removed {
                 Ok(done) => {
-                    if done || known.is_some() {
+                    if done || asked.is_some() {
                         count(&key, "removed");
                         tracing::info!(object = %key, work = name, "removed");
                     }

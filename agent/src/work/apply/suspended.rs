@@ -19,7 +19,6 @@ use super::status::is_news;
 use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
 use crate::work::desired::ObjectKey;
-use crate::work::fencing::orders::Fenced;
 use crate::work::manifests::{conditions_of, key_of, keys, named, origin};
 use crate::work::member;
 use crate::work::object;
@@ -41,8 +40,7 @@ impl Applier {
         let mut troubles = Troubles::default();
         let mut missing = self.missing(&work, &mut troubles).await;
         let stopped = self.stopped(&work);
-        let may_start =
-            stopped.is_empty() || self.may_start(cached, Fenced::of(&work).as_ref()).await?;
+        let may_start = stopped.is_empty() || self.may_start(cached, &work).await?;
         for (key, manifest) in stopped.iter().filter(|_| may_start) {
             if !troubles.go_on() {
                 break;
@@ -143,7 +141,8 @@ impl Applier {
     }
 
     /// Starts an object again that the agent has stopped while the member was cut off, as it was
-    /// before, or makes it again if its orders are to delete it. Returns whether it was made.
+    /// before but for the role of data, or makes it again if its orders are to delete it. Returns
+    /// whether it was made.
     async fn restart(
         &self,
         work: &Work,
@@ -154,7 +153,8 @@ impl Applier {
         let is_deleted = Orders::of(manifest).is_some_and(|orders| orders.stop.is_none());
         if !is_deleted {
             let fleet = self.store.fleet.now();
-            self.objects.restart(key, origin(work), &fleet).await?;
+            let restart = self.objects.restart(key, manifest, origin(work), &fleet);
+            restart.await?;
             return Ok(false);
         }
         if !missing.contains(key) || self.objects.member.get(key).await?.is_some() {

@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_interpreter::Interpreters;
 use muster_interpreter::webhook::Hooks;
-use muster_shared::fencing;
+use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::Client;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
@@ -336,6 +336,27 @@ async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn data_whose_role_was_taken_away_is_not_promoted_again_while_its_work_is_suspended() {
+    let order = json!({ "data": { "a": "secondary" } });
+    let mut before = fenced("db", Some(order.clone()));
+    before["data"]["a"] = json!("primary");
+    // The control plane took it for demoted, and has promoted another copy.
+    let mut now = before.clone();
+    now["data"]["a"] = json!("secondary");
+    now["metadata"]["annotations"][muster_shared::names::annotation::DATA_ROLE] = json!("2");
+    let mut work = work_of(&[now]);
+    work["spec"]["suspendDispatching"] = json!(true);
+    let mut object = in_member(&work, &before);
+    let stop = fencing::stop(&object, &order).unwrap();
+    merge::apply(&mut object, &stop);
+    let (applier, _fleet, site) = applier_of([work], true).await;
+    site.objects.lock().insert(place("db"), object);
+    reconcile(&applier).await.unwrap();
+    let object = site.objects.lock()[&place("db")].clone();
+    assert_eq!(object["data"]["a"], "secondary");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     let names = ["a", "b", "slow"];
     let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;
@@ -500,6 +521,22 @@ async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_b
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_objects_of_a_deleted_work_go_although_a_manifest_of_it_cannot_be_read() {
+    let (mut work, old) = work_without_old(&[config_map("a")]);
+    let applied = in_member(&work, &config_map("a"));
+    work["spec"]["workload"]["manifests"][0]["metadata"]["name"] = json!("a/b");
+    work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let (applier, fleet, site) = applier_of([work], true).await;
+    site.objects.lock().insert(place("old"), old);
+    site.objects.lock().insert(place("a"), applied);
+    let cached: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
+    assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
+    assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
+    let left = site.objects.lock().clone();
+    assert!(left.is_empty(), "{:?}", left.keys());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about_another_one() {
     let (work, old) = work_without_old(&[config_map("a")]);
     let mut changed = in_member(&work, &config_map("a"));
@@ -517,6 +554,98 @@ async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about
         patches[0]["status"].get("conditions").is_none(),
         "{patches:?}"
     );
+}
+
+/// Gives an applier a fencer of a member whose lease was not renewed yet; returns the times of
+/// renewals.
+fn with_fencer(applier: &mut Arc<Applier>, site: &Arc<Site>) -> crate::work::fencing::Silence {
+    let silence = crate::work::fencing::Silence::begin(Duration::from_mins(1), || None);
+    let (member, store) = (site.start(), Arc::clone(&applier.store));
+    let fencer = Fencer::new(crate::work::fencing::Setup {
+        cluster: "m1".to_owned(),
+        namespace: "here".to_owned(),
+        member: member.clone(),
+        discovery: Discovery::new(member),
+        silence: silence.clone(),
+        machine: crate::work::fencing::Machine::of_runtime,
+        leadership: muster_shared::lease::Leadership::always(),
+        is_elected: false,
+        lease: Duration::from_secs(40),
+        interval: Duration::from_secs(10),
+        fleet: crate::fleet_id::channel().1,
+        works: store.works.cache.clone(),
+        to_apply: store.waits.to_apply.clone(),
+    });
+    Arc::get_mut(applier).unwrap().fencer = Some(Arc::new(fencer));
+    silence
+}
+
+/// Returns a Work of which its agent has confirmed that it fences, and whose manifest has no orders
+/// any more, with its object as the agent has stopped it.
+fn fenced_until_now() -> (Value, Value) {
+    let mut work = work_of(&[config_map("w")]);
+    work["status"]["conditions"] = json!([{ "type": "Fenced", "status": "True",
+        "reason": "After60Grace0", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
+    let order = json!({ "data": { "a": "stopped" } });
+    let mut object = in_member(&work, &fenced("w", Some(order.clone())));
+    let stop = fencing::stop(&object, &order).unwrap();
+    merge::apply(&mut object, &stop);
+    (work, object)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_stopped_by_orders_that_its_work_has_no_more_is_not_started_during_the_cut() {
+    for suspended in [false, true] {
+        let (mut work, object) = fenced_until_now();
+        work["spec"]["suspendDispatching"] = json!(suspended);
+        let (mut applier, _fleet, site) = applier_of([work], true).await;
+        with_fencer(&mut applier, &site);
+        site.objects.lock().insert(place("w"), object);
+        reconcile(&applier).await.unwrap();
+        let object = site.objects.lock()[&place("w")].clone();
+        assert_eq!(object["data"]["a"], "stopped", "{suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_was_withdrawn_is_not_started_although_its_work_has_no_orders_any_more() {
+    let (work, object) = fenced_until_now();
+    let (mut applier, fleet, site) = applier_of([work], true).await;
+    let silence = with_fencer(&mut applier, &site);
+    site.objects.lock().insert(place("w"), object);
+    // The member was cut off meanwhile, and the cache does not show yet what happened.
+    let mut withdrawn = fleet.get("w");
+    withdrawn["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    withdrawn["metadata"]["resourceVersion"] = json!("2");
+    fleet.put(withdrawn);
+    silence.acknowledged(Instant::now(), false);
+    reconcile(&applier).await.unwrap();
+    assert!(site.writes.lock().is_empty(), "{:?}", site.writes.lock());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_older_than_the_read_that_permitted_it_is_not_applied() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let work = work_of(&[fenced("w", Some(order))]);
+    let (mut applier, fleet, site) = applier_of([work], true).await;
+    let silence = with_fencer(&mut applier, &site);
+    silence.acknowledged(Instant::now(), false);
+    let value = || site.objects.lock()[&place("w")]["data"]["a"].clone();
+    // The cache shows version 1. The control plane has written twice since.
+    let mut newest = fleet.get("w");
+    newest["metadata"]["resourceVersion"] = json!("3");
+    newest["spec"]["workload"]["manifests"][0]["data"]["a"] = json!("newest");
+    fleet.put(newest);
+    reconcile(&applier).await.unwrap();
+    assert!(site.writes.lock().is_empty(), "it has changed");
+    reconcile(&applier).await.unwrap();
+    assert_eq!(value(), "newest");
+    // The watch is slow, and brings what was there between the two.
+    let mut between: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
+    between.metadata.resource_version = Some("2".to_owned());
+    applier.store.works.observe(&between);
+    reconcile(&applier).await.unwrap();
+    assert_eq!(value(), "newest");
 }
 
 /// Has a webhook asked about everything, which does not answer.

@@ -51,17 +51,21 @@ pub fn with_note(mut apply: Value, desired: &Value, observed: &Value) -> Value {
 }
 
 /// Returns the field manager that has scaled an object since the number of its manifest was
-/// applied, so that the agent leaves the number to it.
+/// applied, so that the agent leaves the number to it. The number of the manifest itself, which the
+/// agent gives back after a stop, is left to nobody.
 pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
     if !is_noted(manifest, observed) {
         return None;
     }
-    let owned = format!("f:{}", field(manifest, observed)?);
+    let field = field(manifest, observed)?;
+    let owned = format!("f:{field}");
     let ours = owned_fields(observed, FIELD_MANAGER).and_then(|ours| ours.get("f:spec"));
     if ours.is_some_and(|ours| ours.get(&owned).is_some()) {
         return None;
     }
-    let mut scaled = scaled(observed);
+    let is_manifests = manifest["spec"].get(&field) == observed["spec"].get(&field);
+    let mut scaled =
+        scaled(observed).filter(|(manager, _)| *manager != FIELD_MANAGER || !is_manifests);
     scaled.find_map(|(manager, fields)| fields.get("f:spec")?.get(&owned).and(Some(manager)))
 }
 
@@ -221,6 +225,13 @@ mod tests {
             });
             assert_eq!(left_to(&wanted, &observed), manager, "{what}");
         }
+    }
+
+    #[test]
+    fn the_number_of_the_manifest_that_was_given_back_after_a_stop_is_left_to_nobody() {
+        let entries = [entry(FIELD_MANAGER, "Update", "", &owned("replicas"))];
+        let observed = observed(Some(r#"{".spec.replicas":7}"#), &entries);
+        assert_eq!(left_to(&desired(7), &observed), None);
     }
 
     #[test]

@@ -29,6 +29,14 @@ use crate::work::CachedWork;
 /// Interval at which renewals are recorded, and at which it is asked whether something is due.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Uid of a Work, and a number for what it wants.
+type Wishes = (Option<String>, u64);
+
+fn wishes(work: &CachedWork) -> Wishes {
+    let (uid, wish) = work.wishes();
+    (uid.map(str::to_owned), wish)
+}
+
 /// Parameters of a [`Fencer`].
 pub struct Setup {
     /// Name of the cluster.
@@ -65,8 +73,8 @@ pub struct Fencer {
     objects: Objects,
     store: Store,
     kept: tokio::sync::Mutex<Kept>,
-    /// Sending of the last read of each fenced Work from the fleet API.
-    verified: Mutex<HashMap<String, Instant>>,
+    /// Sending of the last read of each fenced Work from the fleet API, and what it wanted then.
+    verified: Mutex<HashMap<String, (Instant, Wishes)>>,
 }
 
 impl Fencer {
@@ -99,16 +107,21 @@ impl Fencer {
         shutdown.run_until_cancelled(rounds).await;
     }
 
-    /// Returns whether a fenced Work may be applied.
-    pub fn permission(&self, work: &str, fenced: &Fenced) -> Permission {
-        let verified = self.verified.lock().get(work).copied();
+    /// Returns whether a Work may be applied whose objects are stopped after this time without a
+    /// renewal.
+    pub fn permission(&self, work: &CachedWork, after: Duration) -> Permission {
+        let all = self.verified.lock();
+        let verified = all.get(&work.name_any());
+        let verified = verified.and_then(|(at, it)| (*it == wishes(work)).then_some(*at));
         let silence = &self.setup.silence;
-        silence.permission(fenced.after(), verified, Instant::now())
+        silence.permission(after, verified, Instant::now())
     }
 
-    /// Records that a Work was read from the fleet API by a request that was sent at a time.
-    pub fn verify(&self, work: &str, asked: Instant) {
-        self.verified.lock().insert(work.to_owned(), asked);
+    /// Records that a Work was read from the fleet API by a request that was sent at a time, and
+    /// wants what it wants here.
+    pub fn verify(&self, work: &CachedWork, asked: Instant) {
+        let verified = (asked, wishes(work));
+        self.verified.lock().insert(work.name_any(), verified);
     }
 
     /// Forgets a Work that is gone.

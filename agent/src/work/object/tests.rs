@@ -246,21 +246,21 @@ async fn what_was_stopped_with_an_object_runs_again_when_that_is_released() {
     }
 }
 
-/// Returns a member with a stopped Deployment, in which each patch is stored as it is.
-fn stopped_deployment(stored: &Arc<Mutex<Value>>) -> Objects {
+/// Returns a member with one object of a kind, in which each patch is stored as it is. With
+/// `refuses` its admission refuses each apply.
+fn member_of(stored: &Arc<Mutex<Value>>, plural: &'static str, refuses: bool) -> Objects {
     let stored = Arc::clone(stored);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let stored = Arc::clone(&stored);
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let place = parts.uri.path().to_owned();
-            let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
-            let resources = [resource("deployments", "Deployment")];
-            let apps = json!({"metadata": {"name": "apps"}, "versions": [{"version": "v1", "resources": resources}]});
-            if parts.method == http::Method::PATCH {
+            let kind = parts.headers.get(http::header::CONTENT_TYPE);
+            let is_apply = kind.is_some_and(|kind| kind == "application/apply-patch+yaml");
+            let is_refused = refuses && is_apply;
+            let mut object = stored.lock();
+            if parts.method == http::Method::PATCH && !is_refused {
                 let patch: Value = serde_json::from_slice(&body).unwrap();
-                let mut object = stored.lock();
                 muster_shared::merge::apply(&mut object, &patch);
                 if patch["spec"]["replicas"].is_number() {
                     let manager = "muster-agent";
@@ -268,13 +268,24 @@ fn stopped_deployment(stored: &Arc<Mutex<Value>>) -> Objects {
                         "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
                 }
             }
-            let answer = match place.as_str() {
-                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [apps]}),
+            let api_version = object["apiVersion"].as_str().unwrap();
+            let (group, version) = api_version.split_once('/').unwrap();
+            let resource = json!({"resource": plural, "scope": "Namespaced", "verbs": ["get"],
+                "responseKind": {"kind": object["kind"]}});
+            let versions = json!([{"version": version, "resources": [resource]}]);
+            let group = json!({"metadata": {"name": group}, "versions": versions});
+            let answer = match parts.uri.path() {
+                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [group]}),
                 "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
-                _ => stored.lock().clone(),
+                _ if is_refused => {
+                    json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden",
+                        "message": "admission webhook \"images.example.com\" denied the request"})
+                }
+                _ => object.clone(),
             };
+            let code = if is_refused { 403 } else { 200 };
             let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::new(body))
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
         }
     });
     objects(Client::new(service, "default"))
@@ -299,11 +310,65 @@ async fn a_number_that_was_left_to_an_autoscaler_is_left_to_it_after_a_stop() {
         "fieldsV1": {"f:spec": {"f:replicas": {}}},
     }]);
     let stored = Arc::new(Mutex::new(stopped));
-    let objects = stopped_deployment(&stored);
+    let objects = member_of(&stored, "deployments", false);
     let key = ObjectKey::of(&manifest, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
     objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
     let object = stored.lock();
     assert!(object["metadata"]["annotations"][annotation::STOPPED].is_null());
     assert_eq!(object["spec"]["replicas"], 10, "as it was before the cut");
+}
+
+/// Returns an object as the agent has stopped it.
+fn stopped(wanted: &Value, order: &Value) -> Arc<Mutex<Value>> {
+    let mut object = wanted.clone();
+    let stop = fencing::stop(&object, order).unwrap();
+    muster_shared::merge::apply(&mut object, &stop);
+    object["metadata"]["uid"] = json!("u");
+    object["metadata"]["resourceVersion"] = json!("7");
+    Arc::new(Mutex::new(object))
+}
+
+#[tokio::test]
+async fn what_was_stopped_runs_again_where_a_rule_retains_the_field_that_stopped_it() {
+    let manifest = json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": {"namespace": "shop", "name": "etl"}, "spec": {"suspend": false}});
+    let wanted = desired(&manifest, WORK, None);
+    let stored = stopped(&wanted, &json!({"spec": {"suspend": true}}));
+    let objects = member_of(&stored, "workflows", false);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+    let object = stored.lock();
+    assert!(object["metadata"]["annotations"][annotation::STOPPED].is_null());
+    assert_eq!(object["spec"]["suspend"], false);
+}
+
+#[tokio::test]
+async fn what_was_stopped_runs_again_although_the_member_refuses_its_new_manifest() {
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 3}});
+    let wanted = desired(&manifest, WORK, None);
+    let stored = stopped(&wanted, &json!({"spec": {"replicas": 0}}));
+    let objects = member_of(&stored, "deployments", true);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    assert!(objects.ensure_applied(&key, &wanted, &fleet).await.is_err());
+    assert_eq!(stored.lock()["spec"]["replicas"], 3);
+}
+
+#[tokio::test]
+async fn data_never_has_its_former_role_again_while_it_is_released() {
+    let mut manifest = json!({"apiVersion": "replication.storage.openshift.io/v1alpha1",
+        "kind": "VolumeReplication", "metadata": {"namespace": "shop", "name": "db", "labels": {},
+            "annotations": {annotation::DATA_ROLE: "1"}}, "spec": {"state": "primary"}});
+    manifest["metadata"]["labels"][label::RETAIN_REPLICAS] = json!("true");
+    let mut wanted = desired(&manifest, WORK, None);
+    let stored = stopped(&wanted, &json!({"spec": {"state": "secondary"}}));
+    wanted["spec"]["state"] = json!("secondary");
+    let objects = member_of(&stored, "volumereplications", true);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    assert!(objects.ensure_applied(&key, &wanted, &fleet).await.is_err());
+    assert_eq!(stored.lock()["spec"]["state"], "secondary");
 }

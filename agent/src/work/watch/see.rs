@@ -122,6 +122,11 @@ impl Stream {
         }
         let wanted = desired_for(&open.work, manifest, fleet.mark());
         match store.drift.seen(&key, &wanted, object) {
+            // The Work may say nothing of what the stop has changed. The applier releases it.
+            Ok(None) if is_stopped => {
+                store.drift.doubt(&key);
+                store.waits.to_apply.add(name.clone());
+            }
             Ok(None) => seen.as_desired = Some(digest(&wanted)),
             Ok(Some(_)) => {
                 metrics::counter!("muster_drift_detected_total", "kind" => key.kind.kind.clone())

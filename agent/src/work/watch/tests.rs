@@ -245,3 +245,23 @@ async fn what_was_applied_and_went_between_two_lists_is_applied_again() {
     statuses.ended("b", &place("b"));
     assert!(statuses.unshown(&watched().kind, |_| false).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_stopped_is_not_as_desired_although_its_work_says_nothing_of_that() {
+    let (watches, fleet) = watches().await;
+    let mut stream = stream(&watches, watched());
+    let mut object = object(&fleet, "a");
+    let marks = json!({ "f:work.karmada.io/name": {}, "f:work.karmada.io/namespace": {} });
+    object["metadata"]["managedFields"] = json!([{ "manager": "muster-agent", "operation": "Apply",
+        "fieldsV1": { "f:data": { "f:a": {} }, "f:metadata": { "f:annotations": marks,
+            "f:labels": { "f:karmada.io/managed": {} } } } }]);
+    let seen = stream.see(&place("a"), (object.clone(), None)).await;
+    assert!(seen.as_desired.is_some(), "it is at rest");
+    let order = json!({ "immutable": true });
+    let stop = muster_shared::fencing::stop(&object, &order).unwrap();
+    muster_shared::merge::apply(&mut object, &stop);
+    let seen = stream.see(&place("a"), (object, None)).await;
+    assert!(seen.wanted && seen.as_desired.is_none());
+    let queue = &watches.store.waits.to_apply;
+    assert_eq!(queue.len(), 1, "the applier looks at it");
+}
