@@ -69,7 +69,12 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         _ => Lost::Yes,
     };
     if lost == Lost::No {
-        parts.push("no workload is without service".to_owned());
+        // One that fails by itself, in a cluster that is ready, is told below.
+        let cause = match service.unhealthy.count {
+            0 => "",
+            _ => " because of a cluster",
+        };
+        parts.push(format!("no workload is without service{cause}"));
     }
     if service.fewer.count > 0 {
         let verb = if service.fewer.count == 1 {

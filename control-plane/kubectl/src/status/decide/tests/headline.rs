@@ -201,7 +201,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "unhealthy by itself",
             with(&[], vec![placed("web", "m1", "Unhealthy", None)]),
-            "no workload is without service; 1 workload is not healthy in clusters that are ready (Deployment default/web)",
+            "no workload is without service because of a cluster; 1 workload is not healthy in clusters that are ready (Deployment default/web)",
             nothing.1,
             nothing.2.to_owned(),
         ),
