@@ -12,7 +12,7 @@ use muster_shared::k8s::{Api, Client};
 use super::request::{call, find_cluster};
 
 /// Words that stand for the kind.
-const KIND: [&str; 5] = [
+pub(super) const KIND: [&str; 5] = [
     "cluster",
     "clusters",
     "cl",

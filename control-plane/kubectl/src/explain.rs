@@ -24,6 +24,7 @@ use muster_control_plane::movement::eviction::judge::{Switches, placement};
 use muster_control_plane::movement::graceful_eviction::assess::{
     Scene, asks_for_none, counts_replicas, missing,
 };
+use muster_control_plane::propagation::binding::render::Scope;
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
 use muster_control_plane::scheduler::core::need::need;
@@ -275,7 +276,8 @@ impl Answer {
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
             replicas: spec.is_workload().then_some(spec.replicas),
-            clusters: spec.clusters.clone(),
+            // What follows others is placed where they are.
+            clusters: Scope::of(spec).targets,
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
             old_copies: Vec::new(),

@@ -76,20 +76,15 @@ enum What {
 fn unknown(words: &[String]) -> String {
     let word = words.first().map_or("", String::as_str);
     let known = ["clusters", "cluster", "cl", "workloads", "workload", "wl"];
-    let (kind, name) = match word.split_once('/') {
-        Some((kind, name)) => (kind, format!(" {name}")),
-        None => (word, String::new()),
-    };
-    let near = known.iter().filter(|it| distance(kind, it) <= 2);
-    let meant = match near.min_by_key(|it| distance(kind, it)) {
-        _ if Subject::is_kind_of_binding(kind) => format!(
-            "kubectl get {kind} shows these themselves, kubectl muster get workloads what they place"
+    let near = known.iter().filter(|it| distance(word, it) <= 2);
+    let meant = match near.min_by_key(|it| distance(word, it)) {
+        _ if Subject::is_kind_of_binding(word) => format!(
+            "kubectl get {word} shows these themselves, kubectl muster get workloads what they place"
         ),
-        Some(nearest) => format!("is it {nearest}{name}?"),
-        None if name.is_empty() => format!(
-            "whatever is placed is a workload: write kubectl muster get workloads {word}/NAME"
-        ),
-        None => format!("write kubectl muster get workloads {word}"),
+        Some(nearest) => format!("is it {nearest}?"),
+        None => {
+            format!("whatever is placed is a workload: write kubectl muster get {word}/NAME")
+        }
     };
     format!(
         "there is no resource {word:?} here: there are clusters (cluster, cl) and workloads (workload, wl); {meant}"

@@ -18,8 +18,9 @@ use super::table::{Table, title};
 
 #[derive(Debug, Args)]
 pub(super) struct Options {
-    /// Name of one failover, which is shown with its timeline. Without it all are listed, the one
-    /// whose cause began last first.
+    /// Name of one failover (`NAME` or `failover/NAME`), which is shown with its timeline. Without
+    /// it all are listed, the one whose cause began last first.
+    #[arg(value_parser = name)]
     name: Option<String>,
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
@@ -27,6 +28,18 @@ pub(super) struct Options {
     /// Only failovers of this cluster.
     #[arg(long, value_name = "NAME", conflicts_with = "name", value_parser = chosen::name)]
     cluster: Option<String>,
+}
+
+/// Kinds that may stand before the name of a failover, as kubectl writes them.
+const KIND: [&str; 3] = ["failover", "failovers", "failover.failover.muster.io"];
+
+/// Reads the name of a failover, with its kind or without.
+fn name(word: &str) -> Result<String, String> {
+    match word.split_once('/') {
+        None => Ok(word.to_owned()),
+        Some((kind, name)) if KIND.contains(&kind) => Ok(name.to_owned()),
+        Some((_, name)) => Err(format!("a failover is meant: write failover/{name}")),
+    }
 }
 
 /// Returns the history, or one failover.
@@ -345,6 +358,19 @@ mod tests {
             },
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_failover_is_named_as_the_list_of_names_prints_it() {
+        let printed = failover().name();
+        for word in [
+            "m1-20260101-000000",
+            "failover/m1-20260101-000000",
+            &printed,
+        ] {
+            assert_eq!(name(word).unwrap(), "m1-20260101-000000");
+        }
+        assert!(name("cluster/m1").is_err());
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, Error};
-use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
 
 use super::CommandLine;
+use super::chosen::KIND;
 use super::connection::Connection;
 use super::request::distance;
 
@@ -96,7 +97,42 @@ fn keep_own(command: Command, globals: &[Arg]) -> Command {
             command = command.arg(renamed.short(None).hide(true));
         }
     }
+    if command.get_arguments().any(|it| it.get_id() == "dry_run") {
+        command = command.mut_arg("dry_run", as_kubectl);
+    }
     command.mut_subcommands(|it| keep_own(it, globals))
+}
+
+/// Has `--dry-run` take the values that kubectl gives it.
+fn as_kubectl(dry_run: Arg) -> Arg {
+    let meant = |word: &str| match word {
+        "client" | "server" => Ok(true),
+        "none" => Ok(false),
+        _ => Err("write --dry-run, or --dry-run=client, server or none"),
+    };
+    let dry_run = dry_run.action(ArgAction::Set).value_parser(meant);
+    let dry_run = dry_run
+        .num_args(0..=1)
+        .require_equals(true)
+        .hide_default_value(true);
+    dry_run
+        .default_value("none")
+        .default_missing_value("client")
+}
+
+/// Returns the words with what follows `get` as the command has it: `clusters NAME` for
+/// `cluster/NAME`, and `workloads KIND/NAME` for whatever else is written so.
+fn typed(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut words = arguments;
+    let at = words.iter().position(|it| it == "get").map(|at| at + 1);
+    let first = at.and_then(|at| words.get(at)?.to_str());
+    let kind = first.and_then(|it| Some(it.split_once('/')?.0));
+    if let (Some(at), Some(kind)) = (at, kind) {
+        let is_cluster = KIND.contains(&kind);
+        let what = if is_cluster { "clusters" } else { "workloads" };
+        words.insert(at, what.into());
+    }
+    words
 }
 
 /// Reads a command line, the name of the program first.
@@ -105,7 +141,8 @@ where
     T: Into<OsString> + Clone,
 {
     let mut command = command();
-    let matches = command.try_get_matches_from_mut(arguments);
+    let arguments = arguments.into_iter().map(Into::into);
+    let matches = command.try_get_matches_from_mut(typed(arguments.collect()));
     let line = matches.and_then(|it| CommandLine::from_arg_matches(&it));
     line.map_err(|error| mended(error).format(&mut command))
 }
@@ -212,6 +249,48 @@ mod tests {
             let line = format!("kubectl-muster {words}");
             if !words.starts_with("help ") {
                 parse(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
+    }
+
+    #[test]
+    fn get_takes_type_and_name_in_one_word() {
+        for (words, expected) in [
+            ("get cluster/m1 -o wide", "get clusters cluster/m1 -o wide"),
+            ("get -A wl", "get -A wl"),
+            (
+                "-n shop get deploy/web,db",
+                "-n shop get workloads deploy/web,db",
+            ),
+            ("get clusters cl/m1", "get clusters cl/m1"),
+            ("get", "get"),
+        ] {
+            let words = words.split(' ').map(OsString::from).collect();
+            assert_eq!(typed(words).join(" ".as_ref()), OsString::from(expected));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_written_as_for_kubectl() {
+        for command in [
+            "drain m1",
+            "taint m1 a:NoSchedule",
+            "rebalance --all",
+            "promote",
+        ] {
+            for (flag, expected) in [
+                ("", Some(false)),
+                (" --dry-run", Some(true)),
+                (" --dry-run=client", Some(true)),
+                (" --dry-run=server", Some(true)),
+                (" --dry-run=none", Some(false)),
+                (" --dry-run=maybe", None),
+            ] {
+                let line = format!("kubectl-muster {command}{flag}");
+                let words = line.split(' ');
+                let read = super::command().try_get_matches_from(words).ok();
+                let read = read.and_then(|it| it.subcommand()?.1.get_one("dry_run").copied());
+                assert_eq!(read, expected, "{line}");
             }
         }
     }

@@ -152,7 +152,11 @@ pub(super) fn told(all: &[InCluster]) -> String {
     match all.len().saturating_sub(CLUSTERS) {
         _ if all.is_empty() => "none".to_owned(),
         0 => each,
-        more => format!("{each}; and in more clusters ({more})"),
+        more => {
+            let rest: usize = all.iter().skip(CLUSTERS).map(|it| it.copies).sum();
+            let clusters = if more == 1 { "cluster" } else { "clusters" };
+            format!("{each}; and {rest} in {more} other {clusters}")
+        }
     }
 }
 
@@ -270,7 +274,7 @@ pub(super) mod tests {
             told(&by_cluster(&old, |it| it.name.clone(), &fleet, &none)),
             "2 old copies not confirmed gone in m1 (silent): api, web; \
              1 old copy not confirmed gone in m2 (being removed): web; \
-             1 old copy not confirmed gone in m3 (not ready): web; and in more clusters (1)"
+             1 old copy not confirmed gone in m3 (not ready): web; and 1 in 1 other cluster"
         );
         assert_eq!(state("m4", &fleet, &none), Some("not in the fleet"));
         assert_eq!(told(&[]), "none");

@@ -167,7 +167,7 @@ impl Amounts {
 }
 
 /// Returns an amount with one decimal at the most: cores, bytes with a binary suffix, or units.
-fn short(name: &str, amount: Quantity) -> String {
+pub(super) fn short(name: &str, amount: Quantity) -> String {
     let tenths = |amount: i128, unit: i128| {
         let tenths = amount.saturating_mul(10) / unit;
         match (tenths / 10, tenths % 10) {

@@ -134,7 +134,7 @@ impl Attribution {
     }
 
     /// Returns who wrote the field at `path` last, as far as the API server tells: a program, and
-    /// when. The control plane's own writes tell nothing about people.
+    /// when. The control plane's own writes tell nothing about people, and are left out.
     pub fn by_program(metadata: &ObjectMeta, order: &str, path: &[&str]) -> Option<Self> {
         let writers = metadata.managed_fields.iter().flatten();
         let owns = |writer: &&ManagedFieldsEntry| {
@@ -144,11 +144,13 @@ impl Attribution {
             });
             found.is_some()
         };
-        let last = writers.filter(owns).max_by_key(|it| it.time.clone())?;
+        let is_own = |it: &&ManagedFieldsEntry| {
+            let manager = it.manager.as_ref();
+            manager.is_some_and(|it| it.starts_with("muster-"))
+        };
+        let writers = writers.filter(|it| owns(it) && !is_own(it));
+        let last = writers.max_by_key(|it| it.time.clone())?;
         let program = last.manager.clone()?;
-        if program.starts_with("muster-") {
-            return None;
-        }
         let order = Self {
             order: order.to_owned(),
             by: format!("somebody with {program}"),

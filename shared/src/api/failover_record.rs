@@ -272,10 +272,8 @@ pub struct Workloads {
     pub stranded_now: u32,
     /// Greatest number of workloads that were held at one time: too many clusters had failed, or
     /// movement was paused.
-    #[serde(skip_serializing_if = "absent")]
     pub held: u32,
     /// Workloads that are held now.
-    #[serde(skip_serializing_if = "absent")]
     pub held_now: u32,
 }
 

@@ -86,7 +86,7 @@ fn judge(
         });
         let named: Vec<String> = named.collect();
         let message = format!(
-            "without {cluster}, {} of its {workloads} workloads have no other place: {}",
+            "without {cluster}, workloads with no other place: {} of {workloads}: {}",
             named.len(),
             listed(&named, NAMED)
         );
@@ -97,6 +97,7 @@ fn judge(
         0 => String::new(),
         number => format!(" ({number} tolerate every taint, or are finished, and stay there)"),
     };
-    let message = format!("without {cluster}, its {workloads} workloads fit elsewhere{stay}");
+    let message =
+        format!("without {cluster}, each of its workloads ({workloads}) fits elsewhere{stay}");
     category.ok("room", message);
 }

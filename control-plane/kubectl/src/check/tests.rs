@@ -184,7 +184,10 @@ fn in_a_sound_fleet_everything_is_green() {
     assert!(bad.is_empty(), "{bad:#?}");
     assert!(verdicts.len() > 20, "{}", verdicts.len());
     let room = verdicts.iter().find(|it| it.name == "room").unwrap();
-    assert_eq!(room.message, "without m1, its 1 workloads fit elsewhere");
+    assert_eq!(
+        room.message,
+        "without m1, each of its workloads (1) fits elsewhere"
+    );
 }
 
 type Break = fn(&mut Facts);
@@ -759,13 +762,13 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
             },
             "room",
             Warning,
-            "without m1, 1 of its 1 workloads have no other place: default/web (",
+            "without m1, workloads with no other place: 1 of 1: default/web (",
         ),
         (
             |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
             "room",
             Warning,
-            "without m1, 1 of its 1 workloads have no other place",
+            "without m1, workloads with no other place: 1 of 1",
         ),
         // Each of them fits alone.
         (
@@ -776,7 +779,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
             },
             "room",
             Warning,
-            "without m1, 1 of its 3 workloads have no other place: default/c (",
+            "without m1, workloads with no other place: 1 of 3: default/c (",
         ),
         (
             |it| it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8")),

@@ -78,10 +78,11 @@ impl fmt::Display for Answer {
             writeln!(f, "Not scheduled here: {held_back}")?;
         }
         if self.attempts.is_empty() {
-            return writeln!(
-                f,
-                "\nIt has no placement: no policy has been applied to it yet."
-            );
+            let why = match &self.placed_by {
+                Some(_) if !self.clusters.is_empty() => "It is placed where what needs it is.",
+                _ => "It has no placement: no policy has been applied to it yet.",
+            };
+            return writeln!(f, "\n{why}");
         }
         match &self.need {
             _ if self.has_to_leave() => writeln!(

@@ -62,6 +62,22 @@ fn where_the_host_name_of_a_service_leads_is_told() {
 }
 
 #[test]
+fn what_follows_a_workload_is_told_to_be_where_that_is() {
+    let (mut binding, snapshot) = scene();
+    let spec = &mut binding.spec;
+    (spec.placement, spec.clusters) = (None, Vec::new());
+    let by =
+        json!([{ "namespace": "shop", "name": "web-deployment", "clusters": [{ "name": "m1" }] }]);
+    spec.required_by = serde_json::from_value(by).unwrap();
+    let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
+    assert!(text.contains("\nPlaced on: m1 ("), "{text}");
+    assert!(
+        text.ends_with("\nIt is placed where what needs it is.\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn what_an_old_copy_waits_for_is_told_beside_it() {
     let (binding, snapshot) = scene();
     let now = "2024-01-01T00:03:00Z".parse().unwrap();

@@ -97,8 +97,7 @@ async fn what_is_not_there_is_answered_with_what_is_and_what_may_be_meant() {
     for (words, part) in [
         ("wl wbe", "is it web?"),
         ("wl deployment/wbe", "is it deployment/web?"),
-        ("deployments", "workloads deployments/NAME"),
-        ("deployment/web", "get workloads deployment/web"),
+        ("deployments", "write kubectl muster get deployments/NAME"),
         ("rb", "kubectl get rb shows"),
         ("worklaods", "is it workloads?"),
         ("pods", "clusters (cluster, cl) and workloads"),

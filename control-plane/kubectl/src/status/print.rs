@@ -189,12 +189,12 @@ fn moving(report: &Report, now: Timestamp, limits: Limits) -> String {
 }
 
 fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> String {
-    let mut table = Table::new([head, "FOR", "SINCE", "AT MOST", "WHY"]);
+    let mut table = Table::new([head, "FOR", "SINCE", "AT THE LATEST", "WHY"]);
     for it in all.iter().take(limits.rows) {
         let estimate = match (it.at_most_seconds, it.stops_seconds) {
             (Some(seconds), _) => coming(seconds, now),
             (None, Some(0)) => "copy has stopped".to_owned(),
-            (None, Some(seconds)) => format!("copy stops in {}", coming(seconds, now)),
+            (None, Some(seconds)) => format!("copy stops {}", coming(seconds, now)),
             (None, None) => "-".to_owned(),
         };
         table.row([

@@ -115,7 +115,7 @@ impl Summary {
         let (lost, service) = service::told(report, now);
         let Next { words, seconds } = &report.next;
         let next = match seconds {
-            Some(seconds) => format!("in {}: {words}", coming(*seconds, now)),
+            Some(seconds) => format!("{}: {words}", coming(*seconds, now)),
             None => words.clone(),
         };
         Self {
@@ -134,7 +134,7 @@ impl Summary {
 /// Returns what happened, and how bad it is.
 fn happened(report: &Report, now: Timestamp) -> (Severity, String) {
     if report.is_blind {
-        return (Severity::Unknown, blind(&report.unread));
+        return (Severity::Unknown, blind(report));
     }
     let mut matters = matters(report, now);
     // The worst comes first, and of those that are equal the one that was found first.
@@ -150,7 +150,8 @@ fn happened(report: &Report, now: Timestamp) -> (Severity, String) {
     (severity, sentence)
 }
 
-fn blind(unread: &[String]) -> String {
+fn blind(report: &Report) -> String {
+    let unread = &report.unread;
     let reasons = unread
         .iter()
         .map(|it| it.split_once(": ").map_or(it.as_str(), |(_, why)| why));
@@ -161,6 +162,7 @@ fn blind(unread: &[String]) -> String {
         .filter_map(|it| Some(it.split_once(": ")?.0))
         .collect();
     match reasons[..] {
+        _ if report.is_refused() => format!("you may not read this: {}", steps.join(", ")),
         [only] if unread.len() > 2 => {
             let why = only.strip_prefix("ServiceError: client error (");
             let why = why.and_then(|it| it.split_once("): "));
@@ -293,9 +295,9 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         let by = it.by.as_ref();
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         let reason = it.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |why| format!(" ({why})"));
+        let reason = reason.map_or_else(String::new, |why| format!(" ({why:?})"));
         let since = span(it.since, now);
-        let mut text = format!("{} {order}{by} for {since}{reason}", it.name);
+        let mut text = format!("{} {order}{by}{reason} for {since}", it.name);
         let moving = report.moving.iter().filter(|moving| moving.from == it.name);
         match moving.count() {
             0 => {}
@@ -343,11 +345,14 @@ fn span(since: Option<Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// Returns a number of seconds as a time, with the time of day at which it is over.
+/// Tells when so many seconds are over, with the time of day.
 pub(super) fn coming(seconds: u64, now: Timestamp) -> String {
+    if seconds == 0 {
+        return "any moment now".to_owned();
+    }
     let left = SignedDuration::from_secs(seconds.try_into().unwrap_or(i64::MAX));
     let end = now.saturating_add(left).unwrap_or(Timestamp::MAX);
-    format!("{} ({})", time(left), clock(end, now))
+    format!("in {} ({})", time(left), clock(end, now))
 }
 
 /// Returns the time of day of a moment, with its date if that is more than a day away.

@@ -8,6 +8,7 @@ use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{LAST_ORDER, MOVEMENT_PAUSED};
+use muster_shared::names::taint::{CORDON, DRAIN};
 
 use super::api_call::write_condition;
 use crate::fleet::Fleet;
@@ -47,10 +48,30 @@ fn paused(
     is_news(cluster, &said).then_some(said)
 }
 
+/// Returns the drain of a cluster, or else its cordon, if it stands and nobody is recorded for it,
+/// as when it was written without `kubectl muster`.
+fn unrecorded(cluster: &Cluster) -> Option<Attribution> {
+    let taints = &cluster.spec.taints;
+    let taint = taints.iter().find(|it| it.key == DRAIN);
+    let taint = taint.or_else(|| taints.iter().find(|it| it.key == CORDON));
+    let taint = taint.filter(|_| Attribution::of_command(cluster).is_none())?;
+    let order = if taint.key == DRAIN {
+        order::DRAIN
+    } else {
+        order::CORDON
+    };
+    Some(Attribution {
+        order: order.to_owned(),
+        at: taint.time_added.as_ref().map(|it| it.0),
+        ..Attribution::default()
+    })
+}
+
 /// Returns the condition that tells who drained, cordoned or tainted a cluster last, or ended that;
 /// `None` if it is there, or if nobody did.
 fn last_order(cluster: &Cluster, now: Timestamp) -> Option<Condition> {
-    let mut orders = Attribution::all(&cluster.metadata).into_iter().rev();
+    let recorded = Attribution::all(&cluster.metadata).into_iter().rev();
+    let mut orders = unrecorded(cluster).into_iter().chain(recorded);
     let (reason, usual, last) = orders.find_map(|it| {
         let (reason, usual) = match it.order.as_str() {
             order::DRAIN => ("Drained", "drained"),
@@ -102,6 +123,7 @@ pub async fn note(fleet: &Fleet, cluster: &Cluster) -> Result<(), kube::Error> {
 #[cfg(test)]
 mod tests {
     use http::Method;
+    use muster_shared::k8s::ObjectMeta;
     use muster_shared::names::annotation::ORDERED_BY;
     use serde_json::json;
 
@@ -172,6 +194,41 @@ mod tests {
                 assert_eq!(reason, "", "{given}");
             }
             assert_eq!(last_order(&cluster, now), None, "told once");
+        }
+    }
+
+    #[test]
+    fn a_drain_that_nobody_recorded_is_no_ended_one() {
+        let now = Timestamp::from_second(10).unwrap();
+        let ended = Attribution {
+            order: order::UNDRAIN.to_owned(),
+            ..Attribution::default()
+        };
+        let text = Attribution::added(&ObjectMeta::default(), ended);
+        let cluster = |key: &str| -> Cluster {
+            serde_json::from_value(json!({
+                "metadata": { "name": "m1", "annotations": { ORDERED_BY: text } },
+                "spec": { "syncMode": "Pull", "taints": [
+                    { "key": key, "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z" },
+                ] },
+            }))
+            .unwrap()
+        };
+        for (key, reason, message) in [
+            (
+                DRAIN,
+                "Drained",
+                "drained by somebody at 2026-01-01T00:00:00Z",
+            ),
+            (
+                CORDON,
+                "Cordoned",
+                "cordoned by somebody at 2026-01-01T00:00:00Z",
+            ),
+            ("a", "Undrained", "the drain was ended by somebody"),
+        ] {
+            let said = last_order(&cluster(key), now).unwrap();
+            assert_eq!((&*said.reason, &*said.message), (reason, message));
         }
     }
 

@@ -5,6 +5,7 @@
 //! events from the Works. Pure.
 
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingStatus};
+use muster_shared::check::listed;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::names::condition;
@@ -50,7 +51,8 @@ pub(super) fn told(
     let was = conditions::get(&held.conditions, condition::FULLY_APPLIED);
     let news = fully_applied && was.is_none_or(|it| it.status != "True");
     news.then(|| {
-        let note = format!("applied in {} clusters", items.len());
+        let names: Vec<String> = items.iter().map(|it| it.cluster_name.clone()).collect();
+        let note = format!("applied in {}", listed(&names, MOST));
         (EventType::Normal, "SyncSucceed", note)
     })
 }
@@ -105,7 +107,7 @@ mod tests {
                 json!([]),
                 vec![item("m1", true, "")],
                 true,
-                Some("SyncSucceed applied in 1 clusters"),
+                Some("SyncSucceed applied in m1"),
             ),
             (json!([]), full, vec![item("m1", true, "")], true, None),
         ] {

@@ -11,6 +11,11 @@ impl Report {
         !self.leader.acts && self.leader.renewed.is_some()
     }
 
+    /// Returns whether the fleet API answers, and lets whoever asks read too little.
+    pub(in super::super) fn is_refused(&self) -> bool {
+        self.is_blind && self.unread.iter().all(|it| it.contains("(403 "))
+    }
+
     /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
     /// that is drained.
     fn is_ordered(&self, waiting: &Waiting) -> bool {

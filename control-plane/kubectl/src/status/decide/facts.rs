@@ -83,9 +83,11 @@ fn pace(report: &Report) -> String {
         return NOT_KNOWN.to_owned();
     }
     let pace = &report.pace;
-    let failed = match pace.drained {
-        0 => "have failed".to_owned(),
-        drained => format!("count as failed, {drained} of them because drained"),
+    let failed = match (pace.drained, pace.failed) {
+        (0, 1) => "has failed".to_owned(),
+        (0, _) => "have failed".to_owned(),
+        (1, 1) => "counts as failed, because drained".to_owned(),
+        (drained, _) => format!("count as failed, {drained} of them because drained"),
     };
     let settings = match report.settings_from {
         Source::Gates | Source::Defaults => "; by the default flags",

@@ -221,6 +221,9 @@ fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
 
 /// Returns what happens next in the fleet.
 fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
+    if report.is_refused() {
+        return "not known".into();
+    }
     if report.is_blind {
         return "not known; while the control plane cannot reach the fleet API either, nothing moves"
             .into();

@@ -620,11 +620,11 @@ m2                 Unknown   ClusterStatusUnknown   5m0s    -
 MOVING                  FROM   NOW PLACED ON   SINCE
 Deployment default/db   m1     m2              60s
 
-STRANDED                FOR           SINCE   AT MOST   WHY
-Deployment default/db   NowhereToGo   4m0s    -         m1 has a taint
+STRANDED                FOR           SINCE   AT THE LATEST   WHY
+Deployment default/db   NowhereToGo   4m0s    -               m1 has a taint
 
-WAITING                  FOR                  SINCE   AT MOST   WHY
-Deployment default/web   StoppedByThreshold   4m0s    -         m1 has a taint
+WAITING                  FOR                  SINCE   AT THE LATEST   WHY
+Deployment default/web   StoppedByThreshold   4m0s    -               m1 has a taint
 "
     );
 }

@@ -31,6 +31,10 @@ const DESCRIBE: &str = "kubectl describe cluster";
 
 /// Returns what to do: what is most urgent, and one thing only.
 pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice {
+    if report.is_refused() {
+        let words = "ask for the ClusterRole muster:view, or use other credentials; who you are to the fleet API";
+        return Advice::new(words, "kubectl auth whoami");
+    }
     if report.is_blind {
         return Advice::new(
             "find out why the fleet API does not answer here (its server, the network, your credentials)",

@@ -101,24 +101,22 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             (at_once, since.unwrap_or_default())
         }
     };
-    let who = match found {
-        [only] => only.name.clone(),
-        _ => format!("{} of {all} clusters", found.len()),
-    };
-    let mut text = format!("{who} {words}{at_once}");
-    if state != State::New {
-        text.push_str(&times);
-    }
     let is_stopped =
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
     let is_network = together && found.len() == all;
-    if found.len() > 1 && !is_network {
-        let place = in_common_region(report, found).unwrap_or_else(|| {
+    let region = in_common_region(report, found).filter(|_| !is_network);
+    let who = match found {
+        [only] => only.name.clone(),
+        _ if is_network || region.is_some() => format!("{} of {all} clusters", found.len()),
+        _ => {
             let names: Vec<String> = found.iter().map(|it| it.name.clone()).collect();
-            format!(" ({})", listed(&names, NAMED))
-        });
-        text.push_str(&place);
-    }
+            let names = listed(&names, NAMED);
+            format!("{} of {all} clusters ({names})", found.len())
+        }
+    };
+    let times = if state == State::New { "" } else { &times };
+    let region = region.unwrap_or_default();
+    let mut text = format!("{who} {words}{at_once}{times}{region}");
     let mut fates = sum(found);
     // What stops itself does not leave then, where nothing moves.
     if let Some(reason) = report.held_by(None)

@@ -21,6 +21,9 @@ pub(in super::super) enum Lost {
 /// Returns whether some workload is without service, and the sentence that says which.
 pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
     let service = &report.service;
+    if report.is_refused() {
+        return (Lost::Unknown, "not known".to_owned());
+    }
     if report.is_blind {
         let words = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
         return (Lost::Unknown, words.to_owned());
@@ -53,7 +56,7 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         };
         let stops = stopper.zip(service.stops_seconds);
         let stops = stops.map_or_else(String::new, |(who, seconds)| {
-            format!("; {who} in {} at the latest", coming(seconds, now))
+            format!("; {who} {} at the latest", coming(seconds, now))
         });
         parts.push(format!(
             "perhaps {who} without service {}: {on} not heard{stops}",
@@ -66,7 +69,12 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         _ => Lost::Yes,
     };
     if lost == Lost::No {
-        parts.push("no workload is without service".to_owned());
+        // One that fails by itself, in a cluster that is ready, is told below.
+        let cause = match service.unhealthy.count {
+            0 => "",
+            _ => " because of a cluster",
+        };
+        parts.push(format!("no workload is without service{cause}"));
     }
     if service.fewer.count > 0 {
         let verb = if service.fewer.count == 1 {

@@ -68,7 +68,7 @@ export function idle(status) {
 // Returns until when at the latest a workload is in the queue, or when its copy has stopped.
 export function latest({ atMostSeconds, stopsSeconds }, now) {
   const clock = (seconds) => moment(new Date(now + 1000 * seconds).toISOString()).slice(11);
-  const coming = (seconds) => `in ${span(seconds)}${seconds < 86400 ? ` (${clock(seconds)})` : ""}`;
+  const coming = (seconds) => !seconds ? "any moment now" : `in ${span(seconds)}${seconds < 86400 ? ` (${clock(seconds)})` : ""}`;
   if (atMostSeconds !== undefined) return coming(atMostSeconds);
   if (stopsSeconds === undefined) return "–";
   return stopsSeconds ? `its copy stops ${coming(stopsSeconds)}, and it stays down` : "its copy has stopped, and it stays down";

@@ -63,6 +63,7 @@ test("an empty queue says what comes later, and a row when its copy stops althou
   ]) assert.equal(model.idle(status(more)), expected);
   for (const [row, expected] of [
     [{}, "–"],
+    [{ atMostSeconds: 0 }, "any moment now"],
     [{ atMostSeconds: 9, stopsSeconds: 9 }, "in 9 s (00:10:09Z)"],
     [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z), and it stays down"],
     [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],

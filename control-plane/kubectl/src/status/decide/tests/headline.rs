@@ -132,7 +132,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "fenced, and surely stopped",
             Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
             "1 workload is without service (Deployment default/ledger)",
-            "in 0 s (00:10:00Z): Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            "any moment now: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
@@ -201,7 +201,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "unhealthy by itself",
             with(&[], vec![placed("web", "m1", "Unhealthy", None)]),
-            "no workload is without service; 1 workload is not healthy in clusters that are ready (Deployment default/web)",
+            "no workload is without service because of a cluster; 1 workload is not healthy in clusters that are ready (Deployment default/web)",
             nothing.1,
             nothing.2.to_owned(),
         ),
@@ -246,6 +246,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             nothing.0,
             "nothing moves until a control plane leads",
             "find out on the host cluster why no control plane runs: kubectl -n muster-system get pods".to_owned(),
+        ),
+        (
+            "refused",
+            Snapshot { clusters: Err("list clusters: no (403 Forbidden)".to_owned()), ..with(&[], Vec::new()) },
+            "not known",
+            "not known",
+            "ask for the ClusterRole muster:view, or use other credentials; who you are to the fleet API: kubectl auth whoami".to_owned(),
         ),
         (
             "blind",
@@ -305,7 +312,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
     let line = decide(&snapshot(clusters, Vec::new())).summary.line();
     assert_eq!(
         line,
-        "ATTENTION: 2 of 5 clusters silent, the first for 5 min 40 s (since 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z) (m1, m2)"
+        "ATTENTION: 2 of 5 clusters (m1, m2) silent, the first for 5 min 40 s (since 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z)"
     );
 }
 

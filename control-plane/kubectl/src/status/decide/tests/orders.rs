@@ -104,7 +104,7 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
     let text = print::table(&report, off.now);
     for part in [
         "Failover:   OFF: no taint moves anything, but orders do: m1 is drained\n",
-        ": 1 of 3 clusters count as failed, 1 of them because drained\n",
+        ": 1 of 3 clusters counts as failed, because drained\n",
         "Clusters:   3, 0 not well, 1 drained, 1 cordoned\n",
         "m1                 Drained    30s     -          alice   an upgrade\n",
         "m2                 Cordoned   -       -          -       -\n",
@@ -201,7 +201,7 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
     let report = decide(&silent);
     assert_eq!(report.unknown, 1);
     let text = print::table(&report, silent.now);
-    let told = "Deployment default/web   SilentAndNotJudged   -       -         nobody leads who would judge that m2 is silent";
+    let told = "Deployment default/web   SilentAndNotJudged   -       -               nobody leads who would judge that m2 is silent";
     assert!(text.contains(told), "{text}");
 }
 

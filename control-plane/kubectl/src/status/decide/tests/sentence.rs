@@ -173,21 +173,21 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             with(&["Unknown", "Unknown"], Vec::new()),
-            "ATTENTION: 2 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z) (m1, m2)",
+            "ATTENTION: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (since 00:04:20Z)",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
             ),
-            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z) (m1, m2, m3): 1 workload waits until fewer clusters have failed",
+            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (since 00:04:20Z): 1 workload waits until fewer clusters have failed",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("WaitingForToleration", TOLERATED),
             ),
-            "ALARM: 3 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z) (m1, m2, m3): 1 workload waits for the end of the grace time (toleration)",
+            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (since 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
@@ -282,6 +282,14 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 ..with(&[], Vec::new())
             },
             "NOT KNOWN: the fleet API cannot be read: it does not answer",
+        ),
+        (
+            Snapshot {
+                clusters: Err("list clusters: no (403 Forbidden)".to_owned()),
+                bindings: Err("list bindings: no (403 Forbidden)".to_owned()),
+                ..with(&[], Vec::new())
+            },
+            "NOT KNOWN: you may not read this: list clusters, list bindings",
         ),
         (
             {
