@@ -331,3 +331,56 @@ async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_an
         assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_group_was_lost() {
+    let group =
+        |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
+    let mut workload = testing::binding();
+    workload["metadata"]["generation"] = json!(1);
+    workload["spec"]["placement"] = json!({
+        "clusterAffinities": [group("primary", "m1"), group("backup", "m2")],
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        },
+    });
+    let applied = workload["spec"]["placement"].to_string();
+    workload["metadata"]["annotations"] = json!({"policy.karmada.io/applied-placement": applied});
+    workload["status"] = json!({
+        "schedulerObservingAffinityName": "primary", "schedulerObservedGeneration": 1,
+        "lastScheduledTime": "2024-01-01T00:00:00Z",
+    });
+    let objects = [
+        ("clusters", failed()),
+        ("clusters", testing::cluster("m2")),
+        ("resourcebindings", workload),
+    ];
+    let mut stand = Stand::with(evicting(), objects);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
+    crate::scheduler::controller::start(&stand.fleet, pace, &mut stand.tasks);
+    // The status is not written in the minute of the failover, or the process ends before.
+    let refused = testing::refusal(500, "InternalError", "web-deployment");
+    let (method, path) = (Method::PATCH, "/web-deployment/status");
+    stand.api.answer(method, path, 500, refused);
+    stand.follow().await;
+    pass(60).await;
+    stand.api.answer_truly();
+    stand.api.put("clusters", testing::cluster("m1"));
+    pass(120).await;
+    let placed = |stand: &Stand| {
+        let binding = stand.binding("web-deployment").unwrap();
+        let clusters = binding.spec.clusters.iter();
+        clusters.map(|it| it.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(placed(&stand), ["m2"]);
+    let mut scaled = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment")
+        .unwrap();
+    scaled["spec"]["replicas"] = json!(4);
+    scaled["metadata"]["generation"] = json!(2);
+    stand.api.put("resourcebindings", scaled);
+    pass(60).await;
+    assert_eq!(placed(&stand), ["m2"], "it was scaled, and not sent home");
+}
