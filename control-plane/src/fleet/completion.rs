@@ -1,11 +1,19 @@
-//! Jobs that have completed: in another cluster they would run again.
+//! Jobs that have completed: in another cluster they would run again. And those that cannot: no
+//! cluster has been given a part of their completions.
 
-use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference};
+use std::collections::BTreeMap;
+
+use muster_shared::api::binding::{
+    AggregatedStatusItem, ObjectReference, ResourceBindingSpec, TargetCluster,
+};
+use muster_shared::api::policy::ReplicaSchedulingType;
+use serde_json::Value;
 
 use super::Fleet;
 use super::job_status::is_complete;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
+use super::works::{self, CachedWork, cluster_of};
 
 /// Returns whether a resource is a Job.
 pub fn is_job(resource: &ObjectReference) -> bool {
@@ -48,4 +56,52 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
         }
         Lookup::Absent | Lookup::Unknown => None,
     }
+}
+
+/// Returns the completions of a Job that its placement divides.
+pub fn to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
+    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
+    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
+    let completions = template["spec"]["completions"].as_u64()?;
+    (divides && works::is_job(template)).then_some(completions)
+}
+
+/// Returns the completions that the Works of a Job ask for, by cluster. An API server lets nobody
+/// change those of a Job that is there.
+pub fn held<'a>(works: impl IntoIterator<Item = &'a CachedWork>) -> BTreeMap<&'a str, u64> {
+    let works = works.into_iter();
+    works
+        .filter_map(|it| Some((cluster_of(it)?, it.completions?)))
+        .collect()
+}
+
+/// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
+/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
+pub fn undone(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    held: &BTreeMap<&str, u64>,
+) -> Option<(u64, u64)> {
+    let all = to_divide(spec, template)?;
+    let has = |it: &TargetCluster| held.get(&*it.name).copied();
+    let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
+    (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
+}
+
+/// Returns whether a part of the completions of a binding runs in no cluster, as its Works tell.
+/// `None` means that its template cannot be read yet.
+pub fn leaves_undone<'a>(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    works: impl IntoIterator<Item = &'a CachedWork>,
+) -> Option<bool> {
+    if !is_job(&spec.resource) {
+        return Some(false);
+    }
+    let key = TemplateKey::of(&spec.resource);
+    let Lookup::Found(template) = fleet.templates.get(&key) else {
+        return None;
+    };
+    let template = template.object(&key.kind);
+    Some(undone(spec, &template, &held(works)).is_some())
 }

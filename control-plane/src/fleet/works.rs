@@ -4,14 +4,13 @@ mod removal;
 mod report;
 mod role;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use kube::core::ObjectMeta;
-use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, TargetCluster};
-use muster_shared::api::policy::ReplicaSchedulingType;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::work::{ResourceIdentifier, Work, WorkStatus};
 use muster_shared::names::{annotation, cluster_of_execution_namespace, label};
 use muster_shared::watch::packing::{Codec, Parts};
@@ -274,34 +273,6 @@ pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
 /// Returns the cluster that a Work is for.
 pub fn cluster_of(work: &CachedWork) -> Option<&str> {
     cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
-}
-
-/// Returns the completions that Works ask for, by their clusters.
-pub fn completions<'a>(works: impl Iterator<Item = &'a Arc<CachedWork>>) -> BTreeMap<&'a str, u64> {
-    works
-        .filter_map(|it| Some((cluster_of(it)?, it.completions?)))
-        .collect()
-}
-
-/// Returns the completions of a Job that its placement divides.
-pub fn completions_to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
-    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
-    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
-    let completions = template["spec"]["completions"].as_u64()?;
-    (divides && is_job(template)).then_some(completions)
-}
-
-/// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
-/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
-pub fn undone(
-    spec: &ResourceBindingSpec,
-    template: &Value,
-    held: &BTreeMap<&str, u64>,
-) -> Option<(u64, u64)> {
-    let all = completions_to_divide(spec, template)?;
-    let has = |it: &TargetCluster| held.get(&*it.name).copied();
-    let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
-    (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
 }
 
 /// Returns the binding that a Work was made for.

@@ -26,13 +26,11 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::completion::is_job;
+use crate::fleet::completion::leaves_undone;
 use crate::fleet::copy::Order;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
-use crate::fleet::template::TemplateKey;
-use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{binding_of, undone};
+use crate::fleet::works::binding_of;
 use crate::fleet::write::Written;
 use crate::movement::eviction::judge::{Switches, placement};
 use crate::scheduler::controller::LiveSnapshot;
@@ -187,27 +185,17 @@ fn check(
     } else {
         Vec::new()
     };
-    // The Job of a cluster takes no more completions than it was made with: what an old copy has to
-    // do is done by nobody as long as no target is given it.
-    let leaves_undone = || {
-        if !is_job(&spec.resource) {
-            return false;
-        }
-        let key = TemplateKey::of(&spec.resource);
-        let Lookup::Found(template) = fleet.templates.get(&key) else {
-            retry.set(Some(UNLISTED));
-            return true;
-        };
-        let held = works.iter();
-        let held = held.filter_map(|(cluster, work)| Some((*cluster, work.completions?)));
-        undone(spec, &template.object(&key.kind), &held.collect()).is_some()
-    };
+    // What an old copy has to do is done by nobody as long as no target has been given it.
+    let undone = leaves_undone(fleet, spec, works.values().copied());
+    if undone.is_none() {
+        retry.set(Some(UNLISTED));
+    }
     let scene = Scene {
         clusters: &spec.clusters,
         order: &order,
         reports: &reports,
         scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation)
-            && !leaves_undone(),
+            && undone == Some(false),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         least: &least,

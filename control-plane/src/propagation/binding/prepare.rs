@@ -26,13 +26,14 @@ use super::write::is_leaving;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
+use crate::fleet::completion::{held, undone};
 use crate::fleet::copy::ready_replicas;
 use crate::fleet::copy::retains_replicas;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{self, CachedWork, cluster_of, owner_id, undone};
+use crate::fleet::works::{CachedWork, cluster_of, owner_id};
 use crate::propagation::data::facts::Roles;
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
@@ -237,7 +238,7 @@ fn completions<'a>(
     let stays = |it: &&Arc<CachedWork>| {
         it.completions.is_some() && owner_id(it) == Some(id) && !fleet.deleted_works.is_to_go(it)
     };
-    works::completions(works.iter().filter(stays))
+    held(works.iter().filter(stays).map(AsRef::as_ref))
 }
 
 /// Tells that a part of a divided Job runs nowhere: each cluster that it is placed in has a Job of

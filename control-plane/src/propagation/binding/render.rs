@@ -13,8 +13,8 @@ use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
+use crate::fleet::completion::to_divide;
 use crate::fleet::fencing;
-use crate::fleet::works::completions_to_divide;
 use crate::scheduler::core::divide::{Party, TieBreak, webster};
 
 /// Labels or annotations.
@@ -387,7 +387,7 @@ fn divided_completions(
     targets: &[TargetCluster],
     held: &BTreeMap<&str, u64>,
 ) -> Option<Vec<u64>> {
-    let all = completions_to_divide(spec, template)?;
+    let all = to_divide(spec, template)?;
     let held = |target: &TargetCluster| held.get(&*target.name).copied();
     let held: Vec<Option<u64>> = targets.iter().map(held).collect();
     let rest = all.saturating_sub(held.iter().flatten().sum());

@@ -18,9 +18,10 @@ use super::controller::{Error, Memory, STEP};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::completion::{held, undone};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{self, CachedWork, undone};
+use crate::fleet::works::CachedWork;
 use crate::fleet::write::{Written, merge_status};
 
 /// Time after which a template is looked at again where others of its kind are being written, as
@@ -216,8 +217,11 @@ pub(super) fn with_silent(
 /// Returns the reports, and one that says nothing if a part of a divided Job runs nowhere: each
 /// cluster completes its own part only.
 fn with_undone(shown: &Shown<'_>, template: &Value) -> Option<Vec<AggregatedStatusItem>> {
-    let held = works::completions(shown.works.iter());
-    undone(shown.spec, template, &held)?;
+    undone(
+        shown.spec,
+        template,
+        &held(shown.works.iter().map(AsRef::as_ref)),
+    )?;
     let nowhere = AggregatedStatusItem::default();
     Some(shown.items.iter().cloned().chain([nowhere]).collect())
 }

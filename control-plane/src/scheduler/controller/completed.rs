@@ -7,10 +7,9 @@ use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec};
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::completion::{has_completed, has_completed_by_template, has_report, is_job};
-use crate::fleet::template::TemplateKey;
-use crate::fleet::template_event::Lookup;
-use crate::fleet::works::{completions, undone};
+use crate::fleet::completion::{
+    has_completed, has_completed_by_template, has_report, is_job, leaves_undone,
+};
 
 /// A Job whose template cannot be read is looked at again after this time.
 pub(super) const UNREAD: Duration = Duration::from_secs(5);
@@ -23,23 +22,10 @@ pub(super) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> O
     let completed = completed(spec, &status.aggregated_status, was_placed, || {
         has_completed_by_template(fleet, &spec.resource)
     });
-    completed.map(|it| it && !leaves_undone(fleet, binding))
-}
-
-/// Returns whether a part of a divided Job runs in no cluster: it may be placed in another one,
-/// although each that it is in has completed its own part.
-fn leaves_undone(fleet: &Fleet, binding: &AnyBinding) -> bool {
-    let (spec, works) = (&binding.spec, fleet.work_index.of(&BindingKey::of(binding)));
-    let key = TemplateKey::of(&spec.resource);
-    let Lookup::Found(template) = fleet.templates.get(&key) else {
-        return false;
-    };
-    undone(
-        spec,
-        &template.object(&key.kind),
-        &completions(works.iter()),
-    )
-    .is_some()
+    // What runs nowhere may be placed in another cluster, although each has completed its own part.
+    let works = || fleet.work_index.of(&BindingKey::of(binding));
+    let undone = || leaves_undone(fleet, spec, works().iter().map(AsRef::as_ref));
+    completed.map(|it| it && undone() != Some(true))
 }
 
 /// Returns whether a Job has completed in each of its clusters. The template says so when a cluster
