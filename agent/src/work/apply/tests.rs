@@ -523,12 +523,12 @@ async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_b
 #[tokio::test(start_paused = true)]
 async fn all_objects_of_a_deleted_work_go_although_a_manifest_of_it_cannot_be_read() {
     let (mut work, old) = work_without_old(&[config_map("a")]);
-    let applied = in_member(&work, &config_map("a"));
+    let former = in_member(&work, &config_map("a"));
     work["spec"]["workload"]["manifests"][0]["metadata"]["name"] = json!("a/b");
     work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let (applier, fleet, site) = applier_of([work], true).await;
     site.objects.lock().insert(place("old"), old);
-    site.objects.lock().insert(place("a"), applied);
+    site.objects.lock().insert(place("a"), former);
     let cached: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
