@@ -25,7 +25,7 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         return (Lost::Unknown, "not known".to_owned());
     }
     if report.is_blind {
-        let words = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
+        let words = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
         return (Lost::Unknown, words.to_owned());
     }
     let mut parts = Vec::new();

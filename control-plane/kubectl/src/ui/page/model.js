@@ -36,22 +36,24 @@ export function headline(status) {
 }
 
 const LOST = { yes: ["✖", "bad"], perhaps: ["?", "bad"], no: ["✔", "good"], unknown: ["?", "bad"] };
-// Returns what stands below the headline, always in the same order. `away`: what is shown is the
-// last that could be read.
+// Returns what stands below the headline, always in the same order. `away`: nothing can be read
+// now; what is shown is of this moment, or of none if it is empty.
 export function told(summary, away) {
   const { lost, service, next, advice } = summary || { lost: "unknown", service: "not known", next: "not known", advice: {} };
-  const [sign, kind] = LOST[away ? "unknown" : lost];
-  const goOn = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
+  const isAway = away !== undefined;
+  const [sign, kind] = LOST[isAway ? "unknown" : lost];
+  const unseen = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
   return [
-    { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
+    { name: "Without service", text: `${sign} ${isAway ? `${unseen}${then(away, lost === "unknown" ? "" : service)}` : service}`, kind },
     ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
-    { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
-    { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
+    { name: "Next", text: isAway ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
+    { name: "To do", text: isAway ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: isAway ? "kubectl muster check" : advice.command },
   ];
 }
 
+const then = (read, words) => (read && words ? `. When it was read last (${moment(read)}): ${words}` : "");
 function twice({ twice, stop }, away) {
-  if (away) return { text: `not known. When it was read last: ${twice}` };
+  if (away !== undefined) return { text: `not known${then(away, twice)}` };
   return stop ? { text: `${twice}; to stop the first by its cluster's own access, if it does harm`, command: stop } : { text: twice };
 }
 

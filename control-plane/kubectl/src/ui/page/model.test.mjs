@@ -35,11 +35,12 @@ test("who is without service, what comes next and what to do stand in this order
   const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
   assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
-  const [service, twice, next, advice] = model.told(summary, true);
-  assert.equal(twice.text, "not known. When it was read last: none");
+  const [service, twice, next, advice] = model.told(summary, "2026-01-01T00:10:00.5Z");
+  assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
   const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
   assert.deepEqual([stop[1].text, stop[1].command], ["1 old copy; to stop the first by its cluster's own access, if it does harm", "kubectl y"]);
-  assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
+  assert.match(service.text, /^\? not known: a workload does not need the fleet API .* nothing here can show whether it runs\. When it was read last \(2026-01-01 00:10:00Z\): perhaps 1$/);
+  assert.match(model.told(undefined, "")[0].text, /whether it runs$/);
   assert.match(next.text, /looks again by itself every few seconds/);
   assert.equal(advice.command, "kubectl muster check");
   assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);

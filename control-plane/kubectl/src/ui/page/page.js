@@ -292,11 +292,11 @@ function tick(isLook) {
   const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
-  if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
+  if (old || (isLost && age !== undefined)) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
   const isUnknown = age === undefined ? words.length > 0 : isLost || old;
   if (isUnknown) {
     const sentence = age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read";
-    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, true), title: "? not known – Muster", icon: "unknown.svg" });
+    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, known?.read || ""), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
     known = last.status;
     showHeadline(headline(last.status));

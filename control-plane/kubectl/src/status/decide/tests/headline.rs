@@ -257,7 +257,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "blind",
             Snapshot { clusters: Err("list clusters: refused".to_owned()), ..with(&[], Vec::new()) },
-            "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here",
+            "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs",
             "not known; while the control plane cannot reach the fleet API either, nothing moves",
             "find out why the fleet API does not answer here (its server, the network, your credentials): kubectl muster check".to_owned(),
         ),
