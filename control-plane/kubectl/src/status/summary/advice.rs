@@ -108,16 +108,6 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         1 => (first.name.clone(), "its", "runs", "is"),
         more => (format!("the {more} clusters"), "their", "run", "are"),
     };
-    let is_old = report
-        .old_copies
-        .iter()
-        .flatten()
-        .any(|it| down.iter().any(|down| down.name == it.cluster));
-    let harm = if is_old {
-        "; if a second copy of a workload does harm, stop there those that Two copies names, and no others"
-    } else {
-        ""
-    };
     let common = common_region(down).map_or_else(String::new, |(region, here)| {
         format!("look first for what the {here} in {region} have in common, then ")
     });
@@ -127,7 +117,7 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         (false, false) => "let it go on; ",
     };
     let words = format!(
-        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead{harm}"
+        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead"
     );
     let names = down.iter().map(|it| it.name.as_str());
     let (words, command) = match down.len() {
@@ -293,7 +283,7 @@ pub(super) fn stop(report: &Report) -> Option<String> {
     let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
     let words = stopped(&old.names[0]);
     Some(format!(
-        "kubectl --kubeconfig {}.kubeconfig {words}",
+        "kubectl --kubeconfig '<kubeconfig of {}>' {words}",
         old.cluster
     ))
 }

@@ -45,16 +45,16 @@ export function told(summary, away) {
   const unseen = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
   return [
     { name: "Without service", text: `${sign} ${isAway ? `${unseen}${then(away, lost === "unknown" ? "" : service)}` : service}`, kind },
-    ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
     { name: "Next", text: isAway ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
     { name: "To do", text: isAway ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: isAway ? "kubectl muster check" : advice.command },
+    ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
   ];
 }
 
 const then = (read, words) => (read && words ? `. When it was read last (${moment(read)}): ${words}` : "");
 function twice({ twice, stop }, away) {
   if (away !== undefined) return { text: `not known${then(away, twice)}` };
-  return stop ? { text: `${twice}; to stop the first by its cluster's own access, if it does harm`, command: stop } : { text: twice };
+  return stop ? { text: `${twice}. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first`, command: stop } : { text: twice };
 }
 
 // Returns what an empty queue says: what comes later is no member of it, and is told by Next.

@@ -31,14 +31,14 @@ test("the tab says how bad it is and how many need attention", () => {
   assert.equal(model.headline(undefined).severity, "unknown");
 });
 
-test("who is without service, what comes next and what to do stand in this order, and are not known of a fleet that is away", () => {
+test("who is without service, what comes next, what to do and what may run twice stand in this order, and are not known of a fleet that is away", () => {
   const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
-  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
-  const [service, twice, next, advice] = model.told(summary, "2026-01-01T00:10:00.5Z");
+  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
+  const [service, next, advice, twice] = model.told(summary, "2026-01-01T00:10:00.5Z");
   assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
   const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
-  assert.deepEqual([stop[1].text, stop[1].command], ["1 old copy; to stop the first by its cluster's own access, if it does harm", "kubectl y"]);
+  assert.deepEqual([stop[3].text, stop[3].command], ["1 old copy. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first", "kubectl y"]);
   assert.match(service.text, /^\? not known: a workload does not need the fleet API .* nothing here can show whether it runs\. When it was read last \(2026-01-01 00:10:00Z\): perhaps 1$/);
   assert.match(model.told(undefined, "")[0].text, /whether it runs$/);
   assert.match(next.text, /looks again by itself every few seconds/);
