@@ -452,6 +452,9 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     };
     let awake = || snapshot(clusters.clone(), bindings.clone());
     assert_eq!(first(awake()), [Some(120), Some(60), None]);
+    let waiting = decide(&awake()).waiting.into_iter();
+    let ends: Vec<Option<u64>> = waiting.map(|it| it.at_most_seconds).collect();
+    assert!(ends.is_sorted_by_key(|it| it.unwrap_or(u64::MAX)), "{ends:?}");
     // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of
     // one cluster.
     let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});

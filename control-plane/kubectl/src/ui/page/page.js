@@ -69,7 +69,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "At the latest", text: (it) => latest(it, now()) },
-], "nothing moves or waits", innerWidth < 720 ? 4 : 10, "kubectl muster status -o wide");
+], "nothing moves or waits", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
 // An option that words name does not break.

@@ -173,7 +173,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "all silent",
             with(&["Unknown"; 5], healthy(4, "m1")),
-            "perhaps 4 workloads are without service (Deployment default/web0, Deployment default/web1, Deployment default/web2 and 1 more): their clusters are not heard",
+            "perhaps 4 workloads are without service (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): their clusters are not heard",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
             "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check".to_owned(),
         ),
