@@ -454,7 +454,10 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     assert_eq!(first(awake()), [Some(120), Some(60), None]);
     let waiting = decide(&awake()).waiting.into_iter();
     let ends: Vec<Option<u64>> = waiting.map(|it| it.at_most_seconds).collect();
-    assert!(ends.is_sorted_by_key(|it| it.unwrap_or(u64::MAX)), "{ends:?}");
+    assert!(
+        ends.is_sorted_by_key(|it| it.unwrap_or(u64::MAX)),
+        "{ends:?}"
+    );
     // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of
     // one cluster.
     let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
@@ -605,8 +608,8 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped
-Service:    perhaps 2 workloads are without service (Deployment default/web, Deployment default/db): their clusters are not heard
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped
+Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check
 Two copies: none

@@ -81,9 +81,9 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         Ok(BTreeMap::from(leases))
     };
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
-    let raise = "; only if they are dead, raise the part of all clusters that may have failed while workloads move from 0.55 to 0.60 or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now 3 of 5 have failed). To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let raise = "only if they are dead, raise the part of all clusters that may have failed while workloads move from 0.55 to 0.60 or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now 3 of 5 have failed). To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
     let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
-    let keep = "; to keep Deployment default/ledger up, let m1 reach the fleet API within 60 s, when it stops itself there";
+    let keep = "to keep Deployment default/ledger up, let m1 reach the fleet API within 60 s, when it stops itself there";
     let nothing = (
         "no workload is without service",
         "nothing moves or waits",
@@ -140,14 +140,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             stopped("StoppedByThreshold"),
             "1 workload is without service (Deployment default/ledger)",
             "nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            format!("{common}{raise}"),
+            format!("1. {common}; 2. {raise}"),
         ),
         (
             "a fence of a fleet that is stopped leads nowhere",
             stopped("WaitingForFence"),
             "perhaps 1 workload is without service (Deployment default/ledger): its cluster is not heard; it stops itself there in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            format!("{common}{keep}{raise}"),
+            format!("1. {keep}; 2. {common}; 3. {raise}"),
         ),
         (
             "paused",
@@ -173,7 +173,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "all silent",
             with(&["Unknown"; 5], healthy(4, "m1")),
-            "perhaps 4 workloads are without service (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): their clusters are not heard",
+            "4 workloads are not seen (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
             "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check".to_owned(),
         ),

@@ -191,7 +191,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
-            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped",
+            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped",
         ),
         (
             with(&["False"], healthy(1, "m1")),
