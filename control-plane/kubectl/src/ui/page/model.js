@@ -356,7 +356,12 @@ export function strip(it, status, now) {
   // A record is exact to the second only, and the last word of a cluster is known better.
   const heard = cause.type === "ClusterUnreachable" && !it.place && status?.clusterList?.find((it) => it.name === clusters[0])?.lastHeard;
   const silent = isOpen && heard && causes.length === 1 ? (now - Date.parse(heard)) / 1000 : undefined;
-  const why = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const ended = state === "Ended";
+  const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
+  const began = moment(it.spec.startTime);
+  const until = ended && moment(new Date(start + 1000 * (over ?? last)).toISOString());
+  const isHeard = cause.type === "ClusterUnreachable" && causes.length === 1;
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
   const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
   // What moved before the cause returned says nothing of this time.
@@ -365,7 +370,7 @@ export function strip(it, status, now) {
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
-    began: it.spec.startTime,
+    when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : `${isHeard ? "last heard" : "since"} ${began}`,
     // Of a failover that ended before anything moved there is nothing more to tell.
     lanes: state === "Ended" && first === undefined ? [
       lane("cause", `${lasted}, nothing moved`, "bad", causes),

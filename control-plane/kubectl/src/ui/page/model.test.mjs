@@ -186,6 +186,9 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   const parts = (at) => twice.lanes[at].parts.map(({ from, to, open }) => [from, to, open]);
   assert.deepEqual([parts(0), parts(1)], [[[0, 150, false], [300, 600, true]], [[30, 150, false], [300, 600, true]]]);
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
+  assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 2026-01-01 00:00:00Z", "since 2026-01-01 00:00:00Z"]);
+  const past = model.strip(failover({ state: "Ended" }, { ...times, recovered: "2026-01-01T00:04:00Z" }), status(), NOW);
+  assert.deepEqual([past.title, past.when, past.lanes[0].words], ["m1: was silent", "2026-01-01 00:00:00Z to 00:04:00Z", "was silent for 4 min"]);
   const drain = model.strip(failover({ cause: { type: "Drain" } }, times), status(), NOW);
   assert.deepEqual(drain.lanes.map((it) => it.what), ["cause", "moved", "healthy", "old copies"]);
 });
