@@ -336,11 +336,16 @@ pub(super) fn count(number: usize, thing: &str) -> String {
 
 /// Returns the time that has passed, with the time of day since which.
 fn span(since: Option<Timestamp>, now: Timestamp) -> String {
+    span_from("since", since, now)
+}
+
+/// Returns the same with a word for what was at that time.
+fn span_from(word: &str, since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "a time that is not known".to_owned(),
         |since| {
             let passed = time(now.duration_since(since));
-            format!("{passed} (since {})", clock(since, now))
+            format!("{passed} ({word} {})", clock(since, now))
         },
     )
 }

@@ -608,7 +608,7 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped
 Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check

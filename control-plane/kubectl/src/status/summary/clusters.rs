@@ -7,7 +7,7 @@ use muster_shared::check::listed;
 use muster_shared::conditions;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
-use super::{Severity, count, span};
+use super::{Severity, count, span_from};
 
 /// Clusters that are named.
 const NAMED: usize = 3;
@@ -83,15 +83,25 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
     let latest = found.iter().filter_map(|it| since(it)).max();
+    // A pause, say, that begins later is no answer to what was heard last before it.
+    let span = |time: Option<Timestamp>| {
+        let is_heard = |it: &&NotWell| state == State::Silent && it.last_heard == time;
+        let word = if found.iter().any(is_heard) {
+            "last heard"
+        } else {
+            "since"
+        };
+        span_from(word, time, now)
+    };
     let (at_once, times) = match apart {
         Some(apart) if together && apart > AT_ONCE => {
-            let (first, last) = (span(longest, now), span(latest, now));
+            let (first, last) = (span(longest), span(latest));
             ("", format!(", the first for {first}, the last for {last}"))
         }
         _ => {
             let at_once = if together { " at once" } else { "" };
             let is_dated = longest.is_some() || state != State::Other;
-            let since = is_dated.then(|| format!(" for {}", span(longest, now)));
+            let since = is_dated.then(|| format!(" for {}", span(longest)));
             (at_once, since.unwrap_or_default())
         }
     };

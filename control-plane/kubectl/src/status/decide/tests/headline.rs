@@ -312,7 +312,7 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
     let line = decide(&snapshot(clusters, Vec::new())).summary.line();
     assert_eq!(
         line,
-        "ATTENTION: 2 of 5 clusters (m1, m2) silent, the first for 5 min 40 s (since 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z)"
+        "ATTENTION: 2 of 5 clusters (m1, m2) silent, the first for 5 min 40 s (last heard 00:04:20Z), the last for 4 min 30 s (since 00:05:30Z)"
     );
 }
 

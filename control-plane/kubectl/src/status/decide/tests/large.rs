@@ -83,7 +83,7 @@ fn the_loss_of_a_region_of_a_large_fleet_is_told_as_that_and_in_a_bounded_answer
     let told: Vec<String> = report.summary.told().into_iter().map(|it| it.1).collect();
     assert_eq!(
         report.summary.line(),
-        "ALARM: 100 of 3500 clusters silent at once for 5 min 40 s (since 00:04:20Z), 80 of them in region-03 (80 of 100 there): 1600 of 2800 workloads run elsewhere, 1200 wait for their turn, at the pace of the fleet"
+        "ALARM: 100 of 3500 clusters silent at once for 5 min 40 s (last heard 00:04:20Z), 80 of them in region-03 (80 of 100 there): 1600 of 2800 workloads run elsewhere, 1200 wait for their turn, at the pace of the fleet"
     );
     assert_eq!(
         told,
