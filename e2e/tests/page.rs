@@ -324,7 +324,7 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
         "<body class=\"old\">",
         "✖ Nothing could be read",
         "the fleet API does not answer: ",
-        "not known: workloads go on in their clusters without the fleet API",
+        "not known: a workload does not need the fleet API to run",
         "this page looks again by itself",
         "<title>? not known – Muster</title>",
         "href=\"unknown.svg\"",

@@ -302,6 +302,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     );
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
+    report.waiting.sort_by(|a, b| a.rank().cmp(&b.rank()));
     report.next = next(&mut report, &pauses);
     report.flows = flows(&report.moving);
     report.counts = report.counts();

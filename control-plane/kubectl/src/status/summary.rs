@@ -18,7 +18,7 @@ use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
 const MOST: usize = 3;
 
 /// Words about the command that stops an old copy.
-const STOP: &str = "to stop the first by its cluster's own access, if it does harm";
+const STOP: &str = "Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first";
 
 /// How bad a state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -100,12 +100,12 @@ impl Summary {
             .as_ref()
             .map_or_else(String::new, |it| format!(": {it}"));
         let stop = self.stop.as_ref();
-        let stop = stop.map_or_else(String::new, |it| format!("; {STOP}: {it}"));
+        let stop = stop.map_or_else(String::new, |it| format!(". {STOP}: {it}"));
         [
             ("Service", self.service.clone()),
-            ("Two copies", format!("{}{stop}", self.twice)),
             ("Next", self.next.clone()),
             ("To do", format!("{words}{command}")),
+            ("Two copies", format!("{}{stop}", self.twice)),
         ]
     }
 
@@ -336,11 +336,16 @@ pub(super) fn count(number: usize, thing: &str) -> String {
 
 /// Returns the time that has passed, with the time of day since which.
 fn span(since: Option<Timestamp>, now: Timestamp) -> String {
+    span_from("since", since, now)
+}
+
+/// Returns the same with a word for what was at that time.
+fn span_from(word: &str, since: Option<Timestamp>, now: Timestamp) -> String {
     since.map_or_else(
         || "a time that is not known".to_owned(),
         |since| {
             let passed = time(now.duration_since(since));
-            format!("{passed} (since {})", clock(since, now))
+            format!("{passed} ({word} {})", clock(since, now))
         },
     )
 }

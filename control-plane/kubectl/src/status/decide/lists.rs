@@ -48,6 +48,12 @@ pub(in super::super) struct Expiry {
 }
 
 impl Waiting {
+    /// Returns the order in which what waits is listed: what time ends first, then by name.
+    pub(super) fn rank(&self) -> (u64, &str) {
+        let end = self.at_most_seconds.or(self.stops_seconds);
+        (end.unwrap_or(u64::MAX), &self.workload)
+    }
+
     pub(super) fn of(workload: String, condition: &Condition) -> Self {
         Self {
             workload,

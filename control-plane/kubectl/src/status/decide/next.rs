@@ -7,7 +7,7 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
 
-use super::{FOR_FENCE, Report, Waiting, cluster_of};
+use super::{FOR_FENCE, Ordered, Report, Waiting, cluster_of};
 use crate::status::summary::{count, verbs};
 
 /// Next event in the fleet or in a cluster.
@@ -178,7 +178,7 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
         None => {}
     }
     match found {
-        _ if is_drained => format!("nothing goes to {cluster} until somebody ends its drain"),
+        _ if is_drained => format!("nothing goes to {cluster} before undrain"),
         Some(it) if it.ready != "True" => format!("nothing until {cluster} is ready again"),
         _ => "nothing".to_owned(),
     }
@@ -301,11 +301,11 @@ impl super::Left {
             ..
         } = self;
         let is_ready = !report.not_well.iter().any(|it| it.name == *cluster);
-        let is_drained = report.ordered.iter().any(|it| it.name == *cluster);
+        let order = report.ordered.iter().find(|it| it.name == *cluster);
         let who = count(*returning, "workload");
         let verb = if *returning == 1 { "returns" } else { "return" };
         match (*returning, first_seconds) {
-            (0, _) if is_ready && !is_drained && *staying > 0 => {
+            (0, _) if is_ready && order.is_none() && *staying > 0 => {
                 let who = count(*staying, "workload");
                 let verb = if *staying == 1 { "left" } else { "that left" };
                 let stays = if *staying == 1 {
@@ -326,10 +326,14 @@ impl super::Left {
             (_, None) => {
                 let after = after_seconds
                     .map_or_else(|| "a while".to_owned(), |it| format!("at least {it} s"));
-                Some(
+                let words = if order.is_some_and(Ordered::is_drained) {
+                    format!(
+                        "after undrain, when {cluster} has been healthy for {after}, {who} {verb}"
+                    )
+                } else {
                     format!("{who} {verb} to {cluster} when it has been healthy for {after}")
-                        .into(),
-                )
+                };
+                Some(words.into())
             }
         }
     }

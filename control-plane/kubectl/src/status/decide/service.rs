@@ -14,8 +14,10 @@ use super::estimate::fenced_in;
 use super::{FOR_FENCE, FOR_RATE, PAUSED, STOPPED, Snapshot, cluster_of, title};
 use crate::old_copies::OldCopies;
 
-/// Workloads of a group that are named.
-const NAMED: usize = 3;
+/// Workloads of a group up to which all are named.
+const NAMED: usize = 10;
+/// Workloads that are named where there are more.
+const FEW: usize = 3;
 /// Condition of a binding that says whether agents stop its copies where they are cut off.
 const FENCED: &str = "Fenced";
 
@@ -48,8 +50,10 @@ pub(in super::super) struct Group {
 impl Group {
     fn add(&mut self, binding: &AnyBinding) {
         self.count += 1;
-        if self.names.len() < NAMED {
+        if self.count <= NAMED {
             self.names.push(title(binding));
+        } else {
+            self.names.truncate(FEW);
         }
     }
 }

@@ -121,7 +121,7 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
         vec![work("web", "m1"), work("web", "m2")],
         vec![work("web", "m2")],
     );
-    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web; to stop the first by its cluster's own access, if it does harm: kubectl --kubeconfig m1.kubeconfig scale deployment/web -n default --replicas=0\n";
+    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
     for (works, is_told) in [
         (Ok(left), true),
         (Ok(none), false),
@@ -452,6 +452,12 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     };
     let awake = || snapshot(clusters.clone(), bindings.clone());
     assert_eq!(first(awake()), [Some(120), Some(60), None]);
+    let waiting = decide(&awake()).waiting.into_iter();
+    let ends: Vec<Option<u64>> = waiting.map(|it| it.at_most_seconds).collect();
+    assert!(
+        ends.is_sorted_by_key(|it| it.unwrap_or(u64::MAX)),
+        "{ends:?}"
+    );
     // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of
     // one cluster.
     let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
@@ -602,11 +608,11 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped
-Service:    perhaps 2 workloads are without service (Deployment default/web, Deployment default/db): their clusters are not heard
-Two copies: none
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped
+Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check
+Two copies: none
 Leader:     cp-0, renewed 2s ago
 Failover:   on, but STOPPED: too many clusters have failed
 Pace:       0 a second (stopped): 2 of 2 clusters have failed

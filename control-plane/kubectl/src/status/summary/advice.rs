@@ -54,7 +54,8 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .collect();
     if !down.is_empty() && report.clusters == Some(down.len()) && down.len() > 1 {
         let words = "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are";
-        return Advice::new(format!("{words}{}", saving(report)), "kubectl muster check");
+        let steps = saving(report).into_iter().chain([words.to_owned()]);
+        return Advice::new(numbered(steps), "kubectl muster check");
     }
     if !down.is_empty() && report.failover == Some(false) {
         let words = "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true";
@@ -108,16 +109,6 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         1 => (first.name.clone(), "its", "runs", "is"),
         more => (format!("the {more} clusters"), "their", "run", "are"),
     };
-    let is_old = report
-        .old_copies
-        .iter()
-        .flatten()
-        .any(|it| down.iter().any(|down| down.name == it.cluster));
-    let harm = if is_old {
-        "; if a second copy of a workload does harm, stop there those that Two copies names, and no others"
-    } else {
-        ""
-    };
     let common = common_region(down).map_or_else(String::new, |(region, here)| {
         format!("look first for what the {here} in {region} have in common, then ")
     });
@@ -127,7 +118,7 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         (false, false) => "let it go on; ",
     };
     let words = format!(
-        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead{harm}"
+        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead"
     );
     let names = down.iter().map(|it| it.name.as_str());
     let (words, command) = match down.len() {
@@ -158,25 +149,36 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let names = down.iter().take(NAMED).map(|it| it.name.as_str());
     let names = names.collect::<Vec<_>>().join(",");
     let need = pace.failed - pace.may_fail;
-    let words = format!(
-        "look for the common cause and bring back at least {need} of them, by which workloads may move again{}; only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
-        saving(report),
-        pace.threshold,
-        pace.failed,
-        pace.counted
+    let back = format!(
+        "look for the common cause and bring back at least {need} of them, by which workloads may move again"
     );
+    let raise = format!(
+        "only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
+        pace.threshold, pace.failed, pace.counted
+    );
+    let steps = saving(report).into_iter().chain([back, raise]);
     let command =
         format!("kubectl muster simulate --lost {names} -- --unhealthy-cluster-threshold={enough}");
-    Advice::new(words, command)
+    Advice::new(numbered(steps), command)
+}
+
+/// Tells several steps by number, in the order in which they are to be taken.
+fn numbered(steps: impl Iterator<Item = String>) -> String {
+    let steps: Vec<String> = steps.collect();
+    if let [only] = &steps[..] {
+        return only.clone();
+    }
+    let each = (1..).zip(steps).map(|(at, it)| format!("{at}. {it}"));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns what keeps the first workload up that stops itself while nothing moves.
-fn saving(report: &Report) -> String {
+fn saving(report: &Report) -> Option<String> {
     let first = report.stopping().min_by_key(|it| it.0);
-    first.map_or_else(String::new, |(seconds, it)| {
+    first.map(|(seconds, it)| {
         let cluster = it.cluster.as_deref().unwrap_or("its cluster");
         format!(
-            "; to keep {} up, let {cluster} reach the fleet API within {}, when it stops itself there",
+            "to keep {} up, let {cluster} reach the fleet API within {}, when it stops itself there",
             it.workload,
             span_of(seconds)
         )
@@ -293,7 +295,7 @@ pub(super) fn stop(report: &Report) -> Option<String> {
     let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
     let words = stopped(&old.names[0]);
     Some(format!(
-        "kubectl --kubeconfig {}.kubeconfig {words}",
+        "kubectl --kubeconfig '<kubeconfig of {}>' {words}",
         old.cluster
     ))
 }

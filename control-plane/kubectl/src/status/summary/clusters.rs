@@ -7,7 +7,7 @@ use muster_shared::check::listed;
 use muster_shared::conditions;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
-use super::{Severity, count, span};
+use super::{Severity, count, span_from};
 
 /// Clusters that are named.
 const NAMED: usize = 3;
@@ -79,31 +79,35 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         (State::Other, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
         (State::Other, _) => "ready, but in need of attention",
     };
-    // By one clock: that of whoever judges.
-    let judged = |it: &NotWell| it.since.or(it.last_heard);
-    let judged = || found.iter().filter_map(|it| judged(it));
-    let apart = judged()
-        .min()
-        .zip(judged().max())
-        .map(|(first, last)| last.duration_since(first));
+    let apart = apart(found);
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
     let latest = found.iter().filter_map(|it| since(it)).max();
+    // A pause, say, that begins later is no answer to what was heard last before it.
+    let span = |time: Option<Timestamp>| {
+        let is_heard = |it: &&NotWell| state == State::Silent && it.last_heard == time;
+        let word = if found.iter().any(is_heard) {
+            "last heard"
+        } else {
+            "since"
+        };
+        span_from(word, time, now)
+    };
     let (at_once, times) = match apart {
         Some(apart) if together && apart > AT_ONCE => {
-            let (first, last) = (span(longest, now), span(latest, now));
+            let (first, last) = (span(longest), span(latest));
             ("", format!(", the first for {first}, the last for {last}"))
         }
         _ => {
             let at_once = if together { " at once" } else { "" };
             let is_dated = longest.is_some() || state != State::Other;
-            let since = is_dated.then(|| format!(" for {}", span(longest, now)));
+            let since = is_dated.then(|| format!(" for {}", span(longest)));
             (at_once, since.unwrap_or_default())
         }
     };
     let is_stopped =
         report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
-    let is_network = together && found.len() == all;
+    let is_network = state == State::Silent && is_network(report);
     let region = in_common_region(report, found).filter(|_| !is_network);
     let who = match found {
         [only] => only.name.clone(),
@@ -135,7 +139,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             _ => " but for those that their policies stop where they are cut off",
         };
         text = format!(
-            "{text}: most likely the network of the fleet API, not the clusters, and then workloads go on{fenced}; {moves}"
+            "{text}: most likely the network of the fleet API, not the clusters, whose workloads most likely still run{fenced}; {moves}"
         );
         return (Severity::Alarm, text);
     }
@@ -150,6 +154,25 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         Severity::Attention
     };
     (severity, text)
+}
+
+/// Returns the time between the first of clusters that failed and the last, by one clock: that of
+/// whoever judges.
+fn apart(found: &[&NotWell]) -> Option<SignedDuration> {
+    let judged = || found.iter().filter_map(|it| it.since.or(it.last_heard));
+    let (first, last) = judged().min().zip(judged().max())?;
+    Some(last.duration_since(first))
+}
+
+/// Returns whether all clusters fell silent for one cause, which is most likely the network of the
+/// fleet API.
+pub(super) fn is_network(report: &Report) -> bool {
+    let not_well = report.not_well.iter();
+    let silent: Vec<&NotWell> = not_well
+        .filter(|it| State::of(it) == State::Silent)
+        .collect();
+    let is_whole = silent.len() > 1 && report.clusters == Some(silent.len());
+    is_whole && apart(&silent).is_some_and(|it| it <= TOGETHER)
 }
 
 /// Tells of many clusters in which region most of them are, if there is one.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report};
+use super::clusters::is_network;
 use super::{coming, count};
 use crate::old_copies::{self, listed};
 
@@ -25,7 +26,7 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         return (Lost::Unknown, "not known".to_owned());
     }
     if report.is_blind {
-        let words = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
+        let words = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
         return (Lost::Unknown, words.to_owned());
     }
     let mut parts = Vec::new();
@@ -42,10 +43,10 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         } else {
             are(&service.perhaps, "other")
         };
-        let on = if service.perhaps.count == 1 {
-            "its cluster is"
+        let (on, run) = if service.perhaps.count == 1 {
+            ("its cluster is", "it most likely still runs")
         } else {
-            "their clusters are"
+            ("their clusters are", "they most likely still run")
         };
         let stopping = &service.stopping;
         let stopper = match (stopping.count, service.perhaps.count) {
@@ -58,10 +59,12 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         let stops = stops.map_or_else(String::new, |(who, seconds)| {
             format!("; {who} {} at the latest", coming(seconds, now))
         });
-        parts.push(format!(
-            "perhaps {who} without service {}: {on} not heard{stops}",
-            names(&service.perhaps)
-        ));
+        let names = names(&service.perhaps);
+        parts.push(if is_network(report) {
+            format!("{who} not seen {names}: {run}{stops}")
+        } else {
+            format!("perhaps {who} without service {names}: {on} not heard{stops}")
+        });
     }
     let lost = match (service.without.count, service.perhaps.count) {
         (0, 0) => Lost::No,

@@ -108,8 +108,9 @@ export function drawStrips(failovers, status, now) {
   const place = byId("strips");
   const { all, more } = strips(failovers || [], status, now);
   patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place))]));
-  const scale = "The first seconds of a strip are drawn wider than later ones.";
-  say(byId("strips-more"), !failovers ? "? not known" : `${all.length ? scale : "no failover is recorded"}${more ? ` ${more} more are in the history.` : ""}`);
+  const isOpen = all.some((it) => it.lanes.some((lane) => lane.parts.some((part) => part.open)));
+  say(byId("strips-scale"), all.length ? `The first seconds of a strip are drawn wider than later ones.${isOpen ? " What has a dashed edge still goes on." : ""}` : "");
+  say(byId("strips-more"), !failovers ? "? not known" : !all.length ? "no failover is recorded" : more ? `${more} more are in the history.` : "");
 }
 export function stripOf(it, width) {
   const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar
@@ -127,7 +128,7 @@ export function stripOf(it, width) {
   const coming = it.next.seconds === undefined ? it.next.words : `in ${span(it.next.seconds)}: ${it.next.words}`;
   const ended = it.state === "Ended";
   return [
-    ["h3", {}, [it.isMany ? ["span", {}, it.title] : ["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` since ${moment(it.began)}`]]],
+    ["h3", {}, [it.isMany ? ["span", {}, it.title] : ["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` ${it.when}`]]],
     ["p", { class: ended ? "quiet" : "next" }, ended ? `ended, ${span(it.end)} after it began` : `next: ${coming}`],
     ["svg", { width: "100%", height, role: "img", "aria-label": it.lanes.map((it) => it.words).join("; ") }, [
       ...ticks.flatMap((tick) => [
@@ -148,7 +149,9 @@ export function stripOf(it, width) {
 
 export function drawRoom(top, forecast, title) {
   const { rows, more } = room(top, forecast);
-  say(byId("room-title-after"), forecast ? `${title}: the outline says how full they would be then.` : "The outline estimates how full each would be after the loss of the other cluster that would bring it the most, by free room alone.");
+  const isOutlined = rows.some((it) => it.gains);
+  const outline = isOutlined ? "The outline estimates how full each would be after the loss of the other cluster that would bring it the most, by free room alone." : "";
+  say(byId("room-title-after"), !forecast ? outline : `${title}${isOutlined ? ": the outline says how full they would be then" : ""}.`);
   patch(byId("room-rows"), rows.map((it) => ["li", {}, [
     ["a", { href: address("cluster", it.name), class: "name" }, it.name],
     ["span", { class: "bars" }, it.isGone ? [["span", { class: "text-bad" }, "✖ lost or drained in the forecast"]] : it.bars.map((bar) => barOf(bar, it.isOld))],

@@ -36,23 +36,25 @@ export function headline(status) {
 }
 
 const LOST = { yes: ["✖", "bad"], perhaps: ["?", "bad"], no: ["✔", "good"], unknown: ["?", "bad"] };
-// Returns what stands below the headline, always in the same order. `away`: what is shown is the
-// last that could be read.
+// Returns what stands below the headline, always in the same order. `away`: nothing can be read
+// now; what is shown is of this moment, or of none if it is empty.
 export function told(summary, away) {
   const { lost, service, next, advice } = summary || { lost: "unknown", service: "not known", next: "not known", advice: {} };
-  const [sign, kind] = LOST[away ? "unknown" : lost];
-  const goOn = "not known: workloads go on in their clusters without the fleet API, but for those that their policies stop there (fencing), and cannot be seen from here";
+  const isAway = away !== undefined;
+  const [sign, kind] = LOST[isAway ? "unknown" : lost];
+  const unseen = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
   return [
-    { name: "Without service", text: `${sign} ${away ? `${goOn}${lost === "unknown" ? "" : `. When it was read last: ${service}`}` : service}`, kind },
+    { name: "Without service", text: `${sign} ${isAway ? `${unseen}${then(away, lost === "unknown" ? "" : service)}` : service}`, kind },
+    { name: "Next", text: isAway ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
+    { name: "To do", text: isAway ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: isAway ? "kubectl muster check" : advice.command },
     ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
-    { name: "Next", text: away ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
-    { name: "To do", text: away ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: away ? "kubectl muster check" : advice.command },
   ];
 }
 
+const then = (read, words) => (read && words ? `. When it was read last (${moment(read)}): ${words}` : "");
 function twice({ twice, stop }, away) {
-  if (away) return { text: `not known. When it was read last: ${twice}` };
-  return stop ? { text: `${twice}; to stop the first by its cluster's own access, if it does harm`, command: stop } : { text: twice };
+  if (away !== undefined) return { text: `not known${then(away, twice)}` };
+  return stop ? { text: `${twice}. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first`, command: stop } : { text: twice };
 }
 
 // Returns what an empty queue says: what comes later is no member of it, and is told by Next.
@@ -354,7 +356,12 @@ export function strip(it, status, now) {
   // A record is exact to the second only, and the last word of a cluster is known better.
   const heard = cause.type === "ClusterUnreachable" && !it.place && status?.clusterList?.find((it) => it.name === clusters[0])?.lastHeard;
   const silent = isOpen && heard && causes.length === 1 ? (now - Date.parse(heard)) / 1000 : undefined;
-  const why = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
+  const ended = state === "Ended";
+  const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
+  const began = moment(it.spec.startTime);
+  const until = ended && moment(new Date(start + 1000 * (over ?? last)).toISOString());
+  const isHeard = cause.type === "ClusterUnreachable" && causes.length === 1;
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
   const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
   // What moved before the cause returned says nothing of this time.
@@ -363,7 +370,7 @@ export function strip(it, status, now) {
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
-    began: it.spec.startTime,
+    when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : `${isHeard ? "last heard" : "since"} ${began}`,
     // Of a failover that ended before anything moved there is nothing more to tell.
     lanes: state === "Ended" && first === undefined ? [
       lane("cause", `${lasted}, nothing moved`, "bad", causes),

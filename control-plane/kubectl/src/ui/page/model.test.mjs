@@ -31,15 +31,16 @@ test("the tab says how bad it is and how many need attention", () => {
   assert.equal(model.headline(undefined).severity, "unknown");
 });
 
-test("who is without service, what comes next and what to do stand in this order, and are not known of a fleet that is away", () => {
+test("who is without service, what comes next, what to do and what may run twice stand in this order, and are not known of a fleet that is away", () => {
   const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
-  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Two copies", "none", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"]]);
-  const [service, twice, next, advice] = model.told(summary, true);
-  assert.equal(twice.text, "not known. When it was read last: none");
+  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
+  const [service, next, advice, twice] = model.told(summary, "2026-01-01T00:10:00.5Z");
+  assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
   const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
-  assert.deepEqual([stop[1].text, stop[1].command], ["1 old copy; to stop the first by its cluster's own access, if it does harm", "kubectl y"]);
-  assert.match(service.text, /^\? not known: workloads go on .* When it was read last: perhaps 1$/);
+  assert.deepEqual([stop[3].text, stop[3].command], ["1 old copy. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first", "kubectl y"]);
+  assert.match(service.text, /^\? not known: a workload does not need the fleet API .* nothing here can show whether it runs\. When it was read last \(2026-01-01 00:10:00Z\): perhaps 1$/);
+  assert.match(model.told(undefined, "")[0].text, /whether it runs$/);
   assert.match(next.text, /looks again by itself every few seconds/);
   assert.equal(advice.command, "kubectl muster check");
   assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);
@@ -185,6 +186,9 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   const parts = (at) => twice.lanes[at].parts.map(({ from, to, open }) => [from, to, open]);
   assert.deepEqual([parts(0), parts(1)], [[[0, 150, false], [300, 600, true]], [[30, 150, false], [300, 600, true]]]);
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
+  assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 2026-01-01 00:00:00Z", "since 2026-01-01 00:00:00Z"]);
+  const past = model.strip(failover({ state: "Ended" }, { ...times, recovered: "2026-01-01T00:04:00Z" }), status(), NOW);
+  assert.deepEqual([past.title, past.when, past.lanes[0].words], ["m1: was silent", "2026-01-01 00:00:00Z to 00:04:00Z", "was silent for 4 min"]);
   const drain = model.strip(failover({ cause: { type: "Drain" } }, times), status(), NOW);
   assert.deepEqual(drain.lanes.map((it) => it.what), ["cause", "moved", "healthy", "old copies"]);
 });

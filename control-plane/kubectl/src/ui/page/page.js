@@ -69,15 +69,17 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
   { title: "At the latest", text: (it) => latest(it, now()) },
-], "nothing moves or waits", innerWidth < 720 ? 4 : 10, "kubectl muster status -o wide");
+], "nothing moves or waits", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
+// An option that words name does not break.
+const options = (text) => text.split(/(--[\w-]+)/).map((it, at) => ["span", at % 2 ? { class: "option" } : {}, it]);
 function showHeadline({ severity, sentence, told, title, icon }) {
   const lines = () => [byId("verdict"), ...byId("told").children];
   const before = lines().map((it) => it.textContent);
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
-  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [["span", {}, it.command ? `${it.text}: ` : it.text], it.command && ["code", {}, it.command]]]]]));
+  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", { tabindex: 0 }, it.command]]]]]));
   lines().forEach((it, at) => mark(it, before[at]));
   tab(title, icon);
 }
@@ -292,11 +294,11 @@ function tick(isLook) {
   const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];
   if (faults.length) words.push("✖ THE FLEET CANNOT BE READ", ...faults.slice(0, 5));
-  if (old) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
+  if (old || (isLost && age !== undefined)) words.push(`✖ WHAT IS SHOWN IS OLD: it was read ${span(age)} ago`);
   const isUnknown = age === undefined ? words.length > 0 : isLost || old;
   if (isUnknown) {
     const sentence = age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read";
-    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, true), title: "? not known – Muster", icon: "unknown.svg" });
+    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, known?.read || ""), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
     known = last.status;
     showHeadline(headline(last.status));

@@ -109,11 +109,13 @@ export class Rows {
       : this.items;
     const shown = found.slice(0, wanted.length ? SHOWN : this.few);
     const more = found.length - shown.length;
-    const all = this.all > this.items.length ? `the first ${this.items.length} of ${this.all} (all of them: ${this.whole})` : `${this.items.length}`;
-    const of = wanted.length ? `${found.length} of ${all} match` : all;
+    const all = Math.max(this.items.length, this.all || 0);
     const canShow = more > 0 && !wanted.length && this.few < SHOWN;
-    say(this.count, !this.items.length ? this.empty : more && !canShow ? `${of}; ${more} more: filter to see them` : of);
-    say(this.rest, `Show ${more} more`);
+    const part = (few, many) => (few < many ? `first ${few} of ${many}` : `${many}`);
+    const rest = canShow ? "" : all > this.items.length ? ` (all of them: ${this.whole})` : more ? " (filter to see others)" : "";
+    const of = wanted.length ? `${part(shown.length, found.length)} match, of ${part(this.items.length, all)}` : part(shown.length, all);
+    say(this.count, this.items.length ? `${of}${rest}` : this.empty);
+    say(this.rest, "Show more");
     this.rest.hidden = !canShow;
     this.filter.parentElement.hidden = !this.items.length;
     this.body.parentElement.hidden = !this.items.length;

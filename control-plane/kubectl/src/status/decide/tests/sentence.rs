@@ -133,14 +133,14 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             lost(),
-            "ALARM: m1 silent for 5 min 40 s (since 00:04:20Z): 12 of 14 workloads run elsewhere, 2 have nowhere to go",
+            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 12 of 14 workloads run elsewhere, 2 have nowhere to go",
         ),
         (
             Snapshot {
                 works: Ok(left.clone()),
                 ..with(&["Unknown"], healthy(12, "m2"))
             },
-            "ATTENTION: m1 silent for 5 min 40 s (since 00:04:20Z): 12 workloads run elsewhere",
+            "ATTENTION: m1 silent for 5 min 40 s (last heard 00:04:20Z): 12 workloads run elsewhere",
         ),
         (
             Snapshot {
@@ -150,11 +150,11 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                     vec![starting("a", "m2"), placed("b", "m2", "Healthy", None)],
                 )
             },
-            "ALARM: m1 silent for 5 min 40 s (since 00:04:20Z): 1 of 2 workloads runs elsewhere, 1 starts elsewhere",
+            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 1 of 2 workloads runs elsewhere, 1 starts elsewhere",
         ),
         (
             with(&["Unknown"], waits("WaitingForToleration", TOLERATED)),
-            "ALARM: m1 silent for 5 min 40 s (since 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
+            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             Snapshot {
@@ -162,36 +162,36 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 taint_policies: Some(vec![policy()]),
                 ..with(&["Unknown"], healthy(2, "m1"))
             },
-            "ALARM: m1 silent for 5 min 40 s (since 00:04:20Z): 2 workloads stay there",
+            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
         ),
         (
             Snapshot {
                 failover: Some(false),
                 ..with(&["Unknown"], healthy(2, "m1"))
             },
-            "ALARM: m1 silent for 5 min 40 s (since 00:04:20Z): 2 workloads stay there",
+            "ALARM: m1 silent for 5 min 40 s (last heard 00:04:20Z): 2 workloads stay there",
         ),
         (
             with(&["Unknown", "Unknown"], Vec::new()),
-            "ATTENTION: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (since 00:04:20Z)",
+            "ATTENTION: 2 of 5 clusters (m1, m2) silent at once for 5 min 40 s (last heard 00:04:20Z)",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
             ),
-            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (since 00:04:20Z): 1 workload waits until fewer clusters have failed",
+            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits until fewer clusters have failed",
         ),
         (
             with(
                 &["Unknown", "Unknown", "Unknown"],
                 waits("WaitingForToleration", TOLERATED),
             ),
-            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (since 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
+            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits for the end of the grace time (toleration)",
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
-            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (since 00:04:20Z): most likely the network of the fleet API, not the clusters, and then workloads go on; movement is stopped",
+            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped",
         ),
         (
             with(&["False"], healthy(1, "m1")),
@@ -249,7 +249,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 leader: Ok(Some(dead.clone())),
                 ..with(&[], Vec::new())
             },
-            "ALARM: no control plane leads for 4 min (since 00:06:00Z): nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min 40 s (since 00:04:20Z)",
+            "ALARM: no control plane leads for 4 min (since 00:06:00Z): nothing moves, and nobody judges which clusters are silent; m1 silent for 5 min 40 s (last heard 00:04:20Z)",
         ),
         (
             Snapshot {
