@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::quantity::Quantity;
 
 /// Lines of a list that are printed.
 const LISTED: usize = 20;
@@ -94,6 +95,24 @@ pub(super) fn ago(since: Option<Timestamp>, now: Timestamp) -> String {
             }
         },
     )
+}
+
+/// Returns an amount with one decimal at the most: cores, bytes with a binary suffix, or units.
+pub(super) fn amount(name: &str, amount: Quantity) -> String {
+    let tenths = |amount: i128, unit: i128| {
+        let tenths = amount.saturating_mul(10) / unit;
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => whole.to_string(),
+            (whole, tenth) => format!("{whole}.{}", tenth.abs()),
+        }
+    };
+    let bytes = i128::from(amount.value());
+    let units = [("Ti", 1_i128 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20)];
+    match units.iter().find(|(_, unit)| bytes.abs() >= *unit) {
+        _ if name == "cpu" => tenths(amount.milli_value().into(), 1000),
+        Some((suffix, unit)) if name != "pods" => format!("{}{suffix}", tenths(bytes, *unit)),
+        _ => bytes.to_string(),
+    }
 }
 
 #[cfg(test)]

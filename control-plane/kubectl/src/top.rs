@@ -18,7 +18,7 @@ use serde::{Serialize, Serializer};
 use super::chosen::Clusters;
 use super::leader::{Leader, renewed};
 use super::rows::{Format, Named, print};
-use super::table::{Table, ago};
+use super::table::{Table, ago, amount};
 use super::view::View;
 
 const CPU: &str = "cpu";
@@ -160,27 +160,9 @@ impl Amounts {
     /// Returns what is requested of what is offered, in a cell of the table.
     fn share(self, name: &str) -> String {
         let [requested, offered] = [self.requested, self.allocatable]
-            .map(|it| it.map_or_else(|| "-".to_owned(), |it| short(name, it)));
+            .map(|it| it.map_or_else(|| "-".to_owned(), |it| amount(name, it)));
         let percent = self.percent.map(|it| format!(" ({it}%)"));
         format!("{requested}/{offered}{}", percent.unwrap_or_default())
-    }
-}
-
-/// Returns an amount with one decimal at the most: cores, bytes with a binary suffix, or units.
-pub(super) fn short(name: &str, amount: Quantity) -> String {
-    let tenths = |amount: i128, unit: i128| {
-        let tenths = amount.saturating_mul(10) / unit;
-        match (tenths / 10, tenths % 10) {
-            (whole, 0) => whole.to_string(),
-            (whole, tenth) => format!("{whole}.{}", tenth.abs()),
-        }
-    };
-    let bytes = i128::from(amount.value());
-    let units = [("Ti", 1_i128 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20)];
-    match units.iter().find(|(_, unit)| bytes.abs() >= *unit) {
-        _ if name == CPU => tenths(amount.milli_value().into(), 1000),
-        Some((suffix, unit)) if name != PODS => format!("{}{suffix}", tenths(bytes, *unit)),
-        _ => bytes.to_string(),
     }
 }
 
@@ -270,7 +252,10 @@ fn table(rows: &[Row], wide: bool, now: Timestamp) -> String {
             share(CPU),
             share(MEMORY),
             share(PODS),
-            waiting.map_or_else(|| "-".to_owned(), |it| format!("{}{mark}", short(PODS, it))),
+            waiting.map_or_else(
+                || "-".to_owned(),
+                |it| format!("{}{mark}", amount(PODS, it)),
+            ),
             others.join(","),
         ]);
     }

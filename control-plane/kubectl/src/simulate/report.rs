@@ -10,8 +10,7 @@ use muster_shared::taints;
 use serde_json::{Value, json};
 
 use crate::forecast::{self, Disaster, Forecast, Left, Move, Room, Subject};
-use crate::table::Table;
-use crate::top::short;
+use crate::table::{Table, amount};
 
 /// Lines of a list before the rest is only counted.
 const SHOWN: usize = 200;
@@ -230,7 +229,7 @@ impl Report<'_> {
             let free = |resource: &str| {
                 let amounts = room.free.get(resource);
                 amounts.map_or_else(String::new, |(before, after)| {
-                    let [after, before] = [after, before].map(|it| short(resource, *it));
+                    let [after, before] = [after, before].map(|it| amount(resource, *it));
                     format!("{after} of {before}")
                 })
             };

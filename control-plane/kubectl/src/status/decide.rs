@@ -295,11 +295,8 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         cluster.workloads = fates.unwrap_or_default();
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
-    report.service = service(
-        snapshot,
-        &are_ready(clusters, &report.not_well),
-        old.as_ref(),
-    );
+    let ready = are_ready(clusters, &report.not_well);
+    report.service = service(snapshot, &ready, old.as_ref());
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
     report.waiting.sort_by(|a, b| a.rank().cmp(&b.rank()));
