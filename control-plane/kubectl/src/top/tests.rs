@@ -106,7 +106,7 @@ fn amounts_are_short_for_people_and_exact_for_programs() {
         ("nvidia.com/gpu", "4", "4"),
     ] {
         assert_eq!(
-            short(name, amount.parse().unwrap()),
+            super::amount(name, amount.parse().unwrap()),
             expected,
             "{name} {amount}"
         );
