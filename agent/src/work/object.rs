@@ -306,8 +306,9 @@ impl Objects {
         let labels = desired.pointer("/metadata/labels");
         let has_role = ownership::has_role(desired) || ownership::has_role(&observed);
         let retains = |undo: &Value| {
-            !has_role && labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true")
-                || drift::was_left(desired, &observed, undo)
+            let is_retained =
+                || labels.is_some_and(|labels| labels[label::RETAIN_REPLICAS] == "true");
+            !has_role && (is_retained() || drift::was_left(desired, &observed, undo))
         };
         let Some(mut patch) = fencing::release(&observed, desired, retains) else {
             return Ok(observed);

@@ -58,12 +58,18 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
     }
 }
 
+/// Returns whether the placement of a binding divides its replicas.
+fn divides(spec: &ResourceBindingSpec) -> bool {
+    let placement = spec.placement.as_ref();
+    let strategy = placement.and_then(|it| it.replica_scheduling.as_ref());
+    let divided = Some(ReplicaSchedulingType::Divided);
+    strategy.is_some_and(|it| it.replica_scheduling_type == divided)
+}
+
 /// Returns the completions of a Job that its placement divides.
 pub fn to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
-    let strategy = spec.placement.as_ref()?.replica_scheduling.as_ref()?;
-    let divides = strategy.replica_scheduling_type == Some(ReplicaSchedulingType::Divided);
     let completions = template["spec"]["completions"].as_u64()?;
-    (divides && works::is_job(template)).then_some(completions)
+    (divides(spec) && works::is_job(template)).then_some(completions)
 }
 
 /// Returns the completions that the Works of a Job ask for, by cluster. An API server lets nobody
@@ -95,13 +101,17 @@ pub fn leaves_undone<'a>(
     spec: &ResourceBindingSpec,
     works: impl IntoIterator<Item = &'a CachedWork>,
 ) -> Option<bool> {
-    if !is_job(&spec.resource) {
+    if !is_job(&spec.resource) || !divides(spec) {
         return Some(false);
     }
     let key = TemplateKey::of(&spec.resource);
-    let Lookup::Found(template) = fleet.templates.get(&key) else {
-        return None;
-    };
-    let template = template.object(&key.kind);
-    Some(undone(spec, &template, &held(works)).is_some())
+    match fleet.templates.get(&key) {
+        Lookup::Found(template) => {
+            let template = template.object(&key.kind);
+            Some(undone(spec, &template, &held(works)).is_some())
+        }
+        // Garbage collection removes its binding.
+        Lookup::Absent => Some(false),
+        Lookup::Unknown => None,
+    }
 }

@@ -26,7 +26,7 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::completion::leaves_undone;
+use crate::fleet::completion::{has_completed, leaves_undone};
 use crate::fleet::copy::Order;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
@@ -186,7 +186,15 @@ fn check(
         Vec::new()
     };
     // What an old copy has to do is done by nobody as long as no target has been given it.
-    let undone = leaves_undone(fleet, spec, works.values().copied());
+    let (mut tasks, told) = (
+        spec.graceful_eviction_tasks.iter(),
+        &status.aggregated_status,
+    );
+    let undone = if tasks.all(|it| has_completed(&spec.resource, told, &it.from_cluster)) {
+        Some(false)
+    } else {
+        leaves_undone(fleet, spec, works.values().copied())
+    };
     if undone.is_none() {
         retry.set(Some(UNLISTED));
     }

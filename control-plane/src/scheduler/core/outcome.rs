@@ -11,7 +11,6 @@ use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::cycle::{Attempt, Cycle, matches};
-use super::filter::Dispatching;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::standing;
@@ -185,14 +184,6 @@ fn pass_over(
             let tasks = cause.as_ref().and_then(|cause| {
                 replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
-            // What a freeze keeps from being carried out is still to be applied after it.
-            let is_withheld = need == Need::PlacementChanged
-                && is_withheld(subject, &decision, snapshot, options);
-            let record = if is_withheld {
-                applied_placement.unwrap_or_default().to_owned()
-            } else {
-                record
-            };
             let outcome = outcome.succeed(subject, decision, record, options, now);
             Outcome { cause, ..outcome }.with_tasks(tasks)
         }
@@ -226,25 +217,6 @@ fn unreported_group(
     }
     let mut names = groups.iter().map(|it| it.affinity_name.as_str());
     names.find(|it| is_in_use(it)).map(str::to_owned)
-}
-
-/// Returns whether a decision would be another one if the policy suspended no dispatching.
-fn is_withheld(
-    subject: &Subject<'_>,
-    decision: &Decision,
-    snapshot: &Snapshot,
-    options: &Options,
-) -> bool {
-    let Subject { spec, status, .. } = *subject;
-    if options.dispatching == Dispatching::Ignored || spec.suspension.is_none() {
-        return false;
-    }
-    let options = Options {
-        dispatching: Dispatching::Ignored,
-        ..*options
-    };
-    let without = Cycle::run(spec, status, snapshot, &options).result;
-    without.is_ok_and(|it| !is_same(&it.clusters, &decision.clusters))
 }
 
 /// Returns an empty result where no cluster may have the workload any more (Karmada behaviour). Its

@@ -333,9 +333,8 @@ impl<'a> Attached<'a> {
             dispatching_on_clusters: (!suspended.is_empty()).then(|| SuspendClusters {
                 cluster_names: suspended.into_iter().collect(),
             }),
-            // That is the binding's own: others set it, such as a queue.
-            scheduling: spec.suspension.as_ref().and_then(|it| it.scheduling),
-            ..Suspension::default()
+            // These are the binding's own: others set them, such as a queue, or a person.
+            ..spec.suspension.clone().unwrap_or_default()
         };
         spec.suspension = (suspension != Suspension::default()).then_some(suspension);
     }

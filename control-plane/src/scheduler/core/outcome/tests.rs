@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::scheduler::core::record::record;
 use crate::scheduler::tests::fixtures::{
-    aggregated, cluster, config_map, deployment, dynamic, placed, snapshot, static_weights,
+    aggregated, cluster, config_map, deployment, dynamic, placed, snapshot,
 };
 
 /// Returns what a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
@@ -278,41 +278,6 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     ] {
         let report = first.followed_by(&next, &subject);
         assert_eq!(report.observed_generation, told, "{what}");
-    }
-}
-
-#[test]
-fn an_edit_of_the_placement_during_a_freeze_is_carried_out_after_it() {
-    let before = static_weights(&[("m1", 1)]);
-    let after = static_weights(&[("m1", 1), ("m2", 1)]);
-    let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
-    let status = ResourceBindingStatus::default();
-    let mut applied = record(&deployment(4, &before));
-    let mut spec = placed(deployment(4, &after), &[("m1", 4)]);
-    for suspended in [true, true, false] {
-        let suspension = json!({"dispatching": suspended});
-        spec.suspension = serde_json::from_value(suspension).unwrap();
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &status,
-        };
-        let now = Timestamp::UNIX_EPOCH;
-        let outcome = pass(&subject, &clusters, &Options::default(), now);
-        assert!(outcome.failure.is_none());
-        if let Some(placed) = outcome.placed {
-            (spec.clusters, applied) = (placed.clusters, placed.applied_placement);
-        }
-        let shares = spec.clusters.iter().map(|it| (&*it.name, it.replicas));
-        let mut shares: Vec<_> = shares.collect();
-        shares.sort_unstable();
-        let expected = if suspended {
-            vec![("m1", 4)]
-        } else {
-            vec![("m1", 2), ("m2", 2)]
-        };
-        assert_eq!(shares, expected, "suspended: {suspended}");
     }
 }
 
