@@ -276,7 +276,7 @@ impl Answer {
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),
             replicas: spec.is_workload().then_some(spec.replicas),
-            // What follows others is placed where they are.
+            // An object that follows others is placed where they are.
             clusters: Scope::of(spec).targets,
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),

@@ -64,7 +64,7 @@ impl Orders {
         } else {
             replicas.unwrap_or(share)
         };
-        // What nothing runs of takes the place of nothing.
+        // A copy that runs nothing takes no other's place.
         share.min(least.max(1))
     }
 }

@@ -136,7 +136,7 @@ async fn check(client: &Client, namespace: &str, which: &Which) -> anyhow::Resul
     }
     let all = list::bindings(client).await.map_err(anyhow::Error::msg)?;
     let bindings = if which.named.is_empty() {
-        // What follows others has no placement of its own to be made anew.
+        // An object that follows others has no placement of its own to be made anew.
         let placed = all.iter().filter(|it| it.spec.placement.is_some());
         placed.cloned().collect()
     } else {

@@ -185,7 +185,7 @@ fn check(
     } else {
         Vec::new()
     };
-    // What an old copy has to do is done by nobody as long as no target has been given it.
+    // Nobody does the completions of an old copy of a Job until a target has been given them.
     let (mut tasks, told) = (
         spec.graceful_eviction_tasks.iter(),
         &status.aggregated_status,

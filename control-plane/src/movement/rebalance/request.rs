@@ -53,10 +53,8 @@ pub(super) async fn request(
 ) -> Result<Requested, ApiError> {
     let binding = match fleet.bindings.presence(key) {
         Presence::There(binding) => binding,
-        Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. } | Doubt::Vanished) => {
-            return Ok(Requested::Later);
-        }
-        Presence::Gone | Presence::Unknown(_) => return Ok(Requested::NoBinding),
+        Presence::Gone | Presence::Unknown(Doubt::Unseen) => return Ok(Requested::NoBinding),
+        Presence::Unknown(_) => return Ok(Requested::Later),
     };
     let (spec, status) = (&binding.spec, binding.status());
     let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);

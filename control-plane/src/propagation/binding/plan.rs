@@ -27,7 +27,7 @@ pub(super) struct Wanted<'a> {
     /// Spec of the binding with what its policy says by now.
     pub(super) spec: &'a ResourceBindingSpec,
     pub(super) scope: &'a Scope,
-    /// Its placement, or those of the workloads that it follows.
+    /// The placement of the binding, or those of the workloads that it follows.
     pub(super) placements: Vec<Arc<Placement>>,
     pub(super) works: &'a [Arc<CachedWork>],
     /// Clusters in which a Work stays because a workload of the policy may be there.

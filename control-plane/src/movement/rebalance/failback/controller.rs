@@ -280,8 +280,8 @@ impl Failback {
         if due.is_empty() {
             return Ok(later);
         }
-        // What is asked for now would move when it may, whatever has become of the cluster and of
-        // the window by then.
+        // A workload that is asked to return now would move once movement begins again, whatever
+        // has become of its cluster and of the window by then.
         if self.pace.per_second() <= 0.0 {
             return Ok(Next::After(AGAIN.0));
         }
