@@ -201,8 +201,7 @@ pub(super) struct Pace {
     /// Fraction of the counted clusters beyond which too many have failed
     /// (`--unhealthy-cluster-threshold`).
     pub threshold: f64,
-    /// Clusters of those that have failed with which something would still move.
-    #[serde(skip)]
+    /// Clusters that may have failed while something moves; with one more, nothing does.
     pub may_fail: usize,
 }
 

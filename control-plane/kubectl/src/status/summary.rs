@@ -250,6 +250,11 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     let unknown = report.unknown * usize::from(not_well.is_empty());
     for (number, severity, words) in [
         (report.unplaced.len(), Alarm, "without a place"),
+        (
+            report.service.failing.count,
+            Attention,
+            "with application failover and no healthy copy",
+        ),
         (unknown, Attention, "with a state that is not known"),
         (
             report.without_dependencies.len(),
@@ -260,6 +265,14 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
         if number > 0 {
             all.push((severity, format!("{} {words}", count(number, "workload"))));
         }
+    }
+    // Most of them have a cause that is told above.
+    let without = report.service.without.count;
+    if without > 0 && all.iter().all(|it| it.0 < Alarm) {
+        all.push((
+            Alarm,
+            format!("{} without service", count(without, "workload")),
+        ));
     }
     let leads_unknown = !leader.acts && !leader.is_unread && !report.nobody_leads();
     for (is_so, words) in [
@@ -287,34 +300,37 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
             (Attention, format!("{} ends in {}", it.what, time(left)))
         }
     }));
-    all.extend(report.ordered.iter().map(|it| {
-        let order = match it.order {
-            "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
-            order => order.to_lowercase().replace(',', " and "),
-        };
-        let by = it.by.as_ref();
-        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-        let reason = it.reason.as_ref();
-        let reason = reason.map_or_else(String::new, |why| format!(" ({why:?})"));
-        let since = span(it.since, now);
-        let mut text = format!("{} {order}{by}{reason} for {since}", it.name);
-        let moving = report.moving.iter().filter(|moving| moving.from == it.name);
-        match moving.count() {
-            0 => {}
-            leaving => text = format!("{text}, {} leaving", count(leaving, "workload")),
-        }
+    let orders = report.ordered.iter();
+    all.extend(orders.map(|it| {
         let is_here =
             |cluster: &str| cluster == it.name && it.is_drained() && !not_well.contains(cluster);
         let waiting = by_reason(&report.waiting, &is_here);
-        (
-            Notice,
-            waiting.map_or_else(
-                || rest(report, it, text.clone()),
-                |words| format!("{text}, {words}"),
-            ),
-        )
+        (Notice, ordered(report, it, waiting, now))
     }));
     all
+}
+
+/// Returns what a person ordered for a cluster, and what `waiting` says of workloads that wait.
+fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestamp) -> String {
+    let order = match it.order {
+        "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
+        order => order.to_lowercase().replace(',', " and "),
+    };
+    let by = it.by.as_ref();
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let reason = it.reason.as_ref();
+    let reason = reason.map_or_else(String::new, |why| format!(" ({why:?})"));
+    let since = span(it.since, now);
+    let mut text = format!("{} {order}{by}{reason} for {since}", it.name);
+    let moving = report.moving.iter().filter(|moving| moving.from == it.name);
+    match moving.count() {
+        0 => {}
+        leaving => text = format!("{text}, {} leaving", count(leaving, "workload")),
+    }
+    match waiting {
+        Some(words) => format!("{text}, {words}"),
+        None => rest(report, it, text),
+    }
 }
 
 /// Adds to the words about an order that nothing is left in the cluster, if a drain is done.

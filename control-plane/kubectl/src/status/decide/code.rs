@@ -50,7 +50,9 @@ impl Report {
             && !self.waiting.iter().any(waits)
             && self.stranded.is_empty()
             && self.unplaced.is_empty()
-            && self.without_dependencies.is_empty();
+            && self.without_dependencies.is_empty()
+            && self.service.without.count == 0
+            && self.service.failing.count == 0;
         match (self.is_blind, is_well) {
             (true, _) => UNREAD,
             (false, false) => 1,

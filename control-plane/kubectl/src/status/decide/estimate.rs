@@ -183,13 +183,13 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-/// Returns how many of the clusters that have failed may have while something moves.
+/// Returns how many clusters may have failed while something moves.
 fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
     let moves = |failed: &usize| {
         let failed = *failed;
         rates.band(FleetHealth { failed, ..health }) != Band::Stopped
     };
-    (0..health.failed).rev().find(moves).unwrap_or(0)
+    (0..=health.total).rev().find(moves).unwrap_or(0)
 }
 
 /// Returns the pace by the state of the fleet.

@@ -101,8 +101,8 @@ fn pace(report: &Report) -> String {
         ""
     };
     format!(
-        "{nobody}{} a second ({}): {} of {} clusters {failed}{settings}",
-        pace.per_second, pace.band, pace.failed, pace.counted,
+        "{nobody}{} a second ({}): {} of {} clusters {failed}, at most {} may{settings}",
+        pace.per_second, pace.band, pace.failed, pace.counted, pace.may_fail,
     )
 }
 

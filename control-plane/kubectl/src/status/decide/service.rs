@@ -38,6 +38,9 @@ pub(in super::super) struct Service {
     pub fewer: Group,
     /// Workloads that no failure concerns, and of which no copy is healthy.
     pub unhealthy: Group,
+    /// Those of them that are reported unhealthy and have a policy that moves a failing application
+    /// (`spec.failover.application`).
+    pub failing: Group,
 }
 
 /// Workloads, of which the first few are named.
@@ -151,6 +154,12 @@ fn take(
         let starts = |it: &AggregatedStatusItem| it.applied && it.health.is_none();
         if !reports.iter().any(starts) {
             service.unhealthy.add(binding);
+            let fails = |it: &AggregatedStatusItem| it.health == Some(ResourceHealth::Unhealthy);
+            let failover = spec.failover.as_ref();
+            let moves = failover.is_some_and(|it| it.application.is_some());
+            if moves && reports.iter().any(fails) {
+                service.failing.add(binding);
+            }
         }
     } else if all().any(|it| *it == Copy::Unseen) {
         service.perhaps.add(binding);

@@ -261,7 +261,7 @@ fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
         (
             "a move",
             well(),
-            vec![binding("web", &[], Some("m1"))],
+            vec![sentence::moved_from("web", "Healthy")],
             [0, 0, 0, 1, 0, 0, 0],
         ),
         (
@@ -480,8 +480,9 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
 fn binding_saying(reason: &str, message: &str) -> Arc<AnyBinding> {
     let binding: AnyBinding = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "default" },
-        "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" } },
-        "status": { "conditions": [{
+        "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "clusters": [{ "name": "m2" }] },
+        "status": { "aggregatedStatus": [{ "clusterName": "m2", "applied": true, "health": "Healthy" }], "conditions": [{
             "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
             "lastTransitionTime": "2026-01-01T00:06:00Z",
         }] },
@@ -615,7 +616,7 @@ To do:      look at the network of the fleet API first (address, DNS, certificat
 Two copies: none
 Leader:     cp-0, renewed 2s ago
 Failover:   on, but STOPPED: too many clusters have failed
-Pace:       0 a second (stopped): 2 of 2 clusters have failed
+Pace:       0 a second (stopped): 2 of 2 clusters have failed, at most 1 may
 Clusters:   2, 2 not well
 Workloads:  2, 1 moving, 1 waiting (until fewer clusters have failed), 1 stranded (they have to leave and cannot), 1 in clusters that are not heard
 

@@ -90,6 +90,9 @@ function showStatus(status, code) {
   if (!isUnread) orders = new Map(status.ordered.map((it) => [it.name, it]));
   queue.empty = isUnread ? UNKNOWN : idle(status);
   patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
+  // Whether anything would move, and how fast, is asked at every look.
+  const always = status.facts.filter((it) => ["Failover", "PAUSED", "Pace", "Leader"].includes(it.name));
+  say(byId("settings"), always.map((it) => `${it.name}: ${it.text}`).join(" · "));
   fillList("notes", [
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
     ...status.expires.map((it) => `! ${it.what}: ends ${moment(it.end)}`),

@@ -106,7 +106,7 @@ fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
     let text = print::table(&report, off.now);
     for part in [
         "Failover:   OFF: no taint moves anything, but orders do: m1 is drained\n",
-        ": 1 of 3 clusters counts as failed, because drained\n",
+        ": 1 of 3 clusters counts as failed, because drained, at most 1 may\n",
         "Clusters:   3, 0 not well, 1 drained, 1 cordoned\n",
         "m1                 Drained    30s     -          alice   an upgrade\n",
         "m2                 Cordoned   -       -          -       -\n",

@@ -4,6 +4,22 @@ use super::*;
 use crate::output::UNREAD;
 use crate::status::summary::Severity;
 
+/// Returns a binding that is unhealthy in its only cluster and has application failover.
+fn failing(name: &str) -> Arc<AnyBinding> {
+    let mut binding = AnyBinding::clone(&placed(name, "m1", "Unhealthy", None));
+    let failover = json!({ "application": { "decisionConditions": { "tolerationSeconds": 300 } } });
+    binding.spec.failover = Some(serde_json::from_value(failover).unwrap());
+    Arc::new(binding)
+}
+
+/// Returns a binding that is leaving `m1`, healthy or not in `m2`.
+pub(super) fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
+    let mut binding = AnyBinding::clone(&placed(name, "m2", health, None));
+    let task = json!([{ "fromCluster": "m1", "reason": "ApplicationFailure", "producer": "p" }]);
+    binding.spec.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+    Arc::new(binding)
+}
+
 /// Returns a binding that is placed in a cluster, healthy there or not, and waits for a reason.
 pub(super) fn placed(
     name: &str,
@@ -124,7 +140,19 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "WELL: 5 of 5 clusters ready, 1 workload placed; failover is OFF, so that no failure moves anything",
         ),
         (
-            with(&[], vec![binding("web", &[], Some("m1"))]),
+            with(&[], vec![placed("web", "m1", "Unhealthy", None)]),
+            "WELL: 5 of 5 clusters ready, 1 workload placed",
+        ),
+        (
+            with(&[], vec![failing("web")]),
+            "ATTENTION: 1 workload with application failover and no healthy copy",
+        ),
+        (
+            with(&[], vec![moved_from("web", "Unhealthy")]),
+            "ALARM: 1 workload without service",
+        ),
+        (
+            with(&[], vec![moved_from("web", "Healthy")]),
             "WELL: 5 of 5 clusters ready, 1 workload placed, 1 of them moving",
         ),
         (
@@ -226,7 +254,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
             "NOTICE: m1 drained for 2 min (since 00:08:00Z), 1 workload waits for its turn, at the pace of the fleet",
         ),
         (
-            snapshot(with_drained, vec![binding("web", &[], Some("m1"))]),
+            snapshot(with_drained, vec![moved_from("web", "Healthy")]),
             "NOTICE: m1 drained for 2 min (since 00:08:00Z), 1 workload leaving",
         ),
         (
