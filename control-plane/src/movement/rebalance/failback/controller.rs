@@ -1,6 +1,7 @@
 //! Requests new placements of workloads that return to clusters that they left.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
@@ -79,6 +81,8 @@ struct Failback {
     clusters: Queue<String>,
     /// Beginning of the decisions of this process.
     began: OnceLock<Instant>,
+    /// Whether some workload waits for movement that is stopped.
+    is_stopped: AtomicBool,
 }
 
 /// Starts the controller. With the gate `Failover` off nothing moves by itself.
@@ -96,7 +100,10 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
+        is_stopped: AtomicBool::new(false),
     });
+    let changed = Arc::new(Notify::new());
+    controller.pace.wakes(Arc::clone(&changed));
     follow(&controller, fleet, &fleet.bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
@@ -104,10 +111,19 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
     });
     fleet.pauses.on_change({
         let controller = Arc::clone(&controller);
-        move || {
-            for key in controller.homes.all() {
-                controller.queue.add(key);
-            }
+        move || controller.add_all()
+    });
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn("failbacks after a stop", {
+        let controller = Arc::clone(&controller);
+        async move {
+            let turns = async {
+                loop {
+                    changed.notified().await;
+                    controller.resume();
+                }
+            };
+            let _: Option<()> = shutdown.run_until_cancelled(turns).await;
         }
     });
     Controller::with(fleet, NAME, &controller.queue).run(
@@ -182,6 +198,30 @@ impl Failback {
                 self.vain.forget(&key);
                 self.queue.add(key);
             }
+        }
+    }
+
+    fn add_all(&self) {
+        for key in self.homes.all() {
+            self.queue.add(key);
+        }
+    }
+
+    /// Returns whether movement is stopped. Whoever waits for its end is looked at again then.
+    fn is_stopped(&self) -> bool {
+        let moves = || self.pace.per_second() > 0.0;
+        if moves() {
+            return false;
+        }
+        self.is_stopped.store(true, Ordering::SeqCst);
+        // It may have begun again before that was noted.
+        !moves()
+    }
+
+    /// Looks at all again if some wait for movement that was stopped and is not any more.
+    fn resume(&self) {
+        if self.pace.per_second() > 0.0 && self.is_stopped.swap(false, Ordering::SeqCst) {
+            self.add_all();
         }
     }
 
@@ -282,8 +322,8 @@ impl Failback {
         }
         // A workload that is asked to return now would move once movement begins again, whatever
         // has become of its cluster and of the window by then.
-        if self.pace.per_second() <= 0.0 {
-            return Ok(Next::After(AGAIN.0));
+        if self.is_stopped() {
+            return Ok(later);
         }
         if !self.in_flight.begins(key) {
             return Ok(later);

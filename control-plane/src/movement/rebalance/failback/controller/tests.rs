@@ -1,9 +1,13 @@
+use jiff::SignedDuration;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::clock::calendar;
+use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::key;
+use crate::fleet::testing::{Stand, binding, cluster, key, pass};
 use crate::scheduler::core::Decision;
+use crate::settings::Settings;
 
 #[test]
 fn workloads_are_found_by_each_cluster_that_they_left_until_they_leave_it_no_more() {
@@ -143,8 +147,6 @@ fn a_placement_brings_a_workload_home_if_it_has_more_there_than_before() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_returning() {
-    use crate::fleet::testing::{Stand, binding, cluster};
-
     let stand = Stand::followed([("clusters", cluster("m1"))]).await;
     for (reason, expected) in [
         ("Success", true),
@@ -165,32 +167,30 @@ async fn one_that_was_asked_and_waits_for_its_target_keeps_no_others_from_return
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
-    use jiff::SignedDuration;
-    use muster_shared::clock::calendar;
-    use muster_shared::names::annotation::HOMES;
+/// Returns cluster `m1`, by its condition `Ready` and since when it is recorded to be healthy.
+fn home(ready: &str, since: Timestamp, healthy: Option<Timestamp>) -> Value {
+    let mut it = cluster("m1");
+    let condition = &mut it["status"]["conditions"][0];
+    condition["status"] = json!(ready);
+    condition["lastTransitionTime"] = json!(since);
+    if let Some(healthy) = healthy {
+        it["metadata"]["annotations"] = json!({ HEALTHY_SINCE: healthy.to_string() });
+    }
+    it
+}
 
-    use crate::fleet::testing::{Stand, binding, cluster, pass};
-    use crate::settings::Settings;
+/// Returns one of the other clusters, ready or not.
+fn other(number: usize, ready: &str) -> Value {
+    let mut it = cluster(&format!("f{number}"));
+    it["status"]["conditions"][0]["status"] = json!(ready);
+    it
+}
 
-    let begun = calendar();
-    let long_ago = begun - SignedDuration::from_hours(2);
-    let home = |ready: &str, since: Timestamp, healthy: Option<Timestamp>| {
-        let mut it = cluster("m1");
-        let condition = &mut it["status"]["conditions"][0];
-        condition["status"] = json!(ready);
-        condition["lastTransitionTime"] = json!(since);
-        if let Some(healthy) = healthy {
-            it["metadata"]["annotations"] = json!({ HEALTHY_SINCE: healthy.to_string() });
-        }
-        it
-    };
-    let other = |number: usize, ready: &str| {
-        let mut it = cluster(&format!("f{number}"));
-        it["status"]["conditions"][0]["status"] = json!(ready);
-        ("clusters", it)
-    };
+/// Returns a fleet that has run for a hundred seconds and in which nothing moves, because too many
+/// clusters have failed. `web-deployment` left `m1`, which has been healthy for twice the hour
+/// after which it may return.
+async fn stopped() -> Stand {
+    let long_ago = calendar() - SignedDuration::from_hours(2);
     // A new placement brings it home.
     let mut shelter = cluster("m2");
     shelter["spec"]["taints"] = json!([{ "key": "full", "effect": "NoSchedule" }]);
@@ -213,8 +213,7 @@ async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
         ("clusters", shelter),
         ("resourcebindings", away),
     ];
-    // Too many have failed: nothing moves.
-    objects.extend((0..4).map(|it| other(it, "False")));
+    objects.extend((0..4).map(|it| ("clusters", other(it, "False"))));
     let settings = Settings {
         feature_gates: "Failover=true".parse().unwrap(),
         ..Settings::default()
@@ -227,18 +226,41 @@ async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
     stand.follow().await;
     pace.begin(Instant::now());
     pass(100).await;
+    stand
+}
+
+/// Brings the other clusters back, so that what waits may move.
+fn resume(stand: &Stand) {
+    for number in 0..4 {
+        stand.api.put("clusters", other(number, "True"));
+    }
+}
+
+fn is_home(stand: &Stand) -> bool {
+    let binding = stand.binding("web-deployment").unwrap();
+    binding.spec.target("m1").is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_home_that_fails_while_nothing_may_move_has_to_be_healthy_anew() {
+    let begun = calendar();
+    let stand = stopped().await;
     let lost = begun + SignedDuration::from_secs(100);
     stand.api.put("clusters", home("Unknown", lost, None));
     pass(10).await;
-    // It is back, and so are the others, so that what waits may move.
     let back = begun + SignedDuration::from_secs(110);
     stand.api.put("clusters", home("True", back, None));
-    for number in 0..4 {
-        let (plural, well) = other(number, "True");
-        stand.api.put(plural, well);
-    }
+    resume(&stand);
     pass(120).await;
-    let binding = stand.binding("web-deployment").unwrap();
-    let is_home = binding.spec.target("m1").is_some();
-    assert!(!is_home, "m1 is healthy for two minutes of an hour");
+    assert!(!is_home(&stand), "m1 is healthy for two minutes of an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_return_waits_for_the_end_of_a_stop_and_follows_it_within_seconds() {
+    let stand = stopped().await;
+    pass(600).await;
+    assert!(!is_home(&stand), "too many clusters have failed");
+    resume(&stand);
+    pass(20).await;
+    assert!(is_home(&stand), "movement has begun again");
 }
