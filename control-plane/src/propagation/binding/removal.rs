@@ -27,12 +27,14 @@ pub enum Reason {
 impl Reason {
     /// Returns the reason why a binding that stays has no copy in a cluster any more, by the
     /// placements that brought it there: its own, or those of the workloads that it follows. A
-    /// cluster that none of them names was taken out by a person, or the last workload that needed
-    /// the object there is gone; one that labels or fields do not select may have changed by
-    /// itself.
+    /// cluster that one of them does not name was taken out of that one by a person, or the last
+    /// workload that needed the object there is gone; one that labels or fields do not select may
+    /// have changed by itself.
     pub fn of<'a>(placements: impl IntoIterator<Item = &'a Placement>, cluster: &str) -> Self {
-        let mut placements = placements.into_iter();
-        if placements.any(|placement| names(placement, cluster)) {
+        let mut placements = placements.into_iter().peekable();
+        let has_any = placements.peek().is_some();
+        // What one of them released there needs it, whatever the others allow.
+        if has_any && placements.all(|placement| names(placement, cluster)) {
             Self::Moved
         } else {
             Self::Deselected
