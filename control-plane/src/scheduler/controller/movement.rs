@@ -150,6 +150,13 @@ impl Movement {
         self.wait(key).report
     }
 
+    /// Returns whether a binding waits for its move, or for clusters that it could be placed in.
+    pub fn is_waiting(&self, key: &BindingKey) -> bool {
+        let waits = self.waits.lock();
+        let wait = waits.get(key);
+        wait.is_some_and(|it| it.report.is_some() || it.unplaced.is_some())
+    }
+
     fn wait(&self, key: &BindingKey) -> Wait {
         self.waits.lock().get(key).cloned().unwrap_or_default()
     }

@@ -46,7 +46,7 @@ impl Scheduler {
                 return Err(error);
             }
             // What it waits for by now is said next.
-            let waits = self.movement.told(&key).is_some();
+            let waits = self.movement.is_waiting(&key);
             return Ok(if waits { Next::Again } else { Next::Done });
         }
         let now = whole_second(fleet.clock.now());
@@ -298,5 +298,56 @@ mod tests {
         let status = stored.unwrap()["status"].clone();
         assert_eq!(status["schedulerObservedGeneration"], 3);
         assert_ne!(status["conditions"][0]["reason"], "Success");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn that_no_clusters_are_found_any_more_is_said_although_a_placement_is_not_reported_yet()
+    {
+        use std::sync::Arc;
+
+        use crate::fleet::testing::pass;
+
+        // The policy wants two clusters, and one of them is gone a moment after the placement.
+        let mut object = binding();
+        object["metadata"]["generation"] = json!(3);
+        object["spec"]["placement"]["spreadConstraints"] =
+            json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
+        object["status"] = json!({
+            "schedulerObservedGeneration": 1,
+            "lastScheduledTime": "2026-01-01T00:00:00Z",
+            "conditions": [{
+                "type": "Scheduled", "status": "True", "reason": "Success",
+                "message": Verdict::success().message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let mut stand = Stand::new([("clusters", cluster("m1")), ("resourcebindings", object)]);
+        let fleet = Arc::clone(&stand.fleet);
+        let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
+        stand.follow().await;
+        pass(5).await;
+        let written = stand.binding("web-deployment").unwrap();
+        let key = BindingKey::of(written.as_ref());
+        let now = fleet.clock.now();
+        let report = Report {
+            scheduled: Some(Verdict::success()),
+            observed_generation: Some(3),
+            scheduled_at: Some(now),
+            affinity_name: None,
+        };
+        let api = key.api(&fleet.client);
+        let placed = scheduler.report_placed(&api, &key, &written, report, now);
+        placed.await.unwrap();
+        scheduler.handle(&fleet, key.clone()).await.unwrap();
+        assert_eq!(scheduler.reports.len(), 1);
+        while scheduler.confirm(&fleet, key.clone()).await.unwrap() != Next::Done {
+            pass(10).await;
+        }
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        let status = stored.unwrap()["status"].clone();
+        assert_eq!(status["schedulerObservedGeneration"], 3);
+        assert_eq!(status["conditions"][0]["status"], "False", "{status}");
     }
 }
