@@ -131,6 +131,9 @@ pub fn acceptable_status(template: &Value, wanted: Value, now: Timestamp) -> Val
             let held = template.get("status").and_then(Value::as_object);
             Value::Object(accepted::accepted(held, wanted, now))
         }
+        (Some(Kind::Pod), Value::Object(wanted)) => {
+            Value::Object(phase::accepted_pod(template, wanted))
+        }
         (_, wanted) => wanted,
     }
 }

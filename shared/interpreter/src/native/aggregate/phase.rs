@@ -43,6 +43,36 @@ pub(super) fn pod(
     Ok(Some(Value::Object(status)))
 }
 
+/// Returns the wanted status of a Pod without the containers of which an API server refuses to hear
+/// that they run: one that has ended and is not restarted runs no more, and the Pod of another
+/// cluster has containers of the same names. Once such a name is left out, it is free again.
+pub(super) fn accepted_pod(template: &Value, mut wanted: Map<String, Value>) -> Map<String, Value> {
+    let policy = template["spec"]["restartPolicy"].as_str();
+    if policy.is_none_or(|it| it == "Always") {
+        return wanted;
+    }
+    let has_ended = |container: &Value| {
+        let end = &container["state"]["terminated"];
+        end.is_object() && (policy != Some("OnFailure") || end["exitCode"] == 0)
+    };
+    for key in ["containerStatuses", "initContainerStatuses"] {
+        let held = template["status"][key].as_array();
+        let ended: Vec<&Value> = held
+            .into_iter()
+            .flatten()
+            .filter(|it| has_ended(it))
+            .collect();
+        let is_refused = |container: &Value| {
+            container["state"]["terminated"].is_null()
+                && ended.iter().any(|it| it["name"] == container["name"])
+        };
+        if let Some(list) = wanted.get_mut(key).and_then(Value::as_array_mut) {
+            list.retain(|it| !is_refused(it));
+        }
+    }
+    wanted
+}
+
 pub(super) fn volume(
     template: &Value,
     members: &[MemberStatus<'_>],
@@ -108,4 +138,36 @@ fn foremost(
         .iter()
         .copied()
         .find(|phase| present.contains(phase)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::acceptable_status;
+    use super::*;
+
+    #[test]
+    fn a_container_that_has_ended_and_is_not_restarted_is_not_said_to_run() {
+        let ended = |code: i64| json!({"name": "c", "state": {"terminated": {"exitCode": code}}});
+        let runs = json!({"name": "c", "state": {"running": {}}});
+        // The Pod left a cluster in which it had ended, and runs in another one.
+        for (policy, held, said) in [
+            ("Never", ended(1), false),
+            ("Never", runs.clone(), true),
+            ("OnFailure", ended(0), false),
+            ("OnFailure", ended(1), true),
+            ("Always", ended(1), true),
+        ] {
+            let template = json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": {"restartPolicy": policy},
+                "status": {"phase": "Failed", "containerStatuses": [held]},
+            });
+            let wanted = json!({"phase": "Running", "containerStatuses": [runs]});
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let status = acceptable_status(&template, wanted, now);
+            let all = status["containerStatuses"].as_array();
+            let is_said = all.into_iter().flatten().any(|it| *it == runs);
+            assert_eq!(is_said, said, "{policy} {held}");
+            assert_eq!(status["phase"], "Running");
+        }
+    }
 }
