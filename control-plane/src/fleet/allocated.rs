@@ -1,15 +1,23 @@
-//! Ports that the fleet's API server gave a Service by itself. Each member allocates its own: sent
-//! to members, one server's choice would collide with what others have there.
+//! Ports and IP families that the fleet's API server gave a Service by itself. Each member allocates
+//! its own: sent to members, one server's choice would collide with what others have there, or name
+//! a family that they do not have.
 
 use serde_json::{Value, json};
 
-/// Removes node ports that nobody wrote: those that no manager of the object's fields owns, because
-/// the server filled them in. An object that does not tell who manages its spec keeps them.
+/// Fields of a Service by which its server says what kinds of addresses it gave it.
+const FAMILIES: [&str; 2] = ["ipFamilies", "ipFamilyPolicy"];
+
+/// Removes node ports and IP families that nobody wrote: those that no manager of the object's
+/// fields owns, because the server filled them in. An object that does not tell who manages its spec
+/// keeps them.
 pub fn drop_allocated(object: &mut Value) {
     let has_node_port = |port: &Value| port["nodePort"].is_number();
     let ports = object["spec"]["ports"].as_array().map(Vec::as_slice);
     let health = &object["spec"]["healthCheckNodePort"];
-    if !ports.is_some_and(|it| it.iter().any(has_node_port)) && !health.is_number() {
+    let has_families = object["spec"]["clusterIP"].is_string()
+        && FAMILIES.iter().any(|it| !object["spec"][*it].is_null());
+    let has_ports = ports.is_some_and(|it| it.iter().any(has_node_port)) || health.is_number();
+    if !has_ports && !has_families {
         return;
     }
     let managers = object["metadata"]["managedFields"].as_array();
@@ -24,6 +32,18 @@ pub fn drop_allocated(object: &mut Value) {
         let is_written = specs.iter().any(|spec| owns_node_port(spec, port));
         if let Some(port) = port.as_object_mut().filter(|_| !is_written) {
             port.remove("nodePort");
+        }
+    }
+    let owns = |field: &str| {
+        specs
+            .iter()
+            .any(|spec| spec.get(format!("f:{field}")).is_some())
+    };
+    let given = FAMILIES.iter().filter(|it| has_families && !owns(it));
+    let given: Vec<&str> = given.copied().collect();
+    if let Some(spec) = object["spec"].as_object_mut() {
+        for field in given {
+            spec.remove(field);
         }
     }
     let owns_health = |spec: &Value| !spec["f:healthCheckNodePort"].is_null();
@@ -116,6 +136,35 @@ mod tests {
             let service = service(&author(spec));
             assert_eq!(kept(&service), expected, "{what}");
             assert_eq!(service["spec"]["ports"][1]["port"], 53, "{what}");
+        }
+    }
+
+    #[test]
+    fn ip_families_that_its_author_wrote_are_kept_and_those_that_the_server_gave_are_not() {
+        let kept = |spec: Value| {
+            let mut service = json!({
+                "metadata": {"name": "web", "managedFields": [
+                    {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": spec}},
+                ]},
+                "spec": {
+                    "type": "ClusterIP", "clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"],
+                    "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+                    "ports": [{"port": 80, "protocol": "TCP"}],
+                },
+            });
+            drop_allocated(&mut service);
+            ["ipFamilies", "ipFamilyPolicy"].map(|field| service["spec"].get(field).is_some())
+        };
+        for (what, spec, expected) in [
+            ("nothing", json!({"f:type": {}}), [false, false]),
+            ("the policy", json!({"f:ipFamilyPolicy": {}}), [false, true]),
+            (
+                "both",
+                json!({"f:ipFamilyPolicy": {}, "f:ipFamilies": {}}),
+                [true, true],
+            ),
+        ] {
+            assert_eq!(kept(spec), expected, "{what}");
         }
     }
 
