@@ -26,6 +26,24 @@ pub fn is_reserved(kind: &Kind) -> bool {
     RESERVED_GROUPS.contains(&kind.group()) || (kind.group().is_empty() && kind.kind == "Event")
 }
 
+/// Returns whether an API server, or a controller beside it, makes an object for itself: its
+/// addresses, and the authorities by which clients know it. In a member it would take the place of
+/// the member's own.
+fn is_of_the_server(template: &TemplateKey) -> bool {
+    let kind = (&*template.kind.api_version, &*template.kind.kind);
+    let place = (template.namespace.as_deref(), &*template.name);
+    match kind {
+        ("v1", "ConfigMap") => {
+            let of_clients = (Some("kube-system"), "extension-apiserver-authentication");
+            place == of_clients || place.1 == "kube-root-ca.crt"
+        }
+        ("v1", "Service" | "Endpoints") | ("discovery.k8s.io/v1", "EndpointSlice") => {
+            place == (Some("default"), "kubernetes")
+        }
+        _ => false,
+    }
+}
+
 /// What is never propagated: the reserved, and what the settings add.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
@@ -85,6 +103,7 @@ impl Scope {
     /// Returns whether a template may be propagated.
     pub fn admits(&self, template: &TemplateKey) -> bool {
         self.admits_kind(&template.kind)
+            && !is_of_the_server(template)
             && template
                 .namespace
                 .as_deref()
@@ -186,6 +205,40 @@ mod tests {
             ("karmada-cluster", false),
         ] {
             assert_eq!(scope.admits_namespace(namespace), admitted, "{namespace}");
+        }
+    }
+
+    #[test]
+    fn what_an_api_server_makes_for_itself_is_not_propagated() {
+        // Nothing keeps kube-system back, as where people propagate what lies in it.
+        let scope = Scope::new("", &[]).unwrap();
+        for (api_version, kind, namespace, name, admitted) in [
+            (
+                "v1",
+                "ConfigMap",
+                "kube-system",
+                "extension-apiserver-authentication",
+                false,
+            ),
+            ("v1", "ConfigMap", "kube-system", "coredns", true),
+            ("v1", "ConfigMap", "shop", "kube-root-ca.crt", false),
+            ("v1", "Service", "default", "kubernetes", false),
+            ("v1", "Endpoints", "default", "kubernetes", false),
+            (
+                "discovery.k8s.io/v1",
+                "EndpointSlice",
+                "default",
+                "kubernetes",
+                false,
+            ),
+            ("v1", "Service", "shop", "kubernetes", true),
+        ] {
+            let key = TemplateKey {
+                kind: std::sync::Arc::new(Kind::new(api_version, kind)),
+                namespace: Some(namespace.to_owned()),
+                name: name.to_owned(),
+            };
+            assert_eq!(scope.admits(&key), admitted, "{kind} {namespace}/{name}");
         }
     }
 
