@@ -16,7 +16,10 @@ const FIELD: &str = "completedManifest";
 pub fn is_task(manifest: &Value) -> bool {
     match (manifest["apiVersion"].as_str(), manifest["kind"].as_str()) {
         (Some("batch/v1"), Some("Job")) => true,
-        (Some("v1"), Some("Pod")) => manifest["spec"]["restartPolicy"] == "Never",
+        (Some("v1"), Some("Pod")) => {
+            let policy = manifest["spec"]["restartPolicy"].as_str();
+            matches!(policy, Some("Never" | "OnFailure"))
+        }
         _ => false,
     }
 }
@@ -138,7 +141,7 @@ mod tests {
             "spec": {"restartPolicy": policy}})
         };
         let succeeded = json!({"phase": "Succeeded"});
-        for (policy, expected) in [("Never", true), ("Always", false)] {
+        for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
             let status = reported(&pod(policy), succeeded.clone());
             assert_eq!(says(&status, &pod(policy)), expected, "{policy}");
         }

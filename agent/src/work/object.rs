@@ -17,7 +17,7 @@ use super::desired::ObjectKey;
 use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
-use super::takeover::takeover;
+use super::takeover::{adoption, takeover};
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
@@ -256,7 +256,10 @@ impl Objects {
         refuse_others(key, &observed, fleet)?;
         self.refuse_unmanaged(key, desired, &observed)?;
         refuse_terminating(key, &observed)?;
-        let observed = match takeover(&observed) {
+        // What is overwritten keeps nothing that its template does not have.
+        let is_overwritten = !ownership::is_managed(&observed);
+        let adoption = || adoption(&observed).filter(|_| is_overwritten);
+        let observed = match takeover(&observed).or_else(adoption) {
             Some(takeover) => self.member.patch(key, &takeover).await?,
             None => observed,
         };
@@ -370,7 +373,18 @@ impl Objects {
             let mut versioned = apply.clone();
             // Retained fields, and the permission to update, were read from this version.
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
-            after = self.member.apply(key, &versioned, true).await?;
+            after = match self.member.apply(key, &versioned, true).await {
+                // An entry that somebody changed stands beside that of the template.
+                Err(error) if error.is_duplicate() => {
+                    let Some(adoption) = adoption(&after) else {
+                        return Err(error.into());
+                    };
+                    let adopted = self.member.patch(key, &adoption).await?;
+                    versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));
+                    self.member.apply(key, &versioned, true).await?
+                }
+                outcome => outcome?,
+            };
             self.drift.applied(key, &apply, &after);
         }
         if let Some(leftovers) = why.leftovers {

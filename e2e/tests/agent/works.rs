@@ -149,6 +149,31 @@ async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
 }
 
+#[tokio::test]
+async fn a_workload_that_is_overwritten_runs_what_its_template_says_and_nothing_of_before() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let mut theirs = deployment("web");
+    let before = &mut theirs["spec"]["template"]["spec"];
+    before["containers"] = json!([{"name": "legacy", "image": "httpd"}]);
+    before["hostNetwork"] = json!(true);
+    create(&deployments, theirs).await;
+    bench
+        .create_work("web", |work| {
+            work["metadata"]["annotations"] =
+                json!({"work.karmada.io/conflict-resolution": "overwrite"});
+            work["spec"]["workload"]["manifests"] = json!([deployment("web")]);
+        })
+        .await;
+    bench.applied("web", "True").await;
+    let after = deployments.get("web").await.unwrap();
+    let after = &after.data["spec"]["template"]["spec"];
+    let containers = after["containers"].as_array().unwrap().iter();
+    let names: Vec<_> = containers.map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["web"]);
+    assert_ne!(after["hostNetwork"], json!(true));
+}
+
 /// Checks that what karmada-agent set and the template has no longer goes, as if karmada-agent,
 /// which writes whole objects, were still there.
 #[tokio::test]

@@ -105,6 +105,15 @@ impl Error {
         self.request().is_some_and(client::is_conflict)
     }
 
+    /// Returns whether the object would have two entries that may not be the same.
+    pub fn is_duplicate(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        details.is_some_and(|details| {
+            let mut causes = details.causes.iter();
+            causes.any(|cause| cause.reason == "FieldValueDuplicate")
+        })
+    }
+
     /// Returns whether the member answered 404.
     pub fn is_not_found(&self) -> bool {
         self.request().is_some_and(client::is_not_found)

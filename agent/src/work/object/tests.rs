@@ -372,3 +372,98 @@ async fn data_never_has_its_former_role_again_while_it_is_released() {
     assert!(objects.ensure_applied(&key, &wanted, &fleet).await.is_err());
     assert_eq!(stored.lock()["spec"]["state"], "secondary");
 }
+
+/// Returns a member with a Service whose port somebody renumbered, which refuses two ports of one
+/// name as Kubernetes does.
+fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
+    let mut held = desired(
+        &service(&json!({"ports": [{"name": "http", "port": 8080}]})),
+        WORK,
+        None,
+    );
+    held["metadata"]["resourceVersion"] = json!("7");
+    held["metadata"]["managedFields"] = json!([{
+        "manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": {"f:ports": {"k:{\"port\":8080}": {".": {}}}}},
+    }]);
+    let (held, patches) = (Arc::new(Mutex::new(held)), Arc::clone(patches));
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (held, patches) = (Arc::clone(&held), Arc::clone(&patches));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let kind = parts
+                .headers
+                .get("content-type")
+                .map(|it| it.to_str().unwrap().to_owned());
+            let mut held = held.lock();
+            let is_theirs = held["metadata"]["managedFields"][0]["manager"] == "kubectl-edit";
+            let (code, answer) = match (parts.method.as_str(), parts.uri.path(), kind.as_deref()) {
+                (_, "/api", _) => {
+                    let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
+                    let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
+                    (
+                        200,
+                        json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
+                    )
+                }
+                (_, "/apis", _) => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
+                ("GET", ..) => (200, held.clone()),
+                (_, _, Some("application/merge-patch+json")) => {
+                    let patch: Value = serde_json::from_slice(&body).unwrap();
+                    held["metadata"]["managedFields"] = patch["metadata"]["managedFields"].clone();
+                    held["metadata"]["resourceVersion"] = json!("8");
+                    patches.lock().push(patch);
+                    (200, held.clone())
+                }
+                _ if is_theirs => {
+                    let why =
+                        json!({"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"});
+                    (
+                        422,
+                        json!({
+                            "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+                            "message": "", "details": {"causes": [why]},
+                        }),
+                    )
+                }
+                _ => {
+                    let applied: Value = serde_json::from_slice(&body).unwrap();
+                    assert_eq!(applied["metadata"]["resourceVersion"], "8");
+                    held["spec"] = applied["spec"].clone();
+                    (200, held.clone())
+                }
+            };
+            let body = kube::client::Body::from(answer.to_string().into_bytes());
+            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    objects(Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
+    let patches = Arc::default();
+    let objects = renumbered(&patches);
+    let manifest = desired(
+        &service(&json!({"ports": [{"name": "http", "port": 80}]})),
+        WORK,
+        None,
+    );
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    let (_, after) = objects
+        .ensure_applied(&key, &manifest, &fleet)
+        .await
+        .unwrap();
+    assert_eq!(
+        after["spec"]["ports"],
+        json!([{"name": "http", "port": 80}])
+    );
+    let patches = patches.lock();
+    assert_eq!(patches.len(), 1);
+    assert_eq!(
+        patches[0]["metadata"]["managedFields"][0]["manager"],
+        member::FIELD_MANAGER
+    );
+}
