@@ -317,11 +317,14 @@ impl Detector {
         if selects(&policy, subject) {
             return self.apply(key, &template, &policy, changed).await;
         }
-        // A policy that does not select a template and has no binding of it is not in charge: the
-        // claim was copied with a manifest, or written by somebody who wanted that policy. With a
-        // binding it stays: what is not selected any more is released when the policy changes, and
-        // the same object may be served by two API groups of which the policy names one.
-        if reaches(&policy, subject) && self.has_binding(key, &template) {
+        // A policy that does not select a template is not in charge: the claim was copied with a
+        // manifest, or written by somebody who wanted that policy, or somebody edited the labels by
+        // which it was selected. The same object may be served by two API groups of which the
+        // policy names one: then its binding is of that one.
+        let is_of_another_group =
+            |binding: Arc<AnyBinding>| TemplateKey::of(&binding.spec.resource) != *key;
+        let binding = self.binding_of(key, &template);
+        if reaches(&policy, subject) && binding.is_some_and(is_of_another_group) {
             return Ok(Next::Done);
         }
         self.release(&self.fleet.work_writer.turn().await, key, &claim)

@@ -23,10 +23,6 @@ impl Detector {
         Claim::on(&held.metadata)
     }
 
-    pub(super) fn has_binding(&self, key: &TemplateKey, template: &Template) -> bool {
-        self.binding_of(key, template).is_some()
-    }
-
     /// Returns the binding of a template. A binding of its name that belongs to another object is
     /// not returned.
     pub(super) fn binding_of(

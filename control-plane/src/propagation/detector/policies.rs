@@ -427,4 +427,62 @@ mod tests {
         pass(10).await;
         assert_eq!(bindings.iter().count(), 1, "it waits for nothing any more");
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_template_that_is_edited_so_that_another_policy_selects_it_follows_that_one_at_once()
+    {
+        let id = "propagationpolicy.karmada.io/permanent-id";
+        let policy = |name: &str, app: &str, cluster: &str| {
+            json!({
+                "metadata": {
+                    "namespace": "shop", "name": name, "uid": name, "generation": 1,
+                    "labels": {(id): name},
+                    "finalizers": ["karmada.io/propagation-policy-controller"],
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "spec": {
+                    "resourceSelectors": [{
+                        "apiVersion": "apps/v1", "kind": "Deployment",
+                        "labelSelector": {"matchLabels": {"app": app}},
+                    }],
+                    "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
+                },
+            })
+        };
+        let template = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t", "generation": 1,
+                "labels": {"app": "web"}, "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"replicas": 2},
+        });
+        let mut stand = Stand::new([
+            ("propagationpolicies", policy("first", "web", "m1")),
+            ("propagationpolicies", policy("second", "api", "m2")),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let held = || {
+            stand
+                .api
+                .object("deployments", "shop", "web")
+                .expect("it stays")
+        };
+        assert_eq!(held()["metadata"]["labels"][id], "first");
+        let mut edited = held();
+        edited["metadata"]["labels"]["app"] = json!("api");
+        edited["metadata"]["generation"] = json!(2);
+        edited["spec"]["replicas"] = json!(5);
+        stand.api.put("deployments", edited);
+        pass(10).await;
+        assert_eq!(held()["metadata"]["labels"][id], "second");
+        let bound = stand.binding("web-deployment").expect("it is bound");
+        let bound = json!(bound.spec);
+        assert_eq!(bound["replicas"], 5, "an edit is carried out");
+        let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
+        assert_eq!(*names, json!(["m2"]));
+    }
 }
