@@ -10,7 +10,7 @@ use muster_shared::api::policy::ReplicaSchedulingType;
 use serde_json::Value;
 
 use super::Fleet;
-use super::job_status::is_complete;
+use super::job_status::{is_complete, is_over};
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 use super::works::{self, CachedWork, cluster_of};
@@ -20,24 +20,51 @@ pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
 }
 
+/// Returns whether a resource runs to an end: a Job, or a bare Pod.
+pub fn is_task(resource: &ObjectReference) -> bool {
+    let kind = (resource.api_version.as_str(), resource.kind.as_str());
+    is_job(resource) || kind == ("v1", "Pod")
+}
+
 /// Returns whether a cluster reports a status of the resource.
 pub fn has_report(reports: &[AggregatedStatusItem], cluster: &str) -> bool {
     let mut reports = reports.iter();
     reports.any(|it| it.cluster_name == cluster && it.status.is_some())
 }
 
-/// Returns whether a cluster reports that the resource is a Job and has completed there.
+/// Returns whether a cluster reports that the resource is a Job or a bare Pod and has completed
+/// there.
 pub fn has_completed(
     resource: &ObjectReference,
     reports: &[AggregatedStatusItem],
     cluster: &str,
 ) -> bool {
-    is_job(resource)
-        && reports
-            .iter()
-            .filter(|report| report.cluster_name == cluster)
-            .filter_map(|report| report.status.as_ref())
-            .any(|status| is_complete(&status.0))
+    let has_ended = |status: &Value| {
+        if is_job(resource) {
+            is_complete(status)
+        } else {
+            status["phase"] == "Succeeded"
+        }
+    };
+    is_task(resource) && reports_any(reports, cluster, has_ended)
+}
+
+/// Returns whether a cluster reports that the resource is a Job and has completed or failed there.
+pub fn is_over_in(
+    resource: &ObjectReference,
+    reports: &[AggregatedStatusItem],
+    cluster: &str,
+) -> bool {
+    is_job(resource) && reports_any(reports, cluster, is_over)
+}
+
+fn reports_any(
+    reports: &[AggregatedStatusItem],
+    cluster: &str,
+    says: impl Fn(&Value) -> bool,
+) -> bool {
+    let mut reports = reports.iter().filter(|it| it.cluster_name == cluster);
+    reports.any(|it| it.status.as_ref().is_some_and(|status| says(&status.0)))
 }
 
 /// Returns whether a Job has completed in every cluster that it was in, by the status of its
@@ -82,24 +109,32 @@ pub fn held<'a>(works: impl IntoIterator<Item = &'a CachedWork>) -> BTreeMap<&'a
 }
 
 /// Returns how many completions of a Job run in no cluster, and how many it has: each cluster that
-/// it is placed in has a Job of its own already, as `held` says, which takes no more of them.
+/// it is placed in has a Job of its own already, as `held` says, which takes no more of them. The
+/// completions of a cluster that is being left are done where `reports` say so.
 pub fn undone(
     spec: &ResourceBindingSpec,
     template: &Value,
     held: &BTreeMap<&str, u64>,
+    reports: &[AggregatedStatusItem],
 ) -> Option<(u64, u64)> {
     let all = to_divide(spec, template)?;
     let has = |it: &TargetCluster| held.get(&*it.name).copied();
     let given: u64 = spec.clusters.iter().map(has).sum::<Option<_>>()?;
+    let is_done =
+        |name: &str| spec.target(name).is_none() && has_completed(&spec.resource, reports, name);
+    let done = held.iter().filter(|(name, _)| is_done(name));
+    let given = given.saturating_add(done.map(|(_, it)| *it).sum());
     (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
 }
 
 /// Returns whether a part of the completions of a binding runs in no cluster, as its Works tell.
-/// `None` means that its template cannot be read yet.
+/// What copies have done that it has left counts as done where `reports` say so. `None` means that
+/// its template cannot be read yet.
 pub fn leaves_undone<'a>(
     fleet: &Fleet,
     spec: &ResourceBindingSpec,
     works: impl IntoIterator<Item = &'a CachedWork>,
+    reports: &[AggregatedStatusItem],
 ) -> Option<bool> {
     if !is_job(&spec.resource) || !divides(spec) {
         return Some(false);
@@ -108,10 +143,12 @@ pub fn leaves_undone<'a>(
     match fleet.templates.get(&key) {
         Lookup::Found(template) => {
             let template = template.object(&key.kind);
-            Some(undone(spec, &template, &held(works)).is_some())
+            let runs = !is_over(&template["status"]);
+            Some(runs && undone(spec, &template, &held(works), reports).is_some())
         }
         // Garbage collection removes its binding.
-        Lookup::Absent => Some(false),
-        Lookup::Unknown => None,
+        Lookup::Absent if fleet.templates.was_deleted(&key) => Some(false),
+        // A list may have lacked it.
+        Lookup::Absent | Lookup::Unknown => None,
     }
 }

@@ -57,7 +57,7 @@ fn has_completed_where(binding: &AnyBinding, other: &AnyBinding) -> bool {
         let has_completed = has_completed(binding, cluster);
         (has_completed, has_report_of(binding, cluster))
     };
-    !completion::is_job(&binding.spec.resource)
+    !completion::is_task(&binding.spec.resource)
         || clusters.all(|it| reported(binding, &it.name) == reported(other, &it.name))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_shared::api::any_binding::AnyBinding;
 
 use crate::fleet::Fleet;
-use crate::fleet::completion::{has_completed_by_template, is_job};
+use crate::fleet::completion::{has_completed_by_template, is_task};
 use crate::movement::eviction::inputs;
 
 /// Whether the template of a Job says that it has completed; `None`: it cannot be read.
@@ -49,7 +49,7 @@ impl Jobs {
     /// cannot be read yet. A cluster that reports something else runs the Job anew, whatever its
     /// template says.
     pub fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
-        if !is_job(&binding.spec.resource) {
+        if !is_task(&binding.spec.resource) {
             Some(false)
         } else if inputs::has_report_of(binding, cluster) {
             Some(inputs::has_completed(binding, cluster))

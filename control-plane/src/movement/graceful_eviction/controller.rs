@@ -26,7 +26,7 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::completion::{has_completed, leaves_undone};
+use crate::fleet::completion::{is_over_in, leaves_undone};
 use crate::fleet::copy::Order;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
@@ -185,17 +185,16 @@ fn check(
     } else {
         Vec::new()
     };
-    // Nobody does the completions of an old copy of a Job until a target has been given them.
+    // Nobody does the completions of an old copy of a Job until a target has been given them. Once
+    // it has done them, its Work is all that tells, until the template says that the Job is over.
+    let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
     let (mut tasks, told) = (
         spec.graceful_eviction_tasks.iter(),
         &status.aggregated_status,
     );
-    let undone = if tasks.all(|it| has_completed(&spec.resource, told, &it.from_cluster)) {
-        Some(false)
-    } else {
-        leaves_undone(fleet, spec, works.values().copied())
-    };
-    if undone.is_none() {
+    let is_over =
+        undone == Some(true) && tasks.any(|it| is_over_in(&spec.resource, told, &it.from_cluster));
+    if undone.is_none() || is_over {
         retry.set(Some(UNLISTED));
     }
     let scene = Scene {

@@ -477,6 +477,31 @@ async fn what_a_preserved_workload_needs_stays_in_a_cluster_that_its_policy_dese
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_preserved_workload_needs_stays_although_another_one_elsewhere_needs_it_too() {
+    // The copy in m1 was released when a person took the cluster out of its policy. The other
+    // workload was never there, and its policy names no clusters.
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    workload["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+    let mut other = moved("other", "apps/v1", "Deployment");
+    other["spec"]["placement"] = json!({});
+    let referrer =
+        |name: &str| json!({"namespace": "shop", "name": name, "clusters": [{"name": "m2"}]});
+    let referrers = json!([referrer("workload"), referrer("other")]);
+    let objects = preserved_dependency(&referrers).into_iter();
+    let works = [&workload, &other].map(|it| ("works", work_of(it, "m2")));
+    let bindings = [workload, other].map(|it| ("resourcebindings", it));
+    let stand = stand(objects.chain(bindings).chain(works)).await;
+    pass(60).await;
+    let expected = [(Method::DELETE, Value::Null)];
+    assert_eq!(
+        written(&stand, "secret"),
+        expected,
+        "the released copy in m1 needs it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_workload_needs_leaves_a_cluster_that_it_moved_away_from_although_it_is_preserved() {
     let mut workload = moved("workload", "apps/v1", "Deployment");
     workload["spec"]["preserveResourcesOnDeletion"] = json!(true);

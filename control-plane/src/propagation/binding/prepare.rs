@@ -249,7 +249,8 @@ fn tell_undone(
     template: &Value,
     held: &BTreeMap<&str, u64>,
 ) {
-    let Some((undone, all)) = undone(spec, template, held) else {
+    let Some((undone, all)) = undone(spec, template, held, &binding.status().aggregated_status)
+    else {
         return;
     };
     let note = format!(

@@ -379,8 +379,7 @@ fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static
 
 /// Returns the shares of a Job's completions, when the placement divides. An API server lets nobody
 /// change those of a Job that is there: what these leave of all is divided among the others in
-/// proportion to their replicas. Of an Indexed Job, one cluster gets all that is left, because each
-/// counts its indexes from 0 (Karmada divides them).
+/// proportion to their replicas.
 fn divided_completions(
     spec: &ResourceBindingSpec,
     template: &Value,
@@ -390,6 +389,9 @@ fn divided_completions(
     let all = to_divide(spec, template)?;
     let held = |target: &TargetCluster| held.get(&*target.name).copied();
     let held: Vec<Option<u64>> = targets.iter().map(held).collect();
+    if template["spec"]["completionMode"] == "Indexed" {
+        return Some(indexed_completions(all, targets, &held));
+    }
     let rest = all.saturating_sub(held.iter().flatten().sum());
     // Of one that is made without replicas nobody has a share, and each takes a part all the same:
     // it keeps that when the Job is scaled.
@@ -399,18 +401,7 @@ fn divided_completions(
         None if !has_shares => 1,
         None => u64::try_from(target.replicas).unwrap_or(0),
     };
-    let mut votes: Vec<u64> = targets
-        .iter()
-        .zip(&held)
-        .map(|(it, held)| votes(it, held))
-        .collect();
-    if template["spec"]["completionMode"] == "Indexed" {
-        let most = votes.iter().copied().max().unwrap_or(0);
-        let first = votes.iter().position(|it| *it == most);
-        for (at, votes) in votes.iter_mut().enumerate() {
-            *votes = if Some(at) == first { most } else { 0 };
-        }
-    }
+    let votes = targets.iter().zip(&held).map(|(it, held)| votes(it, held));
     let named = targets.iter().zip(votes);
     let parties: Vec<Party<'_>> = named
         .map(|(target, votes)| Party {
@@ -422,6 +413,28 @@ fn divided_completions(
     let shares = webster(&parties, rest, TieBreak::for_uid(uid));
     let shares = held.iter().zip(shares);
     Some(shares.map(|(held, share)| held.unwrap_or(share)).collect())
+}
+
+/// Returns the shares of an Indexed Job's completions: one cluster has all, because each counts its
+/// indexes from 0 (Karmada divides them). That is the one that has them already, which takes another
+/// number of them together with as many pods at a time (KEP-3715), else the one with the most
+/// replicas of those that have no such Job yet. Where several have some, nothing changes.
+fn indexed_completions(all: u64, targets: &[TargetCluster], held: &[Option<u64>]) -> Vec<u64> {
+    let holders = held.iter().filter(|it| **it > Some(0)).count();
+    let places = || targets.iter().zip(held);
+    let free = places().filter(|(_, held)| held.is_none());
+    let most = free.map(|(target, _)| target.replicas).max();
+    let has_all = |(target, held): (&TargetCluster, &Option<u64>)| match holders {
+        0 => held.is_none() && Some(target.replicas) == most,
+        1 => *held > Some(0),
+        _ => false,
+    };
+    let place = places().position(has_all);
+    let share = |(at, held): (usize, &Option<u64>)| match place {
+        Some(place) if place == at => all,
+        _ => held.unwrap_or(0),
+    };
+    held.iter().enumerate().map(share).collect()
 }
 
 /// Returns the labels that an application failover saved for the copy that replaces the lost one.

@@ -221,6 +221,7 @@ fn with_undone(shown: &Shown<'_>, template: &Value) -> Option<Vec<AggregatedStat
         shown.spec,
         template,
         &held(shown.works.iter().map(AsRef::as_ref)),
+        shown.items,
     )?;
     let nowhere = AggregatedStatusItem::default();
     Some(shown.items.iter().cloned().chain([nowhere]).collect())
@@ -303,6 +304,51 @@ mod tests {
             let status = muster_interpreter::aggregate_status(&template, &members, now);
             let is_complete = status.unwrap().unwrap()["conditions"].is_array();
             assert_eq!(is_complete, expected, "{kind} {shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_complete_whose_old_copy_has_done_what_no_target_was_given() {
+        let template = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": 40, "parallelism": 3},
+        });
+        let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        // It left `m1` while it ran there, and nobody but `m2`, which had its own part, took it.
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"},
+            "replicas": 3, "clusters": [{"name": "m2", "replicas": 3}],
+            "placement": {"replicaScheduling": {"replicaSchedulingType": "Divided"}},
+            "gracefulEvictionTasks": [{"fromCluster": "m1", "reason": "r", "producer": "p"}],
+        }))
+        .unwrap();
+        let works: [Arc<CachedWork>; 2] = [("m1", 27), ("m2", 13)].map(|(cluster, share)| {
+            let job = json!({
+                "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": share},
+            });
+            let namespace = muster_shared::names::execution_namespace(cluster);
+            let work = json!({
+                "metadata": {"namespace": namespace, "name": "sum"},
+                "spec": {"workload": {"manifests": [job]}},
+            });
+            Arc::new(serde_json::from_value(work).unwrap())
+        });
+        for (old, expected) in [(json!({"active": 2}), false), (done.clone(), true)] {
+            let items: Vec<AggregatedStatusItem> = serde_json::from_value(json!([
+                {"clusterName": "m1", "status": old}, {"clusterName": "m2", "status": done},
+            ]))
+            .unwrap();
+            let shown = Shown {
+                items: &items,
+                kept: &BTreeSet::from(["m1".to_owned()]),
+                spec: &spec,
+                works: &works,
+            };
+            let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
+            let members: Vec<_> = items.iter().map(member_status).collect();
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let status = muster_interpreter::aggregate_status(&template, &members, now);
+            let is_complete = status.unwrap().unwrap()["conditions"].is_array();
+            assert_eq!(is_complete, expected, "{old}");
         }
     }
 

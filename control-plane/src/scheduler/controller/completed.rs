@@ -8,7 +8,7 @@ use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::{
-    has_completed, has_completed_by_template, has_report, is_job, leaves_undone,
+    has_completed, has_completed_by_template, has_report, is_task, leaves_undone,
 };
 
 /// A Job whose template cannot be read is looked at again after this time.
@@ -24,7 +24,8 @@ pub(super) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> O
     });
     // What runs nowhere may be placed in another cluster, although each has completed its own part.
     let works = || fleet.work_index.of(&BindingKey::of(binding));
-    let undone = || leaves_undone(fleet, spec, works().iter().map(AsRef::as_ref));
+    let reports = &status.aggregated_status;
+    let undone = || leaves_undone(fleet, spec, works().iter().map(AsRef::as_ref), reports);
     completed.map(|it| it && undone() != Some(true))
 }
 
@@ -37,7 +38,7 @@ fn completed(
     was_placed: bool,
     by_template: impl Fn() -> Option<bool>,
 ) -> Option<bool> {
-    if !is_job(&spec.resource) || !was_placed {
+    if !is_task(&spec.resource) || !was_placed {
         return Some(false);
     }
     let completed = |name: &str| has_completed(&spec.resource, reports, name);

@@ -330,6 +330,101 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
     }
 }
 
+/// Returns the binding of a Job that has to do 40 and left `m1`, which had to do 27 of them, when
+/// nobody but `m2` was there, which has its own 13; and the Works of both. `m1` reports this status.
+fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json::Value); 5] {
+    let work_with = |cluster: &str, completions: u64, said: &serde_json::Value| {
+        let mut work = work(cluster, "Healthy");
+        work["spec"] = json!({"workload": {"manifests": [{
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"parallelism": 2, "completions": completions},
+        }]}});
+        let told = &mut work["status"]["manifestStatuses"][0];
+        told["identifier"]["group"] = json!("batch");
+        told["identifier"]["kind"] = json!("Job");
+        told["status"] = said.clone();
+        ("works", work)
+    };
+    let mut binding = leaving("", &json!([{"name": "m2", "replicas": 3}]));
+    binding["spec"]["replicas"] = json!(3);
+    binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+    binding["spec"]["resource"]["kind"] = json!("Job");
+    binding["spec"]["placement"] = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+    }});
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    binding["status"]["aggregatedStatus"] = json!([
+        {"clusterName": "m1", "health": "Healthy", "status": said},
+        {"clusterName": "m2", "health": "Healthy", "status": done},
+    ]);
+    [
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        work_with("m1", 27, said),
+        work_with("m2", 13, &done),
+        ("resourcebindings", binding),
+    ]
+}
+
+/// Returns the Job of that binding, whose status has this condition.
+fn job(condition: Option<&str>) -> serde_json::Value {
+    let conditions = condition.map(|of| json!({"type": of, "status": "True"}));
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"parallelism": 3, "completions": 40, "template": {"spec": {"containers": []}}},
+        "status": {"conditions": Vec::from_iter(conditions)},
+    })
+}
+
+/// Returns whether the task of that binding has ended.
+fn has_ended(stand: &Stand) -> bool {
+    let bound = stand.binding("web-deployment").unwrap();
+    bound.spec.graceful_eviction_tasks.is_empty()
+}
+
+/// Starts the controller with these objects, over an API that serves Jobs.
+async fn with_jobs(objects: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Stand {
+    let mut stand = Stand::new(objects);
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    stand.fleet.follow_templates();
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    stand
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_old_copy_has_done_of_a_job_is_not_thrown_away_before_the_job_is_complete() {
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let objects = job_without_a_refuge(&done).into_iter();
+    let stand = with_jobs(objects.chain([("jobs", job(None))])).await;
+    // Nothing else tells that 27 of 40 are done.
+    assert!(!has_ended(&stand), "the template does not say so yet");
+    stand.api.put("jobs", job(Some("Complete")));
+    pass(60).await;
+    assert!(has_ended(&stand));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_copy_of_a_divided_job_stays_while_a_list_lacks_its_template() {
+    let stand = with_jobs(job_without_a_refuge(&json!({"active": 2}))).await;
+    assert!(!has_ended(&stand), "it was left out, and not deleted");
+    stand.api.put("jobs", job(None));
+    pass(60).await;
+    assert!(!has_ended(&stand), "nobody takes its 27 over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_of_a_job_that_has_failed_ends_although_nobody_takes_its_completions_over() {
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    let objects = job_without_a_refuge(&failed).into_iter();
+    let stand = with_jobs(objects.chain([("jobs", job(Some("Failed")))])).await;
+    assert!(has_ended(&stand), "a drain would wait for ever");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
     let mut binding = leaving("", &json!([{"name": "m2", "replicas": 2}]));

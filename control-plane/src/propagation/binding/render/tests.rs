@@ -254,3 +254,40 @@ fn each_index_of_a_divided_job_is_done_once() {
     indexes.sort_unstable();
     assert_eq!(indexes, [0, 1, 2, 3]);
 }
+
+#[test]
+fn an_indexed_job_whose_two_numbers_are_scaled_together_is_scaled_where_it_is() {
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "w".to_owned(),
+        id: "1".to_owned(),
+    };
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
+    let interpreters = Interpreters::default();
+    // API servers allow both to be changed while they are the same (KEP-3715).
+    for number in [8, 2] {
+        let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
+            "spec": { "completionMode": "Indexed", "completions": number, "parallelism": number } });
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "replicas": number,
+            "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
+            "clusters": [{ "name": "m1", "replicas": number }],
+        }))
+        .unwrap();
+        let held = BTreeMap::from([("m1", 4)]);
+        let works = render(
+            &origin,
+            &spec,
+            &template,
+            false,
+            &interpreters,
+            &held,
+            unchanged,
+        );
+        let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
+        let asked = &works.unwrap()[0].manifest["spec"];
+        assert_eq!(asked["parallelism"], number);
+        assert_eq!(asked["completions"], number);
+    }
+}

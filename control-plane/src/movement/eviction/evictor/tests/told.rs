@@ -216,6 +216,32 @@ fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
     }
 }
 
+/// Returns the binding of a bare Pod in `c0`, which reports this phase of it.
+fn pod(phase: &str) -> Arc<AnyBinding> {
+    let resource = json!({"apiVersion": "v1", "kind": "Pod", "name": "sum"});
+    let mut pod = binding("sum", &["c0"], &json!({"resource": resource}))
+        .as_ref()
+        .clone();
+    pod.status = serde_json::from_value(json!({"aggregatedStatus": [
+        {"clusterName": "c0", "status": {"phase": phase}},
+    ]}))
+    .unwrap();
+    Arc::new(pod)
+}
+
+#[test]
+fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one() {
+    for (phase, leaves) in [("Succeeded", false), ("Running", true), ("Failed", true)] {
+        let clusters = vec![
+            cluster("c0", &taint("NoExecute", 0)),
+            cluster("c1", &json!([])),
+        ];
+        let mut world = World::of(clusters, vec![pod(phase)], true);
+        let left = world.evict(10.0).len();
+        assert_eq!(left == 1, leaves, "{phase}");
+    }
+}
+
 #[test]
 fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
     let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
