@@ -1,6 +1,6 @@
-//! Ports and IP families that the fleet's API server gave a Service by itself. Each member allocates
-//! its own: sent to members, one server's choice would collide with what others have there, or name
-//! a family that they do not have.
+//! Ports and IP families that the fleet's API server gave a Service by itself. Each member
+//! allocates its own: sent to members, one server's choice would collide with what others have
+//! there, or name a family that they do not have.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 const FAMILIES: [&str; 2] = ["ipFamilies", "ipFamilyPolicy"];
 
 /// Removes node ports and IP families that nobody wrote: those that no manager of the object's
-/// fields owns, because the server filled them in. An object that does not tell who manages its spec
-/// keeps them.
+/// fields owns, because the server filled them in. An object that does not tell who manages its
+/// spec keeps them.
 pub fn drop_allocated(object: &mut Value) {
     let has_node_port = |port: &Value| port["nodePort"].is_number();
     let ports = object["spec"]["ports"].as_array().map(Vec::as_slice);

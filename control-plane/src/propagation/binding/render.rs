@@ -416,9 +416,9 @@ fn divided_completions(
 }
 
 /// Returns the shares of an Indexed Job's completions: one cluster has all, because each counts its
-/// indexes from 0 (Karmada divides them). That is the one that has them already, which takes another
-/// number of them together with as many pods at a time (KEP-3715), else the one with the most
-/// replicas of those that have no such Job yet. Where several have some, nothing changes.
+/// indexes from 0 (Karmada divides them). That is the one that has them already, which takes
+/// another number of them together with as many pods at a time (KEP-3715), else the one with the
+/// most replicas of those that have no such Job yet. Where several have some, nothing changes.
 fn indexed_completions(all: u64, targets: &[TargetCluster], held: &[Option<u64>]) -> Vec<u64> {
     let holders = held.iter().filter(|it| **it > Some(0)).count();
     let places = || targets.iter().zip(held);

@@ -331,7 +331,8 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
 }
 
 /// Returns the binding of a Job that has to do 40 and left `m1`, which had to do 27 of them, when
-/// nobody but `m2` was there, which has its own 13; and the Works of both. `m1` reports this status.
+/// nobody but `m2` was there, which has its own 13; and the Works of both. `m1` reports this
+/// status.
 fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json::Value); 5] {
     let work_with = |cluster: &str, completions: u64, said: &serde_json::Value| {
         let mut work = work(cluster, "Healthy");
