@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingSpec, TargetCluster,
 };
-use muster_shared::api::policy::ReplicaSchedulingType;
+use muster_shared::api::policy::Placement;
 use serde_json::Value;
 
 use super::Fleet;
@@ -87,10 +87,8 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
 
 /// Returns whether the placement of a binding divides its replicas.
 fn divides(spec: &ResourceBindingSpec) -> bool {
-    let placement = spec.placement.as_ref();
-    let strategy = placement.and_then(|it| it.replica_scheduling.as_ref());
-    let divided = Some(ReplicaSchedulingType::Divided);
-    strategy.is_some_and(|it| it.replica_scheduling_type == divided)
+    let placement = spec.placement.as_deref();
+    placement.is_some_and(Placement::is_divided)
 }
 
 /// Returns the completions of a Job that its placement divides.

@@ -52,6 +52,16 @@ pub struct Placement {
     pub workload_affinity: Option<WorkloadAffinity>,
 }
 
+impl Placement {
+    /// Returns whether the replicas are divided over the clusters, rather than all given to each. A
+    /// strategy without a type divides: the schema's default is `Divided`.
+    pub fn is_divided(&self) -> bool {
+        self.replica_scheduling.as_ref().is_some_and(|scheduling| {
+            scheduling.replica_scheduling_type != Some(ReplicaSchedulingType::Duplicated)
+        })
+    }
+}
+
 /// Selection of clusters. A cluster must match every field that is set; `exclude` takes precedence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

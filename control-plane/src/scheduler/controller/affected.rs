@@ -10,7 +10,6 @@ use muster_shared::selectors::Affinity;
 
 use super::cluster_change::Effect;
 use crate::fleet::binding::{BindingKey, Bindings};
-use crate::scheduler::core::need::is_divided;
 
 /// Returns the bindings of which these effects may change the result. Only those are read that
 /// name one of the clusters, or that may move to it although they are settled.
@@ -111,7 +110,7 @@ fn concerns(
 
 /// Returns whether bindings stay where they are as long as their clusters do.
 fn stays(are_workloads: bool, placement: &Placement) -> bool {
-    are_workloads && is_divided(placement)
+    are_workloads && placement.is_divided()
 }
 
 /// Returns whether the workload is settled with an empty result, since it asks for no replica

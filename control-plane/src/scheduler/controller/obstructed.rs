@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 
+use muster_shared::api::policy::Placement;
+
 use super::movement::losers_of;
 use crate::fleet::copy::Obstacle;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::around::place_around;
 use crate::scheduler::core::divide::Strategy;
-use crate::scheduler::core::need::{Need, is_divided};
+use crate::scheduler::core::need::Need;
 use crate::scheduler::core::outcome::{Outcome, Subject};
 use crate::scheduler::core::replacement::can_keep;
 
@@ -40,7 +42,7 @@ pub(super) fn pass_around(
         found
     };
     let (spec, held) = (subject.spec, subject.spec.clusters.len());
-    let is_free = |it: &_| is_divided(it) && !Strategy::ignores_spread(it);
+    let is_free = |it: &Placement| it.is_divided() && !Strategy::ignores_spread(it);
     let shares = spec.is_workload() && spec.placement.as_deref().is_some_and(is_free);
     // The number of clusters that another result has to have, where their number counts: as many
     // as the first, as far as there are as many now.

@@ -16,7 +16,6 @@ use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::{Filters, Rejection};
 use super::fit_error::{FitError, Kind, Refusals, Strangers};
-use super::need::is_divided;
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
@@ -296,7 +295,7 @@ impl<'a> Trial<'a> {
     fn needs_no_choice(&self) -> bool {
         let unconstrained = self.placement.spread_constraints.is_empty()
             || Strategy::ignores_spread(self.placement);
-        let alike = !self.is_counted() || !is_divided(self.placement);
+        let alike = !self.is_counted() || !self.placement.is_divided();
         let blind = if alike {
             self.options.listing == Listing::Steady
         } else {
@@ -487,7 +486,7 @@ impl<'a> Trial<'a> {
                 i64::from(self.spec.replicas)
             },
             fresh: self.fresh,
-            duplicated: !is_set && !is_divided(self.placement),
+            duplicated: !is_set && !self.placement.is_divided(),
             replacing: !self.spec.graceful_eviction_tasks.is_empty(),
         };
         Ok(select(candidates, &spread, load, self.options.spreading)?)

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
-use muster_shared::api::policy::{
-    Placement, ReplicaSchedulingType, SpreadConstraint, SpreadFieldValue,
-};
+use muster_shared::api::policy::{Placement, SpreadConstraint, SpreadFieldValue};
 use muster_shared::k8s::Toleration;
 use muster_shared::taints::NO_EXECUTE;
 use muster_shared::watch::Presence;
@@ -74,7 +72,7 @@ pub fn need(
         Some(Need::ReplicasChanged)
     } else if is_reschedule_requested(spec, status) {
         Some(Need::RescheduleRequested)
-    } else if !spec.is_workload() || !is_divided(placement) || is_uncounted(spec) {
+    } else if !spec.is_workload() || !placement.is_divided() || is_uncounted(spec) {
         Some(Need::NotDivided)
     } else if is_target_deleting(spec, snapshot) {
         Some(Need::TargetDeleting)
@@ -131,21 +129,11 @@ fn letting_in(placement: &Placement) -> impl Iterator<Item = &Toleration> {
     all.filter(|it| it.toleration_seconds.is_none() || it.effect.as_deref() != Some(NO_EXECUTE))
 }
 
-/// Returns whether the replicas are divided over clusters, rather than all given to each.
-pub(in crate::scheduler) fn is_divided(placement: &Placement) -> bool {
-    placement
-        .replica_scheduling
-        .as_ref()
-        .is_some_and(|scheduling| {
-            scheduling.replica_scheduling_type != Some(ReplicaSchedulingType::Duplicated)
-        })
-}
-
 fn is_replicas_changed(spec: &ResourceBindingSpec, placement: &Placement) -> bool {
     if !spec.components.is_empty() {
         return spec.clusters.is_empty() || spec.clusters.iter().any(|it| is_outdated(spec, it));
     }
-    if is_divided(placement) {
+    if placement.is_divided() {
         let placed: i64 = spec
             .clusters
             .iter()

@@ -10,7 +10,6 @@ use muster_shared::api::policy::{ClusterAffinity, Placement};
 use super::affinity::term;
 use super::divide::Strategy;
 use super::fit_error::{FitError, Strangers};
-use super::need::is_divided;
 use super::snapshot::Snapshot;
 
 /// Treatment of clusters of a binding that are unknown: not in the cache, and not seen being
@@ -95,7 +94,7 @@ pub(in crate::scheduler) fn rest(
         kept: kept.iter().map(|target| (*target).clone()).collect(),
     };
     rest.spec.clusters.retain(|target| !is_kept(target));
-    if spec.components.is_empty() && spec.is_workload() && is_divided(placement) {
+    if spec.components.is_empty() && spec.is_workload() && placement.is_divided() {
         let held: i64 = kept.iter().map(|target| i64::from(target.replicas)).sum();
         let left = i64::from(spec.replicas) - held;
         if left == 0 && rest.spec.clusters.is_empty() {

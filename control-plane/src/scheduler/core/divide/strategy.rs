@@ -9,7 +9,6 @@ use muster_shared::selectors::Affinity;
 use super::{Claim, DivideError};
 use crate::scheduler::core::bounds::{names_only, selecting_within};
 use crate::scheduler::core::candidate::Candidate;
-use crate::scheduler::core::need::is_divided;
 use crate::scheduler::core::snapshot::Snapshot;
 
 /// Strategy for dividing replicas.
@@ -73,7 +72,7 @@ impl<'a> Strategy<'a> {
     pub fn is_blind_to_room(placement: &Placement) -> bool {
         let scheduling = placement.replica_scheduling.as_ref();
         let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
-        !is_divided(placement)
+        !placement.is_divided()
             || (Self::is_blind_to_rank(placement) && !weights.is_some_and(is_dynamic))
     }
 
