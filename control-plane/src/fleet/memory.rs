@@ -110,6 +110,11 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
         self.waited.lock().remove(key);
     }
 
+    /// Ends the waits of all keys but some.
+    pub fn retain(&self, keep: impl Fn(&K) -> bool) {
+        self.waited.lock().retain(|key, _| keep(key));
+    }
+
     /// Returns how long the wait of a number is; the first has number 1.
     fn length(&self, number: u32) -> Duration {
         let doubled = self

@@ -1,84 +1,102 @@
-//! Whether the fleet API takes the status of policies, and when it is asked again after it did not.
-//! Karmada's definition has no such subresource.
+//! Writes the status of policies, which the fleet API may not take: Karmada's definitions have no
+//! such subresource.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::time::Instant;
+use kube::api::Api;
+use kube::{Resource, ResourceExt as _};
+use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::merge;
+use muster_shared::queue::Next;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
 
-/// What the last write of a status found.
+use super::memory::Backoff;
+use super::write::merge_status;
+
+/// First and longest time for which an API that took no status is not asked again: definitions may
+/// be upgraded a little after this process.
+const FIRST: Duration = Duration::from_mins(1);
+const LONGEST: Duration = Duration::from_hours(1);
+/// Time after which a status is written again that came too late: the next version of the object
+/// comes by itself, and may be on its way already.
+const OVERTAKEN: Duration = Duration::from_secs(2);
+
+/// Whether the fleet API takes the status of a kind, and when it is asked again after it did not.
 #[derive(Debug)]
-pub struct Served {
-    first: Duration,
-    longest: Duration,
-    refused: Mutex<Option<Refused>>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Refused {
-    at: Instant,
-    wait: Duration,
-}
+pub struct Served(Backoff<()>);
 
 impl Default for Served {
-    /// Asks again after a minute, then ever later, up to an hour: definitions may be upgraded a
-    /// little after this process.
     fn default() -> Self {
-        Self::retrying(Duration::from_mins(1), Duration::from_hours(1))
+        Self(Backoff::between(FIRST, LONGEST))
     }
 }
 
 impl Served {
-    /// Makes one that waits for `first` after a refusal, and twice as long after each further one,
-    /// up to `longest`.
-    pub const fn retrying(first: Duration, longest: Duration) -> Self {
-        Self {
-            first,
-            longest,
-            refused: Mutex::new(None),
-        }
-    }
-
     /// Returns the time until a status may be written; `None` if it may be written now.
     pub fn wait(&self) -> Option<Duration> {
-        let refused = *self.refused.lock();
-        let left = refused.map(|it| it.wait.saturating_sub(it.at.elapsed()));
-        left.filter(|left| !left.is_zero())
+        self.0.rest(&())
     }
 
-    /// Notes that no status is taken. Returns whether that is news.
-    pub fn refuse(&self) -> bool {
-        let mut refused = self.refused.lock();
-        let wait = refused.map_or(self.first, |it| (it.wait * 2).min(self.longest));
-        let at = Instant::now();
-        refused.replace(Refused { at, wait }).is_none()
-    }
-
-    /// Notes that a status was taken. Returns whether none was taken before.
-    pub fn accept(&self) -> bool {
-        let mut refused = self.refused.lock();
-        refused.take().is_some()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_api_that_takes_no_status_is_told_once_and_asked_ever_less_often() {
-        let served = Served::default();
-        assert_eq!(served.wait(), None);
-        assert!(served.refuse(), "the first time is news");
-        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
-            let wait = Duration::from_mins(minutes);
-            assert_eq!(served.wait(), Some(wait));
-            tokio::time::advance(wait).await;
-            assert_eq!(served.wait(), None);
-            assert!(!served.refuse());
+    /// Writes a status upon an object as it was read, unless it has that status or none may be
+    /// written now. `is_kept` says of what the API has stored whether that is what was written,
+    /// rather than what was left by a definition that lacks fields.
+    ///
+    /// # Errors
+    /// The write has failed for another reason than that the API takes no status of this kind.
+    pub async fn write<K, S>(
+        &self,
+        api: &Api<K>,
+        object: &K,
+        wanted: &S,
+        status: impl Fn(&K) -> Option<&S>,
+        is_kept: impl Fn(&S) -> bool,
+    ) -> Result<Next, kube::Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        S: Serialize,
+    {
+        if let Some(wait) = self.wait() {
+            return Ok(Next::After(wait));
         }
-        assert!(served.accept());
-        assert_eq!(served.wait(), None);
-        assert!(!served.accept() && served.refuse());
+        let name = object.name_any();
+        let Some(difference) = merge::difference(&json!(status(object)), &json!(wanted)) else {
+            return Ok(Next::Done);
+        };
+        let patch = json!({
+            "metadata": { "resourceVersion": object.resource_version() },
+            "status": difference,
+        });
+        match merge_status(api, &name, &patch).await {
+            Ok(written) if status(&written).is_some_and(&is_kept) => {
+                self.0.forget(&());
+                Ok(Next::Done)
+            }
+            Ok(_) => Ok(self.refused::<K>("drops it")),
+            Err(error) if is_conflict(&error) => Ok(Next::After(OVERTAKEN)),
+            // The answer names the object whether the object or its subresource is missing.
+            Err(error) if is_not_found(&error) => {
+                let there = api.get_metadata_opt(&name).await?;
+                Ok(there.map_or(Next::Done, |_| self.refused::<K>("does not serve it")))
+            }
+            Err(kube::Error::Api(answer)) if answer.code == 405 => {
+                Ok(self.refused::<K>("does not serve it"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that the API takes no status of a kind, and says so once.
+    fn refused<K: Resource<DynamicType = ()>>(&self, what: &str) -> Next {
+        if !self.0.has(&()) {
+            tracing::info!(
+                "{} get no status, because the fleet API {what}: apply the definitions of this version, unless they are Karmada's. \
+                 What is wrong with a policy is told by events all the same",
+                K::plural(&())
+            );
+        }
+        Next::After(self.0.next(&()).time)
     }
 }

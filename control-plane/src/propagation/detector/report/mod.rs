@@ -6,22 +6,16 @@
 
 mod decide;
 
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Api;
-use kube::{Resource, ResourceExt as _};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
-use muster_shared::client::{is_conflict, is_not_found};
 use muster_shared::controller::Controller;
-use muster_shared::merge;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
-use serde_json::json;
 use tokio::time::Instant;
 
 use self::decide::{Nothing, Tally};
@@ -37,7 +31,6 @@ use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 use crate::fleet::template_event::Standing;
-use crate::fleet::write::merge_status;
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
@@ -255,72 +248,33 @@ impl Detector {
         let (client, key) = (self.fleet.client.clone(), policy.key());
         match policy {
             Policy::Namespaced(held) => {
-                let api = Api::namespaced(client, key.namespace().unwrap_or_default());
-                let read = |it: &PropagationPolicy| it.status.clone();
-                write(&api, held.as_ref(), status, &self.reports.namespaced, read).await
+                let api: Api<PropagationPolicy> =
+                    Api::namespaced(client, key.namespace().unwrap_or_default());
+                let served = &self.reports.namespaced;
+                let written = served.write(
+                    &api,
+                    held.as_ref(),
+                    status,
+                    |it| it.status.as_ref(),
+                    |_| true,
+                );
+                written.await
             }
             Policy::Cluster(held) => {
-                let api = Api::all(client);
-                let read = |it: &ClusterPropagationPolicy| it.status.clone();
-                write(&api, held.as_ref(), status, &self.reports.cluster, read).await
+                let api: Api<ClusterPropagationPolicy> = Api::all(client);
+                let served = &self.reports.cluster;
+                let written = served.write(
+                    &api,
+                    held.as_ref(),
+                    status,
+                    |it| it.status.as_ref(),
+                    |_| true,
+                );
+                written.await
             }
         }
         .map_err(|error| ApiError::of("write the status of", &key)(error).into())
     }
-}
-
-/// Writes a status, unless the API takes none of this kind, as with Karmada's definitions.
-async fn write<K>(
-    api: &Api<K>,
-    policy: &K,
-    status: &PropagationStatus,
-    served: &Served,
-    read: impl Fn(&K) -> Option<PropagationStatus>,
-) -> Result<Next, kube::Error>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
-{
-    if let Some(wait) = served.wait() {
-        return Ok(Next::After(wait));
-    }
-    let name = policy.name_any();
-    let Some(difference) = merge::difference(&json!(read(policy)), &json!(status)) else {
-        return Ok(Next::Done);
-    };
-    let patch = json!({
-        "metadata": { "resourceVersion": policy.resource_version() },
-        "status": difference,
-    });
-    match merge_status(api, &name, &patch).await {
-        Ok(written) if read(&written).is_some() => {
-            served.accept();
-            Ok(Next::Done)
-        }
-        Ok(_) => Ok(refused::<K>(served, "drops it")),
-        // The next version of the policy comes by itself, and may be on its way already.
-        Err(error) if is_conflict(&error) => Ok(Next::After(BATCH)),
-        // The answer names the policy whether the policy or its subresource is missing.
-        Err(error) if is_not_found(&error) => {
-            let there = api.get_metadata_opt(&name).await?;
-            Ok(there.map_or(Next::Done, |_| refused::<K>(served, "does not serve it")))
-        }
-        Err(kube::Error::Api(answer)) if answer.code == 405 => {
-            Ok(refused::<K>(served, "does not serve it"))
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Notes that the API takes no status of a kind, and says so once.
-fn refused<K: Resource<DynamicType = ()>>(served: &Served, what: &str) -> Next {
-    if served.refuse() {
-        tracing::info!(
-            "{} get no status, because the fleet API {what}: apply the definitions of this version, unless they are Karmada's. \
-             What has no effect in a policy is told by events all the same",
-            K::plural(&())
-        );
-    }
-    served.wait().map_or(Next::Done, Next::After)
 }
 
 #[cfg(test)]
