@@ -43,6 +43,12 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     status(conditions, kind) == Some(TRUE)
 }
 
+/// Returns whether a condition says something else than the known one of its type: another status
+/// or message.
+pub fn is_news(known: Option<&Condition>, said: &Condition) -> bool {
+    known.is_none_or(|known| known.status != said.status || known.message != said.message)
+}
+
 /// Puts a condition into the list and returns whether the list changed. If the status stays the
 /// same, so does the old transition time; otherwise `observation.last_transition_time` is used.
 pub fn set(conditions: &mut Vec<Condition>, observation: Condition) -> bool {

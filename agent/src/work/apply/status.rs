@@ -123,5 +123,5 @@ fn outline(cached: &CachedWork, why: &Unreadable) -> Work {
 /// Returns whether a condition differs from the one that the Work has.
 pub(super) fn is_news(work: &Work, applied: &Condition) -> bool {
     let known = get(conditions_of(work), &applied.type_);
-    known.is_none_or(|it| (&it.status, &it.message) != (&applied.status, &applied.message))
+    muster_shared::conditions::is_news(known, applied)
 }

@@ -58,8 +58,7 @@ pub(in crate::clusters) async fn write_news(
     cluster: &Cluster,
     condition: Condition,
 ) -> Result<Option<Condition>, kube::Error> {
-    let known = cluster.condition(&condition.type_);
-    if known.is_some_and(|it| it.status == condition.status && it.message == condition.message) {
+    if !conditions::is_news(cluster.condition(&condition.type_), &condition) {
         return Ok(None);
     }
     write_condition(client, cluster, condition).await.map(Some)

@@ -77,10 +77,7 @@ pub fn judge(cluster: &Cluster, claims: &[Claim], now: Timestamp) -> Option<Cond
         }
         _ => return None,
     };
-    let same = known.is_some_and(|known| {
-        known.status == observation.status && known.message == observation.message
-    });
-    (!same).then_some(observation)
+    conditions::is_news(known, &observation).then_some(observation)
 }
 
 /// Who claims which id, and whose id is recorded. A Cluster that could not be read since this

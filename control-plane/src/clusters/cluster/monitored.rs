@@ -68,10 +68,7 @@ pub fn judge(cluster: &Cluster, monitoring: Monitoring<'_>, now: Timestamp) -> O
         known?;
     }
     let observation = monitoring.condition(now);
-    let same = known.is_some_and(|known| {
-        known.status == observation.status && known.message == observation.message
-    });
-    (!same).then_some(observation)
+    conditions::is_news(known, &observation).then_some(observation)
 }
 
 /// Writes the condition, and an event if the cluster is not monitored, where that is news.
