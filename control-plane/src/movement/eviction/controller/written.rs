@@ -28,6 +28,18 @@ fn evicting() -> Settings {
     }
 }
 
+/// Starts the controller over some objects.
+async fn started<'a>(
+    settings: Settings,
+    objects: impl IntoIterator<Item = (&'a str, Value)>,
+) -> Stand {
+    let mut stand = Stand::with(settings, objects);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
+    stand.follow().await;
+    stand
+}
+
 /// Returns cluster `m1` with a taint that evicts.
 fn failed() -> Value {
     let mut failed = testing::cluster("m1");
@@ -43,14 +55,12 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
         "metadata": {"name": "m1"},
         "spec": {"syncMode": "Pull", "taints": [{"key": "down", "effect": "NoExecute"}]},
     });
-    let mut stand = Stand::new([
+    let objects = [
         ("clusters", cluster),
         ("resourcebindings", binding("a")),
         ("resourcebindings", binding("gone")),
-    ]);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    ];
+    let stand = started(Settings::default(), objects).await;
     stand
         .api
         .delete("resourcebindings", "shop", "gone-configmap");
@@ -78,18 +88,12 @@ async fn with_the_gate_off_it_is_told_why_workloads_stay_in_a_tainted_cluster() 
 async fn a_workload_leaves_a_failed_cluster_in_one_write_and_that_is_told_and_counted() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let (settings, failed) = (evicting(), failed());
-    let mut stand = Stand::with(
-        settings,
-        [
-            ("clusters", failed),
-            ("clusters", testing::cluster("m2")),
-            ("resourcebindings", testing::binding()),
-        ],
-    );
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    let objects = [
+        ("clusters", failed()),
+        ("clusters", testing::cluster("m2")),
+        ("resourcebindings", testing::binding()),
+    ];
+    let stand = started(evicting(), objects).await;
     pass(60).await;
     let writes = stand.api.writes();
     let evictions: Vec<&Value> = writes
@@ -138,10 +142,7 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
         ("resourcebindings", workload),
         ("resourcebindings", data(&[])),
     ];
-    let mut stand = Stand::with(evicting(), objects);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    let stand = started(evicting(), objects).await;
     let placed = |stand: &Stand| {
         let binding = stand.binding("web-deployment").unwrap();
         let clusters = binding.spec.clusters.iter();
@@ -191,10 +192,7 @@ async fn an_eviction_obeys_what_the_policy_says_although_the_binding_does_not_sa
     for (says, expected) in [(never, Some(json!("Never"))), (suspended, None)] {
         let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
         let objects = clusters.into_iter().chain(edited(&says));
-        let mut stand = Stand::with(evicting(), objects);
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, true, &mut stand.tasks);
-        stand.follow().await;
+        let stand = started(evicting(), objects).await;
         pass(60).await;
         let writes = stand.api.writes();
         let mut evictions = writes.iter().filter(|it| it.1.ends_with("/web-deployment"));
@@ -227,10 +225,7 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
         ("works", leaving),
         ("resourcebindings", testing::binding()),
     ];
-    let mut stand = Stand::with(settings, objects);
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    let stand = started(settings, objects).await;
     pass(60).await;
     let is_in_m2 = |stand: &Stand| {
         let held = stand.binding("web-deployment");
@@ -273,10 +268,7 @@ async fn moved_of_a_thousand(tolerations: [u64; 3]) -> [usize; 3] {
         ..evicting()
     };
     let objects = [("clusters", testing::cluster("m1")), ("clusters", refuge)];
-    let mut stand = Stand::with(settings, objects.into_iter().chain(workloads));
-    let pace = Pace::of(&stand.fleet.settings);
-    start(&stand.fleet, &pace, true, &mut stand.tasks);
-    stand.follow().await;
+    let stand = started(settings, objects.into_iter().chain(workloads)).await;
     pass(5).await;
     let mut lost = failed();
     lost["spec"]["taints"][0]["timeAdded"] = json!(stand.fleet.clock.now());
@@ -322,10 +314,7 @@ async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_an
             ("clusters", testing::cluster("m2")),
         ];
         let objects = clusters.into_iter().chain(edited(&says));
-        let mut stand = Stand::with(evicting(), objects);
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, true, &mut stand.tasks);
-        stand.follow().await;
+        let stand = started(evicting(), objects).await;
         pass(60).await;
         let bound = stand.binding("web-deployment").unwrap();
         assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
