@@ -154,10 +154,38 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::fleet::budget::pace::Pace;
     use crate::fleet::testing::{Stand, binding, cluster};
     use crate::scheduler::core::report::Verdict;
+
+    /// Returns a binding of generation 3 whose schedule of generation 1 was reported.
+    fn reported(scheduled: &str) -> Value {
+        let mut object = binding();
+        object["metadata"]["generation"] = json!(3);
+        object["status"] = json!({
+            "schedulerObservedGeneration": 1,
+            "lastScheduledTime": "2026-01-01T00:00:00Z",
+            "conditions": [{
+                "type": "Scheduled", "status": scheduled, "reason": "Success",
+                "message": Verdict::success().message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        object
+    }
+
+    /// Returns the report of a schedule that succeeded.
+    fn success(generation: i64, now: Timestamp) -> Report {
+        Report {
+            scheduled: Some(Verdict::success()),
+            observed_generation: Some(generation),
+            scheduled_at: Some(now),
+            affinity_name: None,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_cache_that_lacks_what_a_report_was_written_upon_is_behind() {
@@ -196,17 +224,7 @@ mod tests {
             ("waited before", "False", 3, None, true),
             ("is not settled yet", "True", 2, None, true),
         ] {
-            let mut object = binding();
-            object["metadata"]["generation"] = json!(3);
-            object["status"] = json!({
-                "schedulerObservedGeneration": 1,
-                "lastScheduledTime": "2026-01-01T00:00:00Z",
-                "conditions": [{
-                    "type": "Scheduled", "status": condition, "reason": "Success",
-                    "message": Verdict::success().message,
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }],
-            });
+            let mut object = reported(condition);
             if let Some(time) = requested {
                 object["spec"]["rescheduleTriggeredAt"] = time;
             }
@@ -217,12 +235,7 @@ mod tests {
             let written = stand.binding("web-deployment").unwrap();
             let key = BindingKey::of(written.as_ref());
             let now = fleet.clock.now();
-            let report = Report {
-                scheduled: Some(Verdict::success()),
-                observed_generation: Some(generation),
-                scheduled_at: Some(now),
-                affinity_name: None,
-            };
+            let report = success(generation, now);
             let api = key.api(&fleet.client);
             let time = || {
                 let stored = stand
@@ -253,21 +266,10 @@ mod tests {
         // Its cluster leaves the fleet a moment after it was placed there.
         let mut leaving = cluster("m1");
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let mut object = binding();
-        object["metadata"]["generation"] = json!(3);
-        object["status"] = json!({
-            "schedulerObservedGeneration": 1,
-            "lastScheduledTime": "2026-01-01T00:00:00Z",
-            "conditions": [{
-                "type": "Scheduled", "status": "True", "reason": "Success",
-                "message": Verdict::success().message,
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
         let mut stand = Stand::new([
             ("clusters", leaving),
             ("clusters", cluster("m2")),
-            ("resourcebindings", object),
+            ("resourcebindings", reported("True")),
         ]);
         let fleet = Arc::clone(&stand.fleet);
         let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
@@ -276,12 +278,7 @@ mod tests {
         let written = stand.binding("web-deployment").unwrap();
         let key = BindingKey::of(written.as_ref());
         let now = fleet.clock.now();
-        let report = Report {
-            scheduled: Some(Verdict::success()),
-            observed_generation: Some(3),
-            scheduled_at: Some(now),
-            affinity_name: None,
-        };
+        let report = success(3, now);
         let api = key.api(&fleet.client);
         let placed = scheduler.report_placed(&api, &key, &written, report, now);
         placed.await.unwrap();
@@ -308,19 +305,9 @@ mod tests {
         use crate::fleet::testing::pass;
 
         // The policy wants two clusters, and one of them is gone a moment after the placement.
-        let mut object = binding();
-        object["metadata"]["generation"] = json!(3);
+        let mut object = reported("True");
         object["spec"]["placement"]["spreadConstraints"] =
             json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
-        object["status"] = json!({
-            "schedulerObservedGeneration": 1,
-            "lastScheduledTime": "2026-01-01T00:00:00Z",
-            "conditions": [{
-                "type": "Scheduled", "status": "True", "reason": "Success",
-                "message": Verdict::success().message,
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-        });
         let mut stand = Stand::new([("clusters", cluster("m1")), ("resourcebindings", object)]);
         let fleet = Arc::clone(&stand.fleet);
         let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
@@ -329,12 +316,7 @@ mod tests {
         let written = stand.binding("web-deployment").unwrap();
         let key = BindingKey::of(written.as_ref());
         let now = fleet.clock.now();
-        let report = Report {
-            scheduled: Some(Verdict::success()),
-            observed_generation: Some(3),
-            scheduled_at: Some(now),
-            affinity_name: None,
-        };
+        let report = success(3, now);
         let api = key.api(&fleet.client);
         let placed = scheduler.report_placed(&api, &key, &written, report, now);
         placed.await.unwrap();
