@@ -19,6 +19,59 @@ fn claimed(mut object: Value) -> Value {
     object
 }
 
+/// Returns a Job.
+fn job(parallelism: i64) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"parallelism": parallelism, "template": {"spec": {"containers": []}}},
+    })
+}
+
+/// Returns a Job that a policy claims, with 40 completions.
+fn with_completions(parallelism: i64) -> Value {
+    let mut job = claimed(job(parallelism));
+    job["spec"]["completions"] = json!(40);
+    job
+}
+
+/// Returns the binding of a divided Job that a policy claims, with the share of each cluster.
+fn divided(job: &Value, generation: i64, shares: &[(&str, i64)]) -> Value {
+    let fingerprint = Template::new(job.clone()).unwrap().fingerprint();
+    let mut binding = moved("web-job", "batch/v1", "Job");
+    binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint});
+    binding["metadata"]["generation"] = json!(generation);
+    binding["spec"]["replicas"] = job["spec"]["parallelism"].clone();
+    binding["spec"]["placement"] = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+    }});
+    let targets = shares.iter();
+    let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
+    binding["spec"]["clusters"] = targets.collect();
+    claimed(binding)
+}
+
+/// Starts the controller with a Job and its binding, which names these clusters.
+async fn with_job(clusters: &[&str], job: Value, binding: Value) -> Stand {
+    let clusters = clusters.iter().map(|it| ("clusters", cluster(it)));
+    let mut stand = Stand::new(clusters.chain([("resourcebindings", binding), ("jobs", job)]));
+    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+    pass(10).await;
+    stand
+}
+
+/// Returns the value of a field of the Job that is asked of each cluster.
+fn asked(stand: &Stand, field: &str) -> Vec<i64> {
+    let works = stand.api.all("works").into_iter();
+    let asked = works.map(|it| {
+        let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
+        spec[field].as_i64().unwrap()
+    });
+    asked.collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_says_how_many() {
     let fingerprint = |replicas| Template::new(deployment(replicas)).unwrap().fingerprint();
@@ -105,14 +158,7 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
 
 #[tokio::test(start_paused = true)]
 async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind_calls_them() {
-    let template = |replicas: i64| {
-        json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"parallelism": replicas, "template": {"spec": {"containers": []}}},
-        })
-    };
-    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let fingerprint = |replicas| Template::new(job(replicas)).unwrap().fingerprint();
     let binding = |replicas: i64, made_of: i64| {
         let mut binding = moved("web-job", "batch/v1", "Job");
         binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(made_of)});
@@ -121,16 +167,8 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
         binding
     };
-    let mut stand = Stand::new([
-        ("clusters", cluster("m2")),
-        ("resourcebindings", binding(0, 0)),
-        ("jobs", template(0)),
-    ]);
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    pass(10).await;
-    stand.api.put("jobs", template(7));
+    let stand = with_job(&["m2"], job(0), binding(0, 0)).await;
+    stand.api.put("jobs", job(7));
     // The binding follows the template late, so that the cluster is asked for all.
     pass(30).await;
     let asked = || {
@@ -312,47 +350,13 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_divided_job_that_is_scaled_from_zero_is_asked_for_once_until_its_replicas_are_divided() {
-    let template = |replicas: i64| {
-        claimed(json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"parallelism": replicas, "template": {"spec": {"containers": []}}},
-        }))
-    };
-    let fingerprint = |replicas| Template::new(template(replicas)).unwrap().fingerprint();
+    let job = |parallelism| claimed(job(parallelism));
     let names = ["m1", "m2", "m3"];
-    let binding = |replicas: i64| {
-        let mut binding = moved("web-job", "batch/v1", "Job");
-        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint(replicas)});
-        binding["metadata"]["generation"] = json!(1 + replicas);
-        binding["spec"]["replicas"] = json!(replicas);
-        binding["spec"]["placement"] = json!({"replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        }});
-        let targets = names.map(|it| json!({"name": it, "replicas": 0}));
-        binding["spec"]["clusters"] = json!(targets);
-        claimed(binding)
-    };
-    let clusters = names.map(|it| ("clusters", cluster(it)));
-    let mut stand = Stand::new(
-        clusters
-            .into_iter()
-            .chain([("resourcebindings", binding(0)), ("jobs", template(0))]),
-    );
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    pass(10).await;
-    let asked = || {
-        let works = stand.api.all("works").into_iter();
-        let asked = works.map(|it| {
-            let parallelism = &it["spec"]["workload"]["manifests"][0]["spec"]["parallelism"];
-            parallelism.as_i64().unwrap()
-        });
-        asked.collect::<Vec<_>>()
-    };
+    let binding = |replicas| divided(&job(replicas), 1 + replicas, &names.map(|it| (it, 0)));
+    let stand = with_job(&names, job(0), binding(0)).await;
+    let asked = || asked(&stand, "parallelism");
     assert_eq!(asked(), [0, 0, 0]);
-    stand.api.put("jobs", template(7));
+    stand.api.put("jobs", job(7));
     pass(1).await;
     assert_eq!(asked(), [0, 0, 0], "the binding is about to say how many");
     // It follows, and its replicas are divided a moment later: the scheduler is busy.
@@ -365,114 +369,39 @@ async fn a_divided_job_that_is_scaled_from_zero_is_asked_for_once_until_its_repl
 #[tokio::test(start_paused = true)]
 async fn the_completions_of_a_job_stay_where_it_is_when_its_replicas_are_divided_anew() {
     // An API server does not let the completions of a Job be changed that is there.
-    let template = |parallelism: i64| {
-        claimed(json!({
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {
-                "parallelism": parallelism, "completions": 40,
-                "template": {"spec": {"containers": []}},
-            },
-        }))
-    };
-    let binding = |shares: [i64; 2]| {
-        let all: i64 = shares.iter().sum();
-        let fingerprint = Template::new(template(all)).unwrap().fingerprint();
-        let mut binding = moved("web-job", "batch/v1", "Job");
-        binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint});
-        binding["metadata"]["generation"] = json!(all);
-        binding["spec"]["replicas"] = json!(all);
-        binding["spec"]["placement"] = json!({"replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        }});
-        let targets = ["m1", "m2"].into_iter().zip(shares);
-        let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
-        binding["spec"]["clusters"] = targets.collect();
-        claimed(binding)
-    };
-    let clusters = ["m1", "m2"].map(|it| ("clusters", cluster(it)));
-    let mut stand = Stand::new(
-        clusters
-            .into_iter()
-            .chain([("resourcebindings", binding([2, 1])), ("jobs", template(3))]),
-    );
-    stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    pass(10).await;
-    let asked = |field: &str| {
-        let works = stand.api.all("works").into_iter();
-        let asked = works.map(|it| {
-            let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
-            spec[field].as_i64().unwrap()
-        });
-        asked.collect::<Vec<_>>()
-    };
-    assert_eq!(asked("parallelism"), [2, 1]);
-    let completions = asked("completions");
+    let job = with_completions;
+    let binding =
+        |all, shares: [i64; 2]| divided(&job(all), all, &[("m1", shares[0]), ("m2", shares[1])]);
+    let stand = with_job(&["m1", "m2"], job(3), binding(3, [2, 1])).await;
+    assert_eq!(asked(&stand, "parallelism"), [2, 1]);
+    let completions = asked(&stand, "completions");
     assert_eq!(completions.iter().sum::<i64>(), 40);
-    stand.api.put("jobs", template(4));
-    stand.api.put("resourcebindings", binding([2, 2]));
+    stand.api.put("jobs", job(4));
+    stand.api.put("resourcebindings", binding(4, [2, 2]));
     pass(30).await;
-    assert_eq!(asked("parallelism"), [2, 2]);
-    assert_eq!(asked("completions"), completions);
+    assert_eq!(asked(&stand, "parallelism"), [2, 2]);
+    assert_eq!(asked(&stand, "completions"), completions);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_completions_of_a_job_stay_where_it_is_while_it_is_scaled_to_zero_and_back() {
     // What is asked of each cluster; `from` is what the Job is made with.
     for from in [3, 0] {
-        let template = |parallelism: i64| {
-            claimed(json!({
-                "apiVersion": "batch/v1", "kind": "Job",
-                "metadata": {"namespace": "shop", "name": "web"},
-                "spec": {
-                    "parallelism": parallelism, "completions": 40,
-                    "template": {"spec": {"containers": []}},
-                },
-            }))
-        };
-        let binding = |shares: [i64; 2], generation: i64| {
-            let all: i64 = shares.iter().sum();
-            let fingerprint = Template::new(template(all)).unwrap().fingerprint();
-            let mut binding = moved("web-job", "batch/v1", "Job");
-            binding["metadata"]["annotations"] = json!({TEMPLATE_FINGERPRINT: fingerprint});
-            binding["metadata"]["generation"] = json!(generation);
-            binding["spec"]["replicas"] = json!(all);
-            binding["spec"]["replicaRequirements"] = json!({});
-            binding["spec"]["placement"] = json!({"replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-            }});
-            let targets = ["m1", "m2"].into_iter().zip(shares);
-            let targets = targets.map(|(name, share)| json!({"name": name, "replicas": share}));
-            binding["spec"]["clusters"] = targets.collect();
-            claimed(binding)
-        };
+        let job = with_completions;
         let shares = |all: i64| if all == 0 { [0, 0] } else { [2, 1] };
-        let clusters = ["m1", "m2"].map(|it| ("clusters", cluster(it)));
-        let mut stand = Stand::new(clusters.into_iter().chain([
-            ("resourcebindings", binding(shares(from), 1)),
-            ("jobs", template(from)),
-        ]));
-        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
-        pass(10).await;
-        let asked = |field: &str| {
-            let works = stand.api.all("works").into_iter();
-            let asked = works.map(|it| {
-                let spec = &it["spec"]["workload"]["manifests"][0]["spec"];
-                spec[field].as_i64().unwrap()
-            });
-            asked.collect::<Vec<_>>()
+        let binding = |all, generation| {
+            let [m1, m2] = shares(all);
+            let mut binding = divided(&job(all), generation, &[("m1", m1), ("m2", m2)]);
+            binding["spec"]["replicaRequirements"] = json!({});
+            binding
         };
+        let stand = with_job(&["m1", "m2"], job(from), binding(from, 1)).await;
+        let asked = |field| asked(&stand, field);
         let completions = asked("completions");
         assert_eq!(completions.iter().sum::<i64>(), 40, "made with {from}");
         for (generation, all) in [(2, 0), (3, 3)] {
-            stand.api.put("jobs", template(all));
-            stand
-                .api
-                .put("resourcebindings", binding(shares(all), generation));
+            stand.api.put("jobs", job(all));
+            stand.api.put("resourcebindings", binding(all, generation));
             pass(30).await;
             assert_eq!(asked("parallelism"), shares(all), "made with {from}");
             assert_eq!(
