@@ -1,16 +1,20 @@
 //! Tests of which copies take the place of one that nobody wants any more, and which do not.
 
+use std::sync::Arc;
+
 use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::leaving::{deployment, moved, started, work_of, written};
 use super::replacing::{apply, to};
 use super::start;
+use crate::fleet::budget::pace::Pace;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
-fn of_two<const N: usize>(target: Value, binding: Value, works: [Value; N]) -> Stand {
+fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Stand {
     let objects = [
         ("clusters", cluster("m1")),
         ("clusters", target),
@@ -19,6 +23,41 @@ fn of_two<const N: usize>(target: Value, binding: Value, works: [Value; N]) -> S
     ];
     let works = works.into_iter().map(|it| ("works", it));
     started(objects.into_iter().chain(works))
+}
+
+/// Follows the API for an hour in which graceful evictions are ended as well.
+async fn evict_gracefully(stand: &mut Stand) {
+    let pace = Pace::of(&stand.fleet.settings);
+    let fleet = Arc::clone(&stand.fleet);
+    crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
+    stand.follow().await;
+    pace.begin(Instant::now());
+    pass(60 * 60).await;
+}
+
+/// Returns a binding to m2 and m3 that has been evicted from m1, and that is healthy in m2.
+fn evicted(task: &Value) -> Value {
+    let mut binding = to(&["m2", "m3"], 1);
+    binding["spec"]["replicas"] = json!(4);
+    let mut tasks = json!([{
+        "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated",
+        "producer": "TaintManager", "creationTimestamp": "2024-01-01T00:00:00Z",
+    }]);
+    muster_shared::merge::apply(&mut tasks[0], task);
+    binding["spec"]["gracefulEvictionTasks"] = tasks;
+    let report = json!({
+        "clusterName": "m2", "applied": true, "health": "Healthy",
+        "status": {"replicas": 2, "readyReplicas": 2},
+    });
+    binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
+    binding
+}
+
+/// Returns a cluster with a status of its condition `Ready`.
+fn ready(name: &str, status: &str) -> Value {
+    let mut cluster = cluster(name);
+    cluster["status"]["conditions"][0]["status"] = json!(status);
+    cluster
 }
 
 /// Returns the Work that gives a cluster its two replicas.
@@ -31,7 +70,6 @@ fn given(binding: &Value, cluster: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_has_its_own() {
-    use std::sync::Arc;
     for leaves in [false, true] {
         // An edit moved the workload to m2, where the API refuses to make its Work.
         let mut binding = to(&["m2"], 1);
@@ -60,7 +98,7 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
         crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
         start(&fleet, &mut stand.tasks);
         stand.follow().await;
-        pace.begin(tokio::time::Instant::now());
+        pace.begin(Instant::now());
         pass(60).await;
         assert_eq!(written(&stand, "web-deployment"), [], "it waits for m2");
         target["metadata"]["generation"] = json!(2);
@@ -88,8 +126,7 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
 async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
     for heard in ["True", "Unknown"] {
         // The workload was placed in m2, which fell silent before its Work was made.
-        let mut target = cluster("m2");
-        target["status"]["conditions"][0]["status"] = json!(heard);
+        let target = ready("m2", heard);
         let mut binding = to(&["m2"], 1);
         binding["spec"]["gracefulEvictionTasks"] = json!([{
             "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
@@ -214,9 +251,7 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
         let name = names::work("Deployment", "web", "shop");
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
-        let mut new = work_of(&binding, "m2");
-        new["metadata"]["name"] = json!(name);
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+        let mut new = given(&binding, "m2");
         if what == "is suspended" {
             // It was made while the policy suspended dispatching, which has ended since.
             new["spec"]["suspendDispatching"] = json!(true);
@@ -245,21 +280,10 @@ async fn a_work_that_does_not_ask_for_the_copy_yet_takes_the_place_of_no_living_
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() {
     for is_paused in [false, true] {
-        let ready = |status: &str| {
-            let mut it = cluster("m2");
-            it["status"]["conditions"][0]["status"] = json!(status);
-            it
-        };
         // The target fell silent after the workload was placed there.
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", ready("Unknown")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = of_two(ready("m2", "Unknown"), binding, [old]);
         stand.follow().await;
         pass(60).await;
         assert_eq!(written(&stand, "web-deployment"), [], "it waits");
@@ -271,7 +295,7 @@ async fn a_copy_that_waits_for_others_is_not_removed_while_movement_is_paused() 
             let now = stand.fleet.clock.now();
             assert!(stand.fleet.pauses.of("m1", now).is_some());
         }
-        stand.api.put("clusters", ready("True"));
+        stand.api.put("clusters", ready("m2", "True"));
         pass(10).await;
         apply(&stand, "m2");
         pass(10 * 60).await;
@@ -299,13 +323,11 @@ async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_wh
             ("deployments", template),
         ]
     });
-    let ready = |status: &str| {
-        let mut it = cluster("m2");
-        it["status"]["conditions"][0]["status"] = json!(status);
-        it
-    };
     // An edit moved them to m2, which fell silent before its agent has seen any of their Works.
-    let clusters = [("clusters", cluster("m1")), ("clusters", ready("Unknown"))];
+    let clusters = [
+        ("clusters", cluster("m1")),
+        ("clusters", ready("m2", "Unknown")),
+    ];
     let mut stand = started(clusters.into_iter().chain(workloads));
     stand.follow().await;
     pass(10 * 60).await;
@@ -315,7 +337,7 @@ async fn the_copies_of_many_workloads_that_wait_for_one_cluster_do_not_all_go_wh
     };
     assert_eq!(gone(), 0, "they are the living copies");
     // It is heard again; its agent has not applied anything yet.
-    stand.api.put("clusters", ready("True"));
+    stand.api.put("clusters", ready("m2", "True"));
     pass(60).await;
     let gone = gone();
     assert!(
@@ -330,21 +352,8 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         ("its time is over", json!({"gracePeriodSeconds": 60})),
         ("a person releases it", json!({"suppressDeletion": false})),
     ] {
-        let mut silent = cluster("m3");
-        silent["status"]["conditions"][0]["status"] = json!("Unknown");
-        let mut binding = to(&["m2", "m3"], 1);
-        binding["spec"]["replicas"] = json!(4);
-        let mut tasks = json!([{
-            "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated",
-            "producer": "TaintManager", "creationTimestamp": "2024-01-01T00:00:00Z",
-        }]);
-        muster_shared::merge::apply(&mut tasks[0], &task);
-        binding["spec"]["gracefulEvictionTasks"] = tasks;
-        let report = json!({
-            "clusterName": "m2", "applied": true, "health": "Healthy",
-            "status": {"replicas": 2, "readyReplicas": 2},
-        });
-        binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
+        let silent = ready("m3", "Unknown");
+        let binding = evicted(&task);
         let old = work_of(&binding, "m1");
         let new = given(&binding, "m2");
         let mut stand = started([
@@ -356,12 +365,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
             ("works", old),
             ("works", new),
         ]);
-        let pace = crate::fleet::budget::pace::Pace::of(&stand.fleet.settings);
-        let fleet = std::sync::Arc::clone(&stand.fleet);
-        crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
-        pace.begin(tokio::time::Instant::now());
-        pass(60 * 60).await;
+        evict_gracefully(&mut stand).await;
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
         assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
@@ -380,8 +384,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_is_silent() {
     for heard in ["True", "Unknown"] {
-        let mut neighbour = cluster("m3");
-        neighbour["status"]["conditions"][0]["status"] = json!(heard);
+        let neighbour = ready("m3", heard);
         let binding = |clusters: &[&str], generation: i64| {
             let mut binding = moved("web-secret", "v1", "Secret");
             let targets = clusters.iter().map(|it| json!({"name": it}));
@@ -424,8 +427,7 @@ async fn a_secret_that_is_withdrawn_from_one_cluster_goes_although_another_one_i
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_for_another() {
     for heard in ["True", "Unknown"] {
-        let mut target = cluster("m2");
-        target["status"]["conditions"][0]["status"] = json!(heard);
+        let target = ready("m2", heard);
         let binding = |replicas: i64| {
             let mut binding = to(&["m2"], 10 - replicas);
             binding["spec"]["replicas"] = json!(replicas);
@@ -436,13 +438,7 @@ async fn a_workload_that_a_person_scales_to_zero_stops_although_its_copy_waits_f
         let mut old = work_of(&binding(2), "m1");
         old["metadata"]["name"] = json!(name);
         old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", target),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding(2)),
-            ("works", old),
-        ]);
+        let mut stand = of_two(target, binding(2), [old]);
         stand.follow().await;
         pass(60).await;
         // A person scales it to zero, and the binding says so.
@@ -468,26 +464,17 @@ async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hour
         let mut former = None;
         let binding = to(&["m2"], 1);
         if what == "m2 is silent" {
-            target["status"]["conditions"][0]["status"] = json!("Unknown");
+            target = ready("m2", "Unknown");
         } else {
             let mut work = work_of(&binding, "m2");
             work["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
             work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             work["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
-            former = Some(("works", work));
+            former = Some(work);
         }
         let old = work_of(&binding, "m1");
-        let mut stand = started(
-            [
-                ("clusters", cluster("m1")),
-                ("clusters", target),
-                ("deployments", deployment(2)),
-                ("resourcebindings", binding),
-                ("works", old),
-            ]
-            .into_iter()
-            .chain(former),
-        );
+        let works = [old].into_iter().chain(former);
+        let mut stand = of_two(target, binding, works);
         stand.follow().await;
         pass(2 * 60 * 60).await;
         assert_eq!(written(&stand, "web-deployment"), [], "{what}: it stays");
@@ -528,23 +515,10 @@ async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_ha
 #[tokio::test(start_paused = true)]
 async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_refuses_its_own() {
     for is_refused in [false, true] {
-        let mut binding = to(&["m2", "m3"], 1);
-        binding["spec"]["replicas"] = json!(4);
-        binding["spec"]["gracefulEvictionTasks"] = json!([{
-            "fromCluster": "m1", "purgeMode": "Gracefully", "reason": "TaintUntolerated",
-            "producer": "TaintManager", "creationTimestamp": "2024-01-01T00:00:00Z",
-            "gracePeriodSeconds": 60,
-        }]);
-        let report = json!({
-            "clusterName": "m2", "applied": true, "health": "Healthy",
-            "status": {"replicas": 2, "readyReplicas": 2},
-        });
-        binding["status"] = json!({"schedulerObservedGeneration": 1, "aggregatedStatus": [report]});
+        let binding = evicted(&json!({"gracePeriodSeconds": 60}));
         let old = work_of(&binding, "m1");
         let works = ["m2", "m3"].map(|cluster| {
-            let mut new = work_of(&binding, cluster);
-            new["metadata"]["name"] = json!(names::work("Deployment", "web", "shop"));
-            new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
+            let mut new = given(&binding, cluster);
             if cluster == "m3" && is_refused {
                 // A quota of m3 is used up.
                 new["status"]["conditions"][0]["status"] = json!("False");
@@ -560,12 +534,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
             ("resourcebindings", binding),
             ("works", old),
         ]));
-        let pace = crate::fleet::budget::pace::Pace::of(&stand.fleet.settings);
-        let fleet = std::sync::Arc::clone(&stand.fleet);
-        crate::movement::graceful_eviction::start(&fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
-        pace.begin(tokio::time::Instant::now());
-        pass(60 * 60).await;
+        evict_gracefully(&mut stand).await;
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
         let told = stand.api.told().await;
@@ -674,8 +643,7 @@ async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
         let new = given(&binding, "m2");
-        let mut target = cluster("m2");
-        target["status"]["conditions"][0]["status"] = json!(heard);
+        let target = ready("m2", heard);
         let mut stand = of_two(target, binding, [old, new]);
         stand.follow().await;
         pass(60).await;
@@ -807,12 +775,7 @@ async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing()
     let mut old = work_of(&binding, "m1");
     old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
     old["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4, "readyReplicas": 4});
-    let [there, sent] = ["m2", "m3"].map(|cluster| {
-        let mut new = work_of(&binding, cluster);
-        new["metadata"]["name"] = json!(name);
-        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-        new
-    });
+    let [there, sent] = ["m2", "m3"].map(|cluster| given(&binding, cluster));
     let mut waits = sent.clone();
     // The agent of m3 is slow.
     waits["status"] = Value::Null;
