@@ -25,6 +25,7 @@ use muster_control_plane::movement::eviction::judge::{
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
+use muster_control_plane::movement::eviction::turns::Key;
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
@@ -189,7 +190,7 @@ pub fn forecast(
 /// A workload that has to leave.
 struct Leaver<'a> {
     binding: &'a AnyBinding,
-    key: BindingKey,
+    key: Key,
     cluster: Arc<str>,
     due: Timestamp,
     cause: Cause,
@@ -243,7 +244,7 @@ impl Course<'_> {
             waiting.insert((cluster, key), leaver);
         }
         // A workload that leaves two clusters is planned the second time as it is after the first.
-        let mut changed: BTreeMap<BindingKey, ResourceBindingSpec> = BTreeMap::new();
+        let mut changed: BTreeMap<Key, ResourceBindingSpec> = BTreeMap::new();
         let mut turn = start;
         loop {
             queue.mature(turn);
@@ -287,7 +288,7 @@ impl Course<'_> {
         let clusters = |spec: ResourceBindingSpec| spec.clusters.into_iter().map(|it| it.name);
         let changed = changed.into_iter();
         changed
-            .map(|(key, spec)| (key, clusters(spec).collect()))
+            .map(|(key, spec)| (Arc::unwrap_or_clone(key), clusters(spec).collect()))
             .collect()
     }
 
@@ -342,7 +343,7 @@ impl Course<'_> {
             return None;
         };
         Some(Leaver {
-            key: BindingKey::of(binding),
+            key: Arc::new(BindingKey::of(binding)),
             binding,
             cluster: Arc::from(&*target.name),
             due,
@@ -355,8 +356,8 @@ impl Course<'_> {
     /// these are.
     fn beside(
         &mut self,
-        (queue, until): (&Backlog<BindingKey>, Instant),
-        waiting: &BTreeMap<(Arc<str>, BindingKey), Leaver<'_>>,
+        (queue, until): (&Backlog, Instant),
+        waiting: &BTreeMap<(Arc<str>, Key), Leaver<'_>>,
         priority: i32,
     ) -> (Snapshot, usize) {
         let items = queue.more_important(priority, until);

@@ -7,14 +7,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 pub use super::turns::Rank;
-use super::turns::{Namespaced, Turns};
+use super::turns::{Key, Turns};
 
 /// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,28 +50,28 @@ pub struct Depth {
     pub stranded: usize,
 }
 
-/// All items of all failed clusters. `K` names a workload.
-#[derive(Debug)]
-pub struct Backlog<K> {
-    lanes: BTreeMap<Arc<str>, Lane<K>>,
-    timers: BTreeSet<(Instant, Arc<str>, K)>,
+/// All items of all failed clusters.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    lanes: BTreeMap<Arc<str>, Lane>,
+    timers: BTreeSet<(Instant, Arc<str>, Key)>,
     turn: u64,
 }
 
-#[derive(Debug)]
-struct Lane<K> {
-    places: HashMap<K, Slot>,
-    ready: Turns<K>,
+#[derive(Debug, Default)]
+struct Lane {
+    places: HashMap<Key, Slot>,
+    ready: Turns,
     /// Stranded items that were tried since something changed last.
-    stranded: Turns<K>,
+    stranded: Turns,
     /// Stranded items that were not.
-    due: Turns<K>,
+    due: Turns,
     /// The turn in which the lane was served last: among equals the one that waited longest is
     /// next.
     served: u64,
 }
 
-impl<K: Ord + Namespaced> Lane<K> {
+impl Lane {
     fn depth(&self) -> Depth {
         let (ready, stranded) = (self.ready.len(), self.stranded.len() + self.due.len());
         Depth {
@@ -84,31 +82,9 @@ impl<K: Ord + Namespaced> Lane<K> {
     }
 }
 
-impl<K> Default for Lane<K> {
-    fn default() -> Self {
-        Self {
-            places: HashMap::new(),
-            ready: Turns::default(),
-            stranded: Turns::default(),
-            due: Turns::default(),
-            served: 0,
-        }
-    }
-}
-
-impl<K> Default for Backlog<K> {
-    fn default() -> Self {
-        Self {
-            lanes: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            turn: 0,
-        }
-    }
-}
-
-impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
+impl Backlog {
     /// Puts an item somewhere, from wherever it was. Says whether it was not there before.
-    pub fn put(&mut self, cluster: &Arc<str>, key: K, place: Slot) -> bool {
+    pub fn put(&mut self, cluster: &Arc<str>, key: Key, place: Slot) -> bool {
         let known = self.take_out(cluster, &key);
         let lane = self.lanes.entry(Arc::clone(cluster)).or_default();
         match place {
@@ -128,7 +104,7 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     }
 
     /// Removes an item. Says whether it was there.
-    pub fn remove(&mut self, cluster: &Arc<str>, key: &K) -> bool {
+    pub fn remove(&mut self, cluster: &Arc<str>, key: &Key) -> bool {
         let known = self.take_out(cluster, key);
         if self
             .lanes
@@ -141,12 +117,12 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     }
 
     /// Returns the place of an item in the queue of a cluster.
-    pub fn place(&self, cluster: &str, key: &K) -> Option<Slot> {
+    pub fn place(&self, cluster: &str, key: &Key) -> Option<Slot> {
         self.lanes.get(cluster)?.places.get(key).copied()
     }
 
     /// Removes the queue of a cluster that recovered or left, and returns what was in it.
-    pub fn drop_cluster(&mut self, cluster: &str) -> Vec<K> {
+    pub fn drop_cluster(&mut self, cluster: &str) -> Vec<Key> {
         let Some((name, lane)) = self.lanes.remove_entry(cluster) else {
             return Vec::new();
         };
@@ -165,7 +141,7 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     }
 
     /// Makes the items ready whose time has come; returns them.
-    pub fn mature(&mut self, now: Instant) -> Vec<(Arc<str>, K)> {
+    pub fn mature(&mut self, now: Instant) -> Vec<(Arc<str>, Key)> {
         let mut matured = Vec::new();
         while self.timers.first().is_some_and(|(at, ..)| *at <= now) {
             let Some((_, cluster, key)) = self.timers.pop_first() else {
@@ -190,7 +166,7 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     }
 
     /// Makes one stranded item due once more: something changed that could help.
-    pub fn wake(&mut self, cluster: &str, key: &K) {
+    pub fn wake(&mut self, cluster: &str, key: &Key) {
         if let Some(lane) = self.lanes.get_mut(cluster)
             && let Some(Slot::Stranded(rank)) = lane.places.get(key)
             && lane.stranded.remove(*rank, key)
@@ -235,12 +211,12 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
 
     /// Takes the next item out: the highest priority of all lanes; among lanes that offer the same,
     /// in turns.
-    pub fn pop(&mut self) -> Option<(Arc<str>, K, Rank)> {
+    pub fn pop(&mut self) -> Option<(Arc<str>, Key, Rank)> {
         self.pop_but(&BTreeSet::new())
     }
 
     /// Takes the next item out and returns it, leaving out the items of held clusters.
-    pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, K, Rank)> {
+    pub fn pop_but(&mut self, held: &BTreeSet<Arc<str>>) -> Option<(Arc<str>, Key, Rank)> {
         let (name, _) = self
             .lanes
             .iter()
@@ -261,7 +237,7 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
 
     /// Returns the items of a higher priority that leave until an instant, the most important ones
     /// first. What had nowhere to go, and what fails again and again, is not among them.
-    pub fn more_important(&self, priority: i32, until: Instant) -> Vec<(Rank, &Arc<str>, &K)> {
+    pub fn more_important(&self, priority: i32, until: Instant) -> Vec<(Rank, &Arc<str>, &Key)> {
         let leaves = |slot: &Slot| match slot {
             Slot::Waiting { until: at, rank } => (*at <= until).then_some(*rank),
             Slot::Ready(rank) => Some(*rank),
@@ -289,14 +265,14 @@ impl<K: Clone + Ord + Hash + Debug + Namespaced> Backlog<K> {
     }
 
     /// Returns all items of one cluster.
-    pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&K, &Slot)> {
+    pub fn items(&self, cluster: &str) -> impl Iterator<Item = (&Key, &Slot)> {
         self.lanes
             .get(cluster)
             .into_iter()
             .flat_map(|lane| &lane.places)
     }
 
-    fn take_out(&mut self, cluster: &Arc<str>, key: &K) -> bool {
+    fn take_out(&mut self, cluster: &Arc<str>, key: &Key) -> bool {
         let Some(lane) = self.lanes.get_mut(cluster) else {
             return false;
         };
@@ -325,6 +301,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::fleet::testing;
 
     fn cluster(name: &str) -> Arc<str> {
         Arc::from(name)
@@ -334,9 +311,13 @@ mod tests {
         Rank::new(priority, Timestamp::from_second(since).unwrap())
     }
 
-    fn order(backlog: &mut Backlog<&'static str>) -> Vec<&'static str> {
+    fn item(name: &str) -> Key {
+        Arc::new(testing::key(name))
+    }
+
+    fn order(backlog: &mut Backlog) -> Vec<String> {
         std::iter::from_fn(|| backlog.pop())
-            .map(|(_, key, _)| key)
+            .map(|(_, key, _)| key.name.clone())
             .collect()
     }
 
@@ -350,7 +331,7 @@ mod tests {
             ("vital", 100, 10),
             ("idle", -5, 0),
         ] {
-            backlog.put(&a, key, Slot::Ready(rank(priority, since)));
+            backlog.put(&a, item(key), Slot::Ready(rank(priority, since)));
         }
         assert_eq!(order(&mut backlog), ["vital", "old", "young", "idle"]);
     }
@@ -367,7 +348,7 @@ mod tests {
             (&b, "b2", 0, 101),
             (&b, "vital", 7, 200),
         ] {
-            backlog.put(on, key, Slot::Ready(rank(priority, since)));
+            backlog.put(on, item(key), Slot::Ready(rank(priority, since)));
         }
         assert_eq!(order(&mut backlog), ["vital", "a1", "b1", "a2", "b2", "a3"]);
     }
@@ -379,18 +360,18 @@ mod tests {
         let until = now + Duration::from_mins(5);
         assert!(backlog.put(
             &a,
-            "x",
+            item("x"),
             Slot::Waiting {
                 until,
                 rank: rank(0, 300)
             }
         ));
         assert!(
-            !backlog.put(&a, "x", Slot::Ready(rank(0, 1))),
+            !backlog.put(&a, item("x"), Slot::Ready(rank(0, 1))),
             "a duplicate is no new item"
         );
         assert_eq!(backlog.next_timer(), None);
-        assert!(!backlog.put(&a, "x", Slot::Stranded(rank(0, 1))));
+        assert!(!backlog.put(&a, item("x"), Slot::Stranded(rank(0, 1))));
         assert_eq!(backlog.next_priority_but(&BTreeSet::new()), None);
         assert_eq!(
             backlog.depths().next().unwrap().1,
@@ -418,7 +399,7 @@ mod tests {
         ] {
             let mut backlog = Backlog::default();
             for (on, key, since) in [("a", "a2", 2), ("a", "a1", 1), ("b", "b1", 3)] {
-                backlog.put(&cluster(on), key, Slot::Stranded(rank(0, since)));
+                backlog.put(&cluster(on), item(key), Slot::Stranded(rank(0, since)));
             }
             backlog.wake_stranded();
             backlog.retry(most);
@@ -432,12 +413,12 @@ mod tests {
         let (a, stranded) = (cluster("a"), Slot::Stranded(rank(0, 1)));
         for woken in [false, true] {
             let mut backlog = Backlog::default();
-            backlog.put(&a, "x", stranded);
+            backlog.put(&a, item("x"), stranded);
             if woken {
-                backlog.wake("a", &"x");
+                backlog.wake("a", &item("x"));
             }
             assert_eq!(backlog.has_due(), woken);
-            backlog.put(&a, "x", Slot::Ready(rank(0, 1)));
+            backlog.put(&a, item("x"), Slot::Ready(rank(0, 1)));
             assert_eq!(order(&mut backlog), ["x"]);
             backlog.wake_stranded();
             assert!(!backlog.has_due(), "{woken}");
@@ -457,14 +438,14 @@ mod tests {
         let until = now + Duration::from_mins(1);
         backlog.put(
             &a,
-            "x",
+            item("x"),
             Slot::Waiting {
                 until,
                 rank: rank(0, 60),
             },
         );
         assert!(backlog.mature(until - Duration::from_nanos(1)).is_empty());
-        assert_eq!(backlog.mature(until), [(a, "x")]);
+        assert_eq!(backlog.mature(until), [(a, item("x"))]);
         assert_eq!(order(&mut backlog), ["x"]);
     }
 
@@ -472,20 +453,20 @@ mod tests {
     fn the_recovery_of_a_cluster_drops_its_items_and_no_others() {
         let mut backlog = Backlog::default();
         let (a, b, now) = (cluster("a"), cluster("b"), Instant::now());
-        backlog.put(&a, "ready", Slot::Ready(rank(0, 1)));
+        backlog.put(&a, item("ready"), Slot::Ready(rank(0, 1)));
         backlog.put(
             &a,
-            "waiting",
+            item("waiting"),
             Slot::Waiting {
                 until: now,
                 rank: rank(0, 1),
             },
         );
-        backlog.put(&a, "stranded", Slot::Stranded(rank(0, 1)));
-        backlog.put(&b, "other", Slot::Ready(rank(0, 1)));
+        backlog.put(&a, item("stranded"), Slot::Stranded(rank(0, 1)));
+        backlog.put(&b, item("other"), Slot::Ready(rank(0, 1)));
         let mut dropped = backlog.drop_cluster("a");
         dropped.sort_unstable();
-        assert_eq!(dropped, ["ready", "stranded", "waiting"]);
+        assert_eq!(dropped, ["ready", "stranded", "waiting"].map(item));
         assert_eq!(backlog.next_timer(), None);
         assert_eq!(order(&mut backlog), ["other"]);
     }
@@ -497,7 +478,7 @@ mod tests {
             let mut backlog = Backlog::default();
             for &i in order {
                 let (key, priority, since) = items[i];
-                backlog.put(&cluster("a"), key, Slot::Ready(rank(priority, since)));
+                backlog.put(&cluster("a"), item(key), Slot::Ready(rank(priority, since)));
             }
             backlog
         };

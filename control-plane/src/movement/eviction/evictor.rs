@@ -18,6 +18,7 @@ use tokio::time::Instant;
 pub use crate::movement::eviction::evictor::eviction::{
     ClusterNote, Eviction, Now, Outcome, Reason, Reports, Step,
 };
+pub use crate::movement::eviction::turns::Key;
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::backlog::Backlog;
@@ -48,9 +49,6 @@ mod outcome;
 mod planned;
 mod review;
 
-/// One key for each binding, however many places mention it.
-pub type Key = Arc<BindingKey>;
-
 /// Attempts of one workload that came to nothing, one after the other.
 #[derive(Debug, Default)]
 struct Failures {
@@ -74,7 +72,7 @@ pub struct Evictor {
     bindings: PackedMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
     /// What is to leave because of taints.
-    backlog: Backlog<Key>,
+    backlog: Backlog,
     failing: Failing,
     /// What is being evicted, and from where.
     in_hand: HashMap<Key, Arc<str>>,
@@ -354,7 +352,7 @@ impl Evictor {
     }
 
     /// Returns the queue, for metrics.
-    pub fn backlog(&self) -> &Backlog<Key> {
+    pub fn backlog(&self) -> &Backlog {
         &self.backlog
     }
 

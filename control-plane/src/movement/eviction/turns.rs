@@ -10,6 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::fleet::binding::BindingKey;
 
+/// One key for each binding, however many places mention it.
+pub type Key = Arc<BindingKey>;
+
 /// What comes first within a lane: what has not failed, then the higher priority, then the older,
 /// and among equals the namespaces take turns.
 /// What fails again and again must not keep the others waiting.
@@ -55,65 +58,35 @@ impl Rank {
     }
 }
 
-/// What belongs to a namespace.
-pub trait Namespaced {
-    /// Returns the namespace; empty for what has none.
-    fn namespace(&self) -> &str;
-}
-
-impl Namespaced for BindingKey {
-    fn namespace(&self) -> &str {
-        self.namespace.as_deref().unwrap_or_default()
-    }
-}
-
-impl<T: Namespaced> Namespaced for Arc<T> {
-    fn namespace(&self) -> &str {
-        (**self).namespace()
-    }
-}
-
-#[cfg(test)]
-impl Namespaced for &str {
-    fn namespace(&self) -> &str {
-        self.split_once('/').map_or("", |(namespace, _)| namespace)
-    }
+/// Returns the namespace of a binding; empty for one that has none.
+fn namespace(key: &BindingKey) -> &str {
+    key.namespace.as_deref().unwrap_or_default()
 }
 
 /// Items in the order of their ranks.
-#[derive(Debug)]
-pub struct Turns<K> {
-    by_rank: BTreeMap<Rank, BTreeMap<Box<str>, BTreeSet<K>>>,
+#[derive(Debug, Default)]
+pub struct Turns {
+    by_rank: BTreeMap<Rank, BTreeMap<Box<str>, BTreeSet<Key>>>,
     len: usize,
     /// The namespace that was served last: the one after it, by name, is next.
     served: Box<str>,
 }
 
-impl<K> Default for Turns<K> {
-    fn default() -> Self {
-        Self {
-            by_rank: BTreeMap::new(),
-            len: 0,
-            served: Box::default(),
-        }
-    }
-}
-
-impl<K: Ord + Namespaced> Turns<K> {
+impl Turns {
     /// Adds an item.
-    pub fn insert(&mut self, rank: Rank, key: K) {
+    pub fn insert(&mut self, rank: Rank, key: Key) {
         let namespaces = self.by_rank.entry(rank).or_default();
-        let items = match namespaces.get_mut(key.namespace()) {
+        let items = match namespaces.get_mut(namespace(&key)) {
             Some(items) => items,
-            None => namespaces.entry(key.namespace().into()).or_default(),
+            None => namespaces.entry(namespace(&key).into()).or_default(),
         };
         self.len += usize::from(items.insert(key));
     }
 
     /// Removes an item. Returns whether it was there.
-    pub fn remove(&mut self, rank: Rank, key: &K) -> bool {
+    pub fn remove(&mut self, rank: Rank, key: &Key) -> bool {
         let removed = self.take(rank, |namespaces| {
-            let items = namespaces.get_mut(key.namespace())?;
+            let items = namespaces.get_mut(namespace(key))?;
             let key = items.take(key)?;
             Some((key, items.is_empty()))
         });
@@ -121,7 +94,7 @@ impl<K: Ord + Namespaced> Turns<K> {
     }
 
     /// Removes the item whose turn it is and returns it.
-    pub fn pop_first(&mut self) -> Option<(Rank, K)> {
+    pub fn pop_first(&mut self) -> Option<(Rank, Key)> {
         let rank = self.first_rank()?;
         let served = std::mem::take(&mut self.served);
         let key = self.take(rank, |namespaces| {
@@ -133,7 +106,7 @@ impl<K: Ord + Namespaced> Turns<K> {
             let key = items.pop_first()?;
             Some((key, items.is_empty()))
         })?;
-        self.served = key.namespace().into();
+        self.served = namespace(&key).into();
         Some((rank, key))
     }
 
@@ -153,7 +126,7 @@ impl<K: Ord + Namespaced> Turns<K> {
     }
 
     /// Removes all items and returns them.
-    pub fn drain(&mut self) -> impl Iterator<Item = (Rank, K)> + use<K> {
+    pub fn drain(&mut self) -> impl Iterator<Item = (Rank, Key)> + use<> {
         self.len = 0;
         let ranks = std::mem::take(&mut self.by_rank).into_iter();
         ranks.flat_map(|(rank, namespaces)| {
@@ -167,12 +140,12 @@ impl<K: Ord + Namespaced> Turns<K> {
     fn take(
         &mut self,
         rank: Rank,
-        out: impl FnOnce(&mut BTreeMap<Box<str>, BTreeSet<K>>) -> Option<(K, bool)>,
-    ) -> Option<K> {
+        out: impl FnOnce(&mut BTreeMap<Box<str>, BTreeSet<Key>>) -> Option<(Key, bool)>,
+    ) -> Option<Key> {
         let namespaces = self.by_rank.get_mut(&rank)?;
         let (key, is_last) = out(namespaces)?;
         if is_last {
-            namespaces.remove(key.namespace());
+            namespaces.remove(namespace(&key));
         }
         if namespaces.is_empty() {
             self.by_rank.remove(&rank);
@@ -190,15 +163,23 @@ mod tests {
         Rank::new(priority, Timestamp::UNIX_EPOCH)
     }
 
-    fn turns(items: &[(i32, &'static str)]) -> Turns<&'static str> {
+    fn key(text: &str) -> Key {
+        let (namespace, name) = text.split_once('/').unwrap();
+        Arc::new(BindingKey {
+            namespace: Some(namespace.to_owned()).filter(|it| !it.is_empty()),
+            name: name.to_owned(),
+        })
+    }
+
+    fn turns(items: &[(i32, &str)]) -> Turns {
         let mut turns = Turns::default();
-        for (priority, key) in items {
-            turns.insert(rank(*priority), *key);
+        for (priority, item) in items {
+            turns.insert(rank(*priority), key(item));
         }
         turns
     }
 
-    fn order(mut turns: Turns<&'static str>) -> Vec<&'static str> {
+    fn order(mut turns: Turns) -> Vec<Key> {
         let keys = std::iter::from_fn(|| turns.pop_first()).map(|(_, key)| key);
         let keys = keys.collect();
         assert!(turns.is_empty());
@@ -221,6 +202,7 @@ mod tests {
             ),
             (&[], &[]),
         ] {
+            let expected: Vec<Key> = expected.iter().map(|it| key(it)).collect();
             assert_eq!(order(turns(items)), expected);
         }
     }
@@ -228,17 +210,17 @@ mod tests {
     #[test]
     fn what_is_removed_is_not_served_and_leaves_nothing() {
         let mut turns = turns(&[(0, "a/1"), (0, "a/2"), (0, "b/1")]);
-        assert!(turns.remove(rank(0), &"a/1"));
-        assert!(!turns.remove(rank(0), &"a/1"), "it is gone");
-        assert!(!turns.remove(rank(1), &"a/2"), "it has another rank");
-        assert!(turns.remove(rank(0), &"b/1"));
+        assert!(turns.remove(rank(0), &key("a/1")));
+        assert!(!turns.remove(rank(0), &key("a/1")), "it is gone");
+        assert!(!turns.remove(rank(1), &key("a/2")), "it has another rank");
+        assert!(turns.remove(rank(0), &key("b/1")));
         assert_eq!(turns.len(), 1);
-        assert_eq!(turns.pop_first(), Some((rank(0), "a/2")));
+        assert_eq!(turns.pop_first(), Some((rank(0), key("a/2"))));
         assert_eq!(turns.first_rank(), None);
-        turns.insert(rank(2), "x/1");
-        turns.insert(rank(2), "x/1");
+        turns.insert(rank(2), key("x/1"));
+        turns.insert(rank(2), key("x/1"));
         assert_eq!(turns.len(), 1, "once");
-        assert_eq!(turns.drain().collect::<Vec<_>>(), [(rank(2), "x/1")]);
+        assert_eq!(turns.drain().collect::<Vec<_>>(), [(rank(2), key("x/1"))]);
         assert!(turns.is_empty() && turns.by_rank.is_empty());
     }
 }

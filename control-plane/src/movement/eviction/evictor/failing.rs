@@ -18,7 +18,7 @@ use crate::movement::eviction::record::bounded;
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     /// The queue of each cluster that is to be left.
-    pub backlog: Backlog<Key>,
+    pub backlog: Backlog,
     leaving: HashMap<Key, Leaving>,
     /// Whether the last item that was taken out of a queue was one of these.
     was_last: bool,
