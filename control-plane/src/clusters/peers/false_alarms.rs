@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use muster_fuzz::Random;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions::{self, TRUE};
@@ -39,19 +40,6 @@ const GRACES: Graces = Graces {
     monitor: Duration::from_secs(40),
     startup: Duration::from_mins(1),
 };
-
-/// Numbers that look random and are the same in each run.
-struct Random(u64);
-
-impl Random {
-    /// Returns a number below a limit.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
 
 /// What is broken from [`BEGIN`] on.
 #[derive(Default)]
@@ -121,7 +109,7 @@ fn policy(with_witnesses: bool) -> ClusterTaintPolicy {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let names: Vec<String> = (0..CLUSTERS).map(|n| format!("m{n}")).collect();
         let place = |name: &str| names.iter().position(|it| it == name).unwrap();
         let candidates = names.iter().enumerate().map(|(n, name)| Candidate {
@@ -142,7 +130,7 @@ impl World {
             let ready = conditions::new(READY, TRUE, "ClusterReady", "", at(0));
             let sights = peers.iter().map(|peer| {
                 let sight = Sight::begin(peer, &[]);
-                (place(&peer.name), (sight, random.below(25)))
+                (place(&peer.name), (sight, random.bits() % 25))
             });
             Member {
                 sights: sights.collect(),
@@ -153,7 +141,7 @@ impl World {
                     "spec": {"syncMode": "Pull"}, "status": {"conditions": [ready]},
                 }))
                 .unwrap(),
-                next_beat: random.below(BEAT),
+                next_beat: random.bits() % BEAT,
                 followed: Default::default(),
             }
         });
@@ -184,12 +172,12 @@ impl World {
                     continue;
                 }
                 let is_broken = fault.dead.contains(peer) || fault.route == Some((place, *peer));
-                let fails = is_on && is_broken || self.random.below(100) < NOISE;
+                let fails = is_on && is_broken || self.random.bits() % 100 < NOISE;
                 let before = sight.reach;
                 sight.note(!fails);
                 member.has_report |= sight.reach != before;
                 let pause = sight.pause().as_secs();
-                let spread = self.random.below(2 * pause / 5 + 1);
+                let spread = self.random.bits() % (2 * pause / 5 + 1);
                 *due = second + pause - pause / 5 + spread + if fails { 5 } else { 0 };
             }
             if is_on && fault.cut.contains(&place) {
@@ -311,12 +299,12 @@ fn play(fault: &Fault, seed: u64) -> Vec<[Option<u64>; 2]> {
 /// Returns a fault of the network between members and host: of one member, of a region, or of the
 /// host; in some of them a witness does not reach the member either.
 fn network_fault(random: &mut Random) -> (Fault, &'static str) {
-    let place = usize::try_from(random.below(CLUSTERS as u64)).unwrap();
+    let place = usize::try_from(random.bits() % CLUSTERS as u64).unwrap();
     let mut fault = Fault {
-        end: BEGIN + 30 + random.below(900),
+        end: BEGIN + 30 + random.bits() % 900,
         ..Fault::default()
     };
-    let kind = match random.below(10) {
+    let kind = match random.bits() % 10 {
         0..=6 => {
             fault.cut.insert(place);
             "one member"
@@ -330,9 +318,9 @@ fn network_fault(random: &mut Random) -> (Fault, &'static str) {
             "the host"
         }
     };
-    if random.below(10) == 0 {
-        let other =
-            (place + 1 + usize::try_from(random.below(CLUSTERS as u64 - 1)).unwrap()) % CLUSTERS;
+    if random.bits() % 10 == 0 {
+        let other = (place + 1 + usize::try_from(random.bits() % (CLUSTERS as u64 - 1)).unwrap())
+            % CLUSTERS;
         fault.route = Some((other, place));
     }
     (fault, kind)
@@ -340,13 +328,13 @@ fn network_fault(random: &mut Random) -> (Fault, &'static str) {
 
 /// Returns the death of one member, or of a region.
 fn death(random: &mut Random) -> (Fault, usize) {
-    let place = usize::try_from(random.below(CLUSTERS as u64)).unwrap();
+    let place = usize::try_from(random.bits() % CLUSTERS as u64).unwrap();
     let mut fault = Fault {
         end: u64::MAX / 2,
         ..Fault::default()
     };
     fault.dead.insert(place);
-    if random.below(5) == 0 {
+    if random.bits() % 5 == 0 {
         fault.dead.insert(place ^ 1);
     }
     (fault, place)
@@ -355,7 +343,7 @@ fn death(random: &mut Random) -> (Fault, usize) {
 #[test]
 fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_by_seconds() {
     let mut faults: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     for seed in 0..TRIALS {
         let (fault, kind) = network_fault(&mut random);
         let tainted = play(&fault, seed);
