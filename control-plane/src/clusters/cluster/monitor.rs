@@ -153,15 +153,15 @@ impl Liveness {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::clusters) mod tests {
     use super::*;
 
-    const GRACES: Graces = Graces {
+    pub(in crate::clusters) const GRACES: Graces = Graces {
         monitor: Duration::from_secs(40),
         startup: Duration::from_mins(1),
     };
 
-    fn ready(status: &str) -> Condition {
+    pub(in crate::clusters) fn ready(status: &str) -> Condition {
         Condition {
             type_: "Ready".to_owned(),
             status: status.to_owned(),

@@ -20,7 +20,8 @@ use tokio::time::Instant;
 
 use super::choose::{Candidate, choose};
 use super::judge::{Witness, judge, troubled_since};
-use crate::clusters::cluster::monitor::{Graces, Liveness, Verdict};
+use crate::clusters::cluster::monitor::tests::GRACES;
+use crate::clusters::cluster::monitor::{Liveness, Verdict};
 use crate::clusters::taint::decide::{Scene, decide};
 use crate::clusters::taint::record::Record;
 
@@ -36,10 +37,6 @@ const WINDOW: u64 = 300;
 const BEAT: u64 = 10;
 /// Handshakes of a hundred that fail for no reason.
 const NOISE: u64 = 1;
-const GRACES: Graces = Graces {
-    monitor: Duration::from_secs(40),
-    startup: Duration::from_mins(1),
-};
 
 /// What is broken from [`BEGIN`] on.
 #[derive(Default)]

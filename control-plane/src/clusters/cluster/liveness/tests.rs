@@ -1,21 +1,5 @@
 use super::*;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-const GRACES: Graces = Graces {
-    monitor: Duration::from_secs(40),
-    startup: Duration::from_mins(1),
-};
-
-fn ready(status: &str) -> Condition {
-    Condition {
-        type_: "Ready".to_owned(),
-        status: status.to_owned(),
-        reason: "Posted".to_owned(),
-        message: String::new(),
-        last_transition_time: Time(Timestamp::UNIX_EPOCH),
-        observed_generation: None,
-    }
-}
+use crate::clusters::cluster::monitor::tests::{GRACES, ready};
 
 #[test]
 fn of_a_large_fleet_exactly_the_silent_clusters_are_due() {
