@@ -11,8 +11,9 @@ use crate::fleet_server::Obeyed;
 use crate::health::probe::Observation;
 use crate::work::orphans::Orphans;
 
-/// Time for which an agent that has just started may not know yet which store it obeys.
-const FINDING_OUT: SignedDuration = SignedDuration::from_secs(30);
+/// Time for which Works may be unread before that is reported: servers restart, and an agent that
+/// has just started may not know yet which store it obeys.
+pub const WORKS_GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// Condition that tells the age of the rest of the status. Karmada has none, and overwrites values
 /// that it failed to collect with empty ones (defects K6 and K7).
 pub const UP_TO_DATE: &str = "StatusUpToDate";
@@ -149,7 +150,7 @@ pub fn unobeyed(
     now: Timestamp,
 ) -> Option<(Timestamp, String)> {
     let why = obeyed.as_ref().err()?;
-    let is_over = now.duration_since(started) > FINDING_OUT;
+    let is_over = now.duration_since(started) > WORKS_GRACE;
     is_over.then(|| (started, why.clone()))
 }
 

@@ -41,8 +41,6 @@ const ATTEMPTS: usize = 4;
 /// update frequency; smaller ones wait for the whole of it. A busy cluster must not turn every pod
 /// into a write: an API server takes a thousand a second, from all members.
 const CENSUS_PER_PERIOD: u32 = 5;
-/// Time for which the Works may be unreadable before that is reported, because servers restart.
-const WORKS_GRACE: Duration = Duration::from_secs(30);
 /// Reason of the control plane for a Cluster whose agent never reported. Such a condition is no
 /// earlier observation.
 const NEVER_UPDATED: &str = "ClusterStatusNeverUpdated";
@@ -334,7 +332,7 @@ impl Reporter {
         let told = conditions::unless_awaited(up_to_date, stored, is_asked);
         findings.conditions.extend(told);
         if let Some(works) = &self.works {
-            let lost = works.lost_since(WORKS_GRACE);
+            let lost = works.lost_since(conditions::WORKS_GRACE.unsigned_abs());
             let why = || {
                 let why = works.trouble().unwrap_or_else(|| "no answer".to_owned());
                 let is_forbidden = works.refused().is_some_and(|it| it.code == Some(403));
