@@ -1,5 +1,5 @@
-//! Questions that one part asks and another one answers, which lies above it: what override
-//! policies make of a workload in a cluster, and whether a workload needs an object.
+//! Questions that one part asks and another one answers, which lies above it: how override policies
+//! change a workload in a cluster, and whether a workload needs an object.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -8,7 +8,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 
 use super::template::{Template, TemplateKey};
 
-/// What override policies make of a workload in a cluster.
+/// Replicas of a workload in a cluster, as override policies change them.
 #[derive(Clone, Copy, Debug)]
 pub struct Overridden {
     /// Replicas that its template asks for.
@@ -19,8 +19,8 @@ pub struct Overridden {
     pub members_scale: bool,
 }
 
-/// Returns what override policies make of a workload in a cluster, if there are any for it, or why
-/// no Work could be made.
+/// Returns the replicas of a workload in a cluster, as override policies change them, if there are
+/// any for it. The error says why no Work could be made.
 type Override =
     dyn Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String> + Send + Sync;
 

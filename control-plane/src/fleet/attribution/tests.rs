@@ -184,7 +184,7 @@ fn a_program_that_wrote_a_field_is_told_where_nobody_else_is_known() {
         program(json!([
             writer("kubectl-edit", 5, taints.clone()),
             writer("argocd", 9, json!({"f:metadata": {}})),
-            // It gives taints that people write their time.
+            // The control plane adds the time to taints that people write.
             writer("muster-control-plane", 9, taints.clone()),
         ])),
         Some("by somebody with kubectl-edit at 1970-01-01T00:00:05Z".to_owned())

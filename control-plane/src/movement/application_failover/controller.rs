@@ -59,29 +59,29 @@ struct Applications {
 struct Case<'a> {
     key: &'a BindingKey,
     binding: &'a AnyBinding,
-    /// What its annotation says.
+    /// History in its annotation.
     written: History,
     now: Timestamp,
 }
 
-/// What is to be told and when to look again.
+/// Result of a reconciliation: what is to be reported, and when to reconcile again.
 struct Progress {
     state: Option<FailoverState>,
     wait: Option<Duration>,
     held: Vec<Held>,
-    /// Whether what was told last is still to be read.
+    /// Whether the last report still stands in the condition.
     is_said: bool,
 }
 
-/// What is known of one application.
+/// Memory about one application.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// Whose it is: a binding that was deleted and made again starts anew.
+    /// Uid of the binding: one that was deleted and made again starts anew.
     uid: Option<String>,
     history: History,
-    /// A move that people are still to be told of.
+    /// Move that is still to be reported.
     moved: Option<Move>,
-    /// When people were told of it last.
+    /// Time of the last report of that move.
     told_at: Option<Timestamp>,
 }
 

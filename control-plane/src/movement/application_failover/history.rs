@@ -345,7 +345,7 @@ mod tests {
         let toleration = SignedDuration::from_secs(30);
         let (mut history, mut now, mut last) = (History::default(), at(0), SignedDuration::ZERO);
         for number in 1..=12 {
-            // Its health is learned, and then it moves.
+            // The application is seen healthy, and then moves.
             history = history.with_health(Since::new(), now).after_move("m1", now);
             let rested = history.rested_at(now).unwrap();
             let pause = rested.duration_since(now);
@@ -364,7 +364,7 @@ mod tests {
         let since = Since::from([("m2".to_owned(), at(8))]);
         let unhealthy = history.with_health(since, at(24 * 60));
         assert_eq!(unhealthy.moves, 7);
-        // It was healthy for hours.
+        // The application is unhealthy since this moment: it was healthy for hours before.
         let since = Since::from([("m2".to_owned(), at(24 * 60))]);
         assert_eq!(history.with_health(since, at(24 * 60)).moves, 0);
         assert_eq!(history.with_health(Since::new(), at(24 * 60)).moves, 0);

@@ -14,7 +14,7 @@ use crate::fleet::binding::BindingKey;
 pub struct Failure {
     /// Reason that its eviction task gives.
     pub reason: EvictionReason<'static>,
-    /// What becomes of the old copy.
+    /// Treatment of the old copy.
     pub purge_mode: PurgeMode,
     /// Annotation of the binding after the move, from the names of the new clusters.
     pub annotation: Box<dyn Fn(String) -> (&'static str, Value) + Send + Sync>,

@@ -71,14 +71,14 @@ pub struct Evictor {
     pub(super) pauses: Pauses,
     bindings: PackedMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
-    /// What is to leave because of taints.
+    /// Workloads that are to leave because of taints.
     backlog: Backlog,
     failing: Failing,
-    /// What is being evicted, and from where.
+    /// Workloads that are being evicted, each with the cluster that it leaves.
     in_hand: HashMap<Key, Arc<str>>,
-    /// What workloads that are being evicted gain, from the moment of their plan on.
+    /// Replicas that workloads which are being evicted gain, from the moment of their plan on.
     planned_gains: HashMap<Key, Vec<TargetCluster>>,
-    /// What changed while it was being evicted, so that it is judged again afterwards.
+    /// Workloads that changed while they were being evicted, and are judged again afterwards.
     missed: HashSet<Key>,
     failures: HashMap<Key, Failures>,
     /// Evictions that succeeded.
@@ -87,10 +87,10 @@ pub struct Evictor {
     /// Options by which room is kept for more important workloads.
     pub(super) options: Options,
     planned: BTreeMap<i32, Planned>,
-    /// What room is kept from, by priority, and when it is looked at.
+    /// Workloads from which room is kept, by priority, and when they are judged again.
     held_back: BTreeMap<i32, BTreeSet<(Arc<str>, Key)>>,
     look: Option<Instant>,
-    /// The band that was told last.
+    /// The band that was reported last.
     band: Band,
     wake: Option<Instant>,
     /// When the next of the stranded workloads are tried, if there are any to be tried.
@@ -346,7 +346,7 @@ impl Evictor {
         self.failures.remove(key);
     }
 
-    /// Returns what people are to be told since this was last called.
+    /// Returns the events and conditions since the last call.
     pub fn take_reports(&mut self) -> Reports {
         std::mem::take(&mut self.news)
     }

@@ -27,7 +27,7 @@ pub struct Leaving<'a> {
     pub cluster: &'a str,
     /// Why.
     pub reason: EvictionReason<'a>,
-    /// What becomes of the old copy.
+    /// Treatment of the old copy.
     pub purge_mode: &'a PurgeMode,
 }
 

@@ -63,14 +63,14 @@ pub enum EvictionState {
     Unread {
         /// Taint and rule.
         cause: String,
-        /// What cannot be read.
+        /// Object that cannot be read.
         why: String,
     },
     /// The old copy may still run, and is stopped later.
     Fencing {
         /// Taint and rule.
         cause: String,
-        /// What is waited for.
+        /// Time or event that is waited for.
         why: String,
     },
     /// The old copy may still run, and nothing stops it.

@@ -35,7 +35,7 @@ pub struct FleetView {
     ignores_taints: bool,
 }
 
-/// What the change of a cluster means.
+/// Effect of the change of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effect {
     /// Taints that count, or the readiness of the cluster changed (or it is new): its workloads are

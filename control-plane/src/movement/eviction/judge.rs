@@ -20,7 +20,7 @@ use crate::clusters::taint::default_tolerations::DefaultTolerations;
 use crate::fleet::fencing;
 use crate::settings::{FAILOVER, Settings};
 
-/// What governs all evictions.
+/// Settings that govern all evictions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
     /// The gate `Failover`. Off: no taint moves anything, whoever put it there, apart from that of
@@ -28,7 +28,7 @@ pub struct Switches {
     pub failover: bool,
     /// Whether NoExecute taints evict (`--enable-no-execute-taint-eviction`).
     pub no_execute: bool,
-    /// What becomes of the old copy where the policy does not say
+    /// Treatment of the old copy where the policy does not say
     /// (`--no-execute-taint-eviction-purge-mode`).
     pub purge_mode: PurgeMode,
     /// How long the taints of a failed cluster are tolerated where the policy does not say.

@@ -14,7 +14,7 @@ use crate::movement::eviction::evictor::{Eviction, Evictor, Outcome, Reason};
 /// How often the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What was done on one cluster.
+/// Figures of the evictions from one cluster.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     processed: u64,

@@ -38,7 +38,7 @@ const LONGEST_MESSAGE: usize = 1024;
 /// Clusters that an explanation names at most.
 const LONGEST_LIST: usize = 5;
 
-/// What is known when a workload is about to leave.
+/// Facts about a workload that is about to leave.
 pub struct Departure<'a> {
     /// The binding's spec.
     pub spec: &'a ResourceBindingSpec,
@@ -48,7 +48,7 @@ pub struct Departure<'a> {
     pub cluster: &'a str,
     /// Why.
     pub reason: EvictionReason<'a>,
-    /// What becomes of the old copy.
+    /// Treatment of the old copy.
     pub purge_mode: &'a PurgeMode,
     /// Whether the new copy is told about the old one (gate `StatefulFailoverInjection`).
     pub preserves_state: bool,

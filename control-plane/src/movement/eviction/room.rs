@@ -31,14 +31,14 @@ const MOST_KEPT: usize = 2_000;
 /// Time within which a workload has to leave so that room is kept for it.
 pub const HORIZON: Duration = Duration::from_hours(1);
 
-/// What a workload takes of a cluster.
+/// Capacity that a workload takes of a cluster.
 #[derive(Clone, Debug)]
 struct Taken {
     at: Instant,
     load: Load,
 }
 
-/// What moved into clusters that have not reported it yet.
+/// Workloads that moved into clusters which have not reported them yet.
 #[derive(Debug, Default)]
 pub struct Unreported {
     by_cluster: BTreeMap<Arc<str>, Vec<Taken>>,
@@ -129,7 +129,7 @@ pub struct Later<'a, B> {
     cluster: &'a str,
     /// Why.
     cause: Cause,
-    /// What becomes of the old copy.
+    /// Treatment of the old copy.
     purge_mode: PurgeMode,
 }
 

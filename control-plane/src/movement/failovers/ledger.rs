@@ -37,7 +37,7 @@ pub struct Limits {
 pub struct Tally {
     /// Failovers that began.
     pub begun: BTreeMap<String, u64>,
-    /// What happened in them.
+    /// Events that were counted in them.
     pub counted: Vec<(String, Counted)>,
     /// Failovers of which no record is kept, since all that are allowed go on.
     pub refused: u64,

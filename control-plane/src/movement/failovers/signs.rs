@@ -53,7 +53,7 @@ impl Stranding {
     }
 }
 
-/// What a binding tells.
+/// Signs of a failover in a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signs {
     /// The binding.

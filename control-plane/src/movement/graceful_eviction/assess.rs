@@ -25,18 +25,18 @@ use crate::fleet::copy::{Copy, Known, Order, is_counted, ready_replicas};
 use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
-/// What is known of a binding and of the clusters it concerns.
+/// Facts about a binding and about the clusters that it concerns.
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Scene<'a> {
     /// The clusters that the workload is to run on now.
     pub clusters: &'a [TargetCluster],
-    /// What they report.
+    /// Reports of clusters about the workload.
     pub reports: &'a [AggregatedStatusItem],
     /// State of the Work of the binding for a cluster.
     pub order: &'a dyn Fn(&str) -> Order,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
-    /// What is known of a cluster by its name.
+    /// State of a cluster by its name.
     pub cluster: &'a dyn Fn(&str) -> Standing,
     /// The checks that may end a task.
     pub plugins: EvictPlugins,
@@ -119,7 +119,7 @@ impl Done {
     }
 }
 
-/// What becomes of a binding's tasks.
+/// Result for the tasks of a binding.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Assessment {
     /// The tasks that remain, in their order, each with a creation time.

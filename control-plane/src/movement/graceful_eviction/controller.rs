@@ -45,7 +45,7 @@ static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]))
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
-/// What a workload needs that is moved on.
+/// Inputs of the next move of a workload that is moved on.
 pub(super) struct Mover {
     pub(super) pace: Pace,
     pub(super) snapshot: LiveSnapshot,

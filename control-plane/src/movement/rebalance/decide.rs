@@ -103,14 +103,14 @@ pub fn is_since(created: Timestamp, time: Timestamp) -> bool {
     created >= whole_second(time)
 }
 
-/// What is new of a workload.
+/// Progress of the request for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Its placement was requested.
+    /// A new placement was requested.
     Asked,
     /// The scheduler has answered.
     Answered,
-    /// It has no binding.
+    /// The workload has no binding.
     NoBinding,
 }
 

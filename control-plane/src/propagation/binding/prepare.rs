@@ -53,7 +53,7 @@ pub(super) enum Prepared {
     },
     /// The binding has nothing to make.
     Nothing,
-    /// They cannot be rendered yet.
+    /// The Works cannot be rendered yet.
     Later(Next),
 }
 

@@ -29,7 +29,7 @@ pub struct Roles {
     marks: BTreeMap<String, Mark>,
     /// Rule and time after which a primary is demoted by the agent of a cluster that is cut off.
     fencing: Option<(DataRole, u32)>,
-    /// What the roles wait for.
+    /// Reasons why roles do not change yet.
     pub wait: Option<String>,
     /// Clusters that the object is not propagated to any more, and that have it until it is demoted
     /// there.

@@ -19,11 +19,11 @@ use crate::fleet::works::CachedWork;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Step {
-    /// It is told to be primary.
+    /// The object is ordered to be primary.
     Primary,
-    /// It may have been primary, is told to be secondary, and has not said yet that it is.
+    /// The object may have been primary, is ordered to be secondary, and does not report that yet.
     Demoting,
-    /// It is secondary.
+    /// The object is secondary.
     Secondary,
 }
 
@@ -41,15 +41,15 @@ pub struct Mark {
     value: String,
 }
 
-/// What the status of an object says of the role that it was given last.
+/// Role that the status of an object reports, of the order that it was given last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Told {
     /// Nothing yet.
     #[default]
     Nothing,
-    /// It is demoted.
+    /// The object is demoted.
     Demoted,
-    /// It is promoted.
+    /// The object is promoted.
     Promoted,
 }
 

@@ -28,7 +28,7 @@ pub struct Copy<'a> {
     pub is_target: bool,
     /// Its Work, if there is one.
     pub order: Option<Order>,
-    /// What is known of the cluster.
+    /// Whether the cluster is heard of.
     pub reach: Reach,
     /// Reason why the data is not demoted yet: the workload may still use it.
     pub in_use: Option<String>,
@@ -39,18 +39,18 @@ pub struct Copy<'a> {
 pub struct Order {
     /// Step that it records; `None` if the object had no role before.
     pub step: Option<Step>,
-    /// What its agent reports.
+    /// Role that its agent reports.
     pub told: Told,
 }
 
-/// What is known of a cluster.
+/// Whether a cluster is heard of, as far as the role of an object depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// It is heard of, and carries out what it is told.
+    /// The cluster is heard of, and carries out its orders.
     Heard,
-    /// It is not heard of, and its agent has certainly demoted the object.
+    /// The cluster is not heard of, and its agent has certainly demoted the object.
     Fenced,
-    /// It is not heard of, and the object may be primary: why.
+    /// The cluster is not heard of, and the object may be primary: why.
     Silent(String),
 }
 
@@ -61,7 +61,7 @@ pub struct Decision {
     pub steps: Vec<(String, Option<Step>)>,
     /// Cluster that becomes primary by this decision.
     pub promotes: Option<String>,
-    /// What the role waits for.
+    /// Reason why the role does not change yet.
     pub wait: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use muster_shared::taints::keeps_away;
 use crate::fleet::availability::reads_works;
 use crate::scheduler::core::capacity::Capacity;
 
-/// What changed about a cluster, as far as placements depend on it.
+/// Change of a cluster, as far as placements depend on it.
 #[derive(Debug)]
 pub struct ClusterChange<'a> {
     old: Option<&'a Cluster>,
@@ -17,16 +17,16 @@ pub struct ClusterChange<'a> {
     room: Option<(Option<Capacity>, Capacity)>,
 }
 
-/// What changed about whom a cluster lets in: it joined or leaves, its labels, taints, location or
-/// kinds changed, or its agent reads Works again or does no more.
+/// Change of the workloads that a cluster admits: it joined or leaves, its labels, taints, location
+/// or kinds changed, or its agent reads Works again or does no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admission {
-    /// It may be chosen where it was not, and no more where it was: it joined, or its labels or
-    /// location changed.
+    /// The cluster may be chosen where it was not, and no more where it was: it joined, or its
+    /// labels or location changed.
     Moved,
-    /// It may be chosen where it was not.
+    /// The cluster may be chosen where it was not.
     More,
-    /// It can only be chosen less than before.
+    /// The cluster can only be chosen less than before.
     Less,
 }
 
@@ -86,17 +86,18 @@ impl<'a> ClusterChange<'a> {
     }
 }
 
-/// What a change of a cluster means for settled bindings.
+/// Meaning of a change of a cluster for settled bindings.
 #[derive(Debug, Clone, Copy)]
 pub enum Effect<'a> {
-    /// It is being deleted, or gone.
+    /// The cluster is being deleted, or gone.
     Leaves(&'a Cluster),
-    /// It joined, or its labels or location changed.
+    /// The cluster joined, or its labels or location changed.
     Moved(&'a Cluster),
-    /// A taint went that keeps work away, it serves more kinds, or its agent reads its Works again.
+    /// A taint that keeps work away is gone, the cluster serves more kinds, or its agent reads its
+    /// Works again.
     AdmitsMore(&'a Cluster),
-    /// It has a taint that keeps work away, serves fewer kinds, or its agent reads its Works no
-    /// more.
+    /// The cluster has a taint that keeps work away, serves fewer kinds, or its agent does not read
+    /// its Works any more.
     AdmitsLess(&'a Cluster),
 }
 

@@ -27,7 +27,7 @@ struct State<K> {
     order: BTreeMap<Place, K>,
     places: HashMap<K, Place>,
     next: u64,
-    /// Whoever is looked at because it is its turn.
+    /// The key that is reconciled because it is its turn.
     called: Option<K>,
     due: Due,
 }

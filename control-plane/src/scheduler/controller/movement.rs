@@ -75,7 +75,7 @@ pub(super) enum Held {
     Paused(Arc<Pause>),
     /// The rate permits it at this instant; `None`: not while so many clusters have failed.
     Refused(Option<Instant>),
-    /// Others came before it.
+    /// Moves that came before it wait for the budget.
     InLine,
     /// Its order could not be carried out where it would go.
     Obstructed(String),
@@ -99,7 +99,7 @@ pub(super) struct Movement {
     waits: Mutex<HashMap<BindingKey, Wait>>,
 }
 
-/// What is known of a binding whose move waits.
+/// State of a binding whose move waits.
 #[derive(Clone, Debug, Default)]
 struct Wait {
     /// Report that its condition gives of the wait.

@@ -40,11 +40,11 @@ const LONGEST_GATHER: Duration = Duration::from_mins(1);
 /// with those that are near them.
 const MOST_RANGES: usize = 256;
 
-/// Who waits for what; `K` names a binding.
+/// Bindings that wait, each with the change that may help it; `K` names a binding.
 #[derive(Debug)]
 pub struct Waiting<K> {
     state: Mutex<State<K>>,
-    /// There is somebody to wake.
+    /// Some binding is to be woken.
     due: Notify,
     /// Whether priorities count.
     ranked: bool,

@@ -7,7 +7,7 @@ use crate::scheduler::core::divide::DivideError;
 use crate::scheduler::core::fit_error::FitError;
 use crate::scheduler::core::select::SelectError;
 
-/// What a binding waits for.
+/// Change that a binding waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// What has to change.

@@ -73,10 +73,10 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
 /// Whether the affinity groups before the one in use are tried where no later one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EarlierGroups {
-    /// They are: a workload has to have a place.
+    /// Earlier groups are tried last: a workload has to have a place.
     #[default]
     Last,
-    /// They are not (Karmada behaviour).
+    /// Earlier groups are not tried (Karmada behaviour).
     Never,
 }
 

@@ -24,7 +24,7 @@ use super::unknown::{Absent, rest, unknown_targets};
 use super::{Decision, Growth, Listing, Locality, Options, SoftTaints};
 use crate::fleet::completion::has_completed;
 
-/// What was tried for a binding, and what came of it.
+/// Attempts to place a binding, and their result.
 #[derive(Debug)]
 pub struct Cycle {
     /// The affinity groups tried, in order; one without a name for a placement without groups.

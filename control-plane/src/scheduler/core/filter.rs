@@ -127,21 +127,21 @@ pub enum ReturnRule {
 /// Whether a toleration for a limited time admits a new workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Guests {
-    /// It does not: the workload would be evicted at the end of that time, and come back without
-    /// end.
+    /// Such a toleration admits nothing new: the workload would be evicted at the end of that time,
+    /// and come back without end.
     #[default]
     Refused,
-    /// It does (Karmada behaviour).
+    /// Such a toleration admits a new workload (Karmada behaviour).
     Admitted,
 }
 
 /// Whether it matters to which clusters the policy suspends dispatching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Dispatching {
-    /// Nothing is moved there.
+    /// Nothing is moved to a cluster to which dispatching is suspended.
     #[default]
     Asked,
-    /// It does not matter (Karmada behaviour).
+    /// Suspended dispatching does not matter (Karmada behaviour).
     Ignored,
 }
 

@@ -16,11 +16,11 @@ use super::snapshot::Snapshot;
 /// deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Absent {
-    /// They stay: an object that cannot be read, or that is missing in a short list, is not
-    /// deleted.
+    /// Unknown clusters stay: an object that cannot be read, or that is missing in a short list, is
+    /// not deleted.
     #[default]
     Stays,
-    /// They count as deleted (Karmada behaviour).
+    /// Unknown clusters count as deleted (Karmada behaviour).
     Removed,
 }
 

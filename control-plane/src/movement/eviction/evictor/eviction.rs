@@ -91,26 +91,26 @@ impl Eviction {
     }
 }
 
-/// What the evictor wants.
+/// Next step of the evictor.
 #[derive(Debug)]
 pub enum Step {
-    /// Move a workload, then tell `Evictor::done`.
+    /// Move a workload, then call `Evictor::done`.
     Evict(Box<Eviction>),
-    /// Nothing before this instant, unless something changes.
+    /// Do nothing before this instant, unless something changes.
     Wait(Option<Instant>),
 }
 
-/// What came of an eviction.
+/// Result of an eviction.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It left: the binding as it is now, and where the workload is placed.
+    /// The workload left: its binding as it is now, and where it is placed.
     Evicted {
         /// The binding.
         binding: Arc<AnyBinding>,
         /// The clusters.
         to: String,
     },
-    /// No other cluster could take it, in words.
+    /// No other cluster could take the workload, in words.
     Nowhere(String),
     /// The new copy could not be told what its policy asks for, in words.
     Unpreserved(String),
@@ -129,14 +129,14 @@ pub enum Outcome {
     Unclear(String),
 }
 
-/// Something to tell about a cluster.
+/// Event about a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterNote {
     /// The cluster.
     pub cluster: Arc<str>,
     /// The reason, in one word.
     pub reason: &'static str,
-    /// The same in a sentence.
+    /// The message, a sentence.
     pub message: String,
 }
 
@@ -153,10 +153,10 @@ impl ClusterNote {
     }
 }
 
-/// What people are to be told.
+/// Reports that are to be written: events and conditions.
 #[derive(Debug, Default)]
 pub struct Reports {
-    /// Bindings that are gone: there is nothing more to tell of them.
+    /// Bindings that are gone: there is nothing more to report of them.
     pub gone: Vec<Key>,
     /// About bindings.
     pub bindings: Vec<(Key, Note)>,

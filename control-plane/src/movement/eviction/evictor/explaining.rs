@@ -18,7 +18,7 @@ use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::judge::Judgement;
 use crate::movement::eviction::record::{Record, bounded};
 
-/// What was told of a cluster's queue.
+/// Last report about a cluster's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Workloads that left.

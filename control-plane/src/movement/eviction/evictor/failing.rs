@@ -24,7 +24,7 @@ pub(super) struct Failing {
     was_last: bool,
 }
 
-/// What is known of an application that is to leave.
+/// State of an application that is to leave.
 #[derive(Debug)]
 struct Leaving {
     cluster: Arc<str>,

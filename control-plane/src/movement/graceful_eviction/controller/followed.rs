@@ -292,8 +292,8 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
         said["status"] = json!({"active": 3, "ready": 3});
         ("works", work)
     };
-    // What the Work of each target asks for, and whether the copy in `m1`, which has to do 27 of
-    // 40, may go.
+    // Completions that the Work of each target asks for, and whether the copy in `m1`, which has to
+    // do 27 of 40, may go.
     for (targets, goes) in [
         (&[("m2", 13)][..], false),
         (&[("m2", 13), ("m3", 0)][..], false),

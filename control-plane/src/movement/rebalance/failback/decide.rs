@@ -61,7 +61,7 @@ pub fn homes(binding: &AnyBinding) -> BTreeMap<String, Timestamp> {
 pub enum Why {
     /// The cluster is not healthy, for this reason.
     Unhealthy(String),
-    /// It is not recorded yet since when the cluster is healthy.
+    /// The time since when the cluster is healthy is not recorded yet.
     Unrecorded,
     /// The cluster has not been healthy for long enough.
     Waits {
@@ -102,7 +102,7 @@ pub enum Verdict {
         /// Time since which the cluster is healthy.
         since: Timestamp,
     },
-    /// It does not before this time, or before the cluster changes.
+    /// The workload does not return before this time, or before the cluster changes.
     NotBefore(Option<Timestamp>, Why),
     /// The workload is there again, the cluster has left the fleet, or it was left so long ago that
     /// the workload stays where it is.
@@ -154,14 +154,14 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     }
 }
 
-/// What a new placement would do for a workload that may return.
+/// Effect of a new placement on a workload that may return.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Course<'a> {
-    /// It brings something to these clusters.
+    /// The placement brings something to these clusters.
     Returns(Vec<&'a str>),
     /// The workload has in these clusters what a new placement would give them.
     IsHome(Vec<String>),
-    /// It brings nothing home.
+    /// The placement brings nothing home.
     Stays,
 }
 

@@ -9,11 +9,11 @@ use crate::settings::failback_times::{time, zone};
 /// State of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// It is open.
+    /// The window is open.
     Open,
-    /// It opens at this time.
+    /// The window opens at this time.
     At(Timestamp),
-    /// It cannot be read, or never opens.
+    /// The window cannot be read, or never opens.
     Never,
 }
 

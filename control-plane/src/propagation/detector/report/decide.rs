@@ -35,11 +35,11 @@ const NOT_JUDGED: &str = "NotJudgedYet";
 /// State of a binding, as far as the status of its policy shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State<'a> {
-    /// It has clusters, and leaves none.
+    /// The binding has clusters, and leaves none.
     Placed,
-    /// It has clusters, and has to leave one. Reason and message of its condition.
+    /// The binding has clusters, and has to leave one. Reason and message of its condition.
     Waiting(&'a str, &'a str),
-    /// It has no clusters. Reason and message of its condition.
+    /// The binding has no clusters. Reason and message of its condition.
     Refused(&'a str, &'a str),
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Reports {
     queue: Queue<PolicyKey>,
     /// Whether the API takes a status of PropagationPolicies.
     namespaced: Served,
-    /// The same of ClusterPropagationPolicies.
+    /// Whether the API takes a status of ClusterPropagationPolicies.
     cluster: Served,
     start: Mutex<Start>,
 }
