@@ -27,6 +27,11 @@ fn spec(value: Value) -> ResourceBindingSpec {
     serde_json::from_value(value).unwrap()
 }
 
+fn referrer<'a>(key: &'a BindingKey, spec: &'a ResourceBindingSpec) -> Referrer<'a> {
+    let id = "id";
+    Referrer { key, id, spec }
+}
+
 fn write(
     held: Option<&AnyBinding>,
     referrers: &[Referrer<'_>],
@@ -56,18 +61,14 @@ fn a_template_goes_where_its_referrers_are_and_still_are() {
             ],
         })),
     );
-    let held = created(&[Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }]);
+    let held = created(&[referrer(&a, &placed)]);
     let clusters: Vec<_> = held.spec.required_by[0]
         .clusters
         .iter()
         .map(|cluster| cluster.name.as_str())
         .collect();
     assert_eq!(clusters, ["m1", "m2"]);
-    assert_eq!(held.metadata.labels.unwrap()[&mark(&a)], "ia");
+    assert_eq!(held.metadata.labels.unwrap()[&mark(&a)], "id");
     assert_eq!(held.spec.placement, None);
 }
 
@@ -75,11 +76,7 @@ fn a_template_goes_where_its_referrers_are_and_still_are() {
 fn a_template_stays_where_its_referrer_stays_until_a_cluster_is_chosen_for_it() {
     let clusters = |placed: Value| {
         let (key, placed) = (binding("a"), spec(placed));
-        let referrer = Referrer {
-            key: &key,
-            id: "ia",
-            spec: &placed,
-        };
+        let referrer = referrer(&key, &placed);
         let snapshot = referrer.snapshot();
         let names = snapshot.clusters.into_iter().map(|cluster| cluster.name);
         names.collect::<Vec<_>>()
@@ -98,18 +95,7 @@ fn the_most_demanding_referrer_decides() {
         spec(json!({ "conflictResolution": "Abort", "preserveResourcesOnDeletion": false }));
     let greedy =
         spec(json!({ "conflictResolution": "Overwrite", "preserveResourcesOnDeletion": true }));
-    let held = created(&[
-        Referrer {
-            key: &a,
-            id: "ia",
-            spec: &modest,
-        },
-        Referrer {
-            key: &b,
-            id: "ib",
-            spec: &greedy,
-        },
-    ]);
+    let held = created(&[referrer(&a, &modest), referrer(&b, &greedy)]);
     assert_eq!(
         held.spec.conflict_resolution,
         Some(ConflictResolution::Overwrite)
@@ -134,11 +120,7 @@ fn what_is_needed_is_suspended_where_all_its_referrers_are() {
         all.collect::<Vec<_>>()
     };
     let [frozen, partly, free] =
-        [(&a, &frozen), (&b, &partly), (&a, &free)].map(|(key, spec)| Referrer {
-            key,
-            id: "id",
-            spec,
-        });
+        [(&a, &frozen), (&b, &partly), (&a, &free)].map(|(key, spec)| referrer(key, spec));
     assert_eq!(suspended(&created(&[frozen]).spec), ["m1"]);
     let held = created(&[frozen, partly]);
     assert_eq!(suspended(&held.spec), ["m1", "m3"]);
@@ -162,11 +144,7 @@ fn what_is_as_it_should_be_is_not_written() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }] })),
     );
-    let referrers = [Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }];
+    let referrers = [referrer(&a, &placed)];
     assert_eq!(write(Some(&created(&referrers)), &referrers, &[]), None);
     assert_eq!(write(None, &[], &[]), None);
 }
@@ -178,18 +156,7 @@ fn a_referrer_that_left_is_taken_off_and_one_not_looked_at_yet_stays() {
         binding("b"),
         spec(json!({ "clusters": [{ "name": "m1" }] })),
     );
-    let (first, second) = (
-        Referrer {
-            key: &a,
-            id: "ia",
-            spec: &placed,
-        },
-        Referrer {
-            key: &b,
-            id: "ib",
-            spec: &placed,
-        },
-    );
+    let (first, second) = (referrer(&a, &placed), referrer(&b, &placed));
     let held = created(&[first, second]);
     let Some(Write::Patch(patch)) = write(Some(&held), &[first], &[]) else {
         panic!("expected a patch")
@@ -205,11 +172,7 @@ fn a_template_with_a_policy_of_its_own_keeps_what_that_says() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
     );
-    let referrers = [Referrer {
-        key: &a,
-        id: "ia",
-        spec: &greedy,
-    }];
+    let referrers = [referrer(&a, &greedy)];
     let mut held = created(&referrers);
     held.spec = spec(
         json!({ "resource": held.spec.resource, "placement": {}, "conflictResolution": "Abort" }),
@@ -227,11 +190,7 @@ fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }] })),
     );
-    let referrers = [Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }];
+    let referrers = [referrer(&a, &placed)];
     let mut held = created(&referrers);
     held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
     let (key, template) = fixture();
@@ -248,11 +207,7 @@ fn a_binding_that_outlived_its_template_goes_with_the_next_one() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }] })),
     );
-    let referrers = [Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }];
+    let referrers = [referrer(&a, &placed)];
     let mut held = created(&referrers);
     held.metadata.owner_references = None;
     held.spec.resource.uid = Some("old".into());
@@ -276,11 +231,7 @@ fn a_change_of_the_template_is_found_by_what_the_binding_records() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }] })),
     );
-    let referrers = [Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }];
+    let referrers = [referrer(&a, &placed)];
     let held = created(&referrers);
     let (key, _) = fixture();
     let changed = json!({
@@ -300,11 +251,7 @@ fn a_binding_without_referrers_is_written_once() {
         binding("a"),
         spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
     );
-    let held = created(&[Referrer {
-        key: &a,
-        id: "ia",
-        spec: &placed,
-    }]);
+    let held = created(&[referrer(&a, &placed)]);
     let Some(Write::Patch(patch)) = write(Some(&held), &[], &[]) else {
         panic!("expected a patch")
     };
