@@ -4,6 +4,50 @@ use serde_json::{Value, json};
 
 use crate::fleet::testing::{FakeApi, Stand, cluster, pass};
 
+/// Starts the controllers that make bindings and Works.
+async fn start(stand: &mut Stand) {
+    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+}
+
+/// Has the API delete a binding.
+fn unbind(stand: &Stand, name: &str) {
+    stand.api.delete("resourcebindings", "shop", name);
+}
+
+/// Returns the clusters of the binding of the Deployment, which has been made again.
+fn made_again(stand: &Stand) -> Vec<String> {
+    let made = stand.binding("web-deployment").expect("made again");
+    let clusters = made.spec.clusters.iter();
+    clusters.map(|it| it.name.clone()).collect()
+}
+
+/// Has cluster `m1` take nothing new.
+async fn cordon(stand: &Stand) {
+    let mut cordoned = cluster("m1");
+    cordoned["metadata"]["generation"] = json!(2);
+    cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
+    stand.api.put("clusters", cordoned);
+    pass(10).await;
+}
+
+/// Has a person delete the binding of the Deployment, the Work of which in `m1` the API does not
+/// delete for a moment, and lose patience: the finalizer is about to be taken off.
+async fn delete_in_vain(stand: &Stand, work: &str) {
+    let path = format!("/karmada-es-m1/works/{work}");
+    stand.api.cut(http::Method::DELETE, &path);
+    let bound = stand
+        .api
+        .object("resourcebindings", "shop", "web-deployment");
+    let mut bound = bound.unwrap();
+    bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    stand.api.put("resourcebindings", bound);
+    pass(5).await;
+    stand.api.answer_truly();
+    stand.api.serve_deployments();
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_again() {
     let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
@@ -28,35 +72,14 @@ async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_agai
         ("deployments", template),
     ]);
     stand.api.serve_deployments();
-    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    start(&mut stand).await;
     pass(30).await;
-    let named = ("resourcebindings", "shop", "web-deployment");
-    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
-    bound["spec"]["clusters"] = json!([{"name": "m1", "replicas": 2}]);
-    bound["metadata"]["generation"] = json!(7);
-    stand.api.put(named.0, bound);
-    pass(30).await;
-    let works = || {
-        let writes = stand.api.writes().into_iter();
-        let of_works = writes.filter(|(_, at, _)| at.contains("/works"));
-        of_works
-            .map(|(method, at, _)| format!("{method} {at}"))
-            .collect::<Vec<_>>()
-    };
+    let targets = json!([{"name": "m1", "replicas": 2}]);
+    place(&stand, "web-deployment", targets).await;
     stand.api.forget();
-    stand.api.delete(named.0, named.1, named.2);
+    unbind(&stand, "web-deployment");
     pass(30).await;
-    let after = works();
-    eprintln!(
-        "after: {after:?}; binding there: {}",
-        stand.binding(named.2).is_some()
-    );
-    assert!(
-        after.iter().all(|it| !it.starts_with("DELETE")),
-        "{after:?}"
-    );
+    assert_eq!(deleted(&stand), [""; 0]);
 }
 
 /// Returns a fleet in which a policy has placed the Deployment `shop/web` and the ConfigMap
@@ -101,17 +124,11 @@ async fn placed_in(clusters: &[&str]) -> Stand {
     let mut stand = Stand::new(members.chain(objects));
     stand.api.serve_deployments();
     stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    start(&mut stand).await;
     pass(30).await;
-    let named = ("resourcebindings", "shop", "web-deployment");
-    let mut bound = stand.api.object(named.0, named.1, named.2).expect("bound");
     let last = clusters.last().expect("a cluster");
-    bound["spec"]["clusters"] = json!([{"name": last, "replicas": 2}]);
-    bound["metadata"]["generation"] = json!(7);
-    stand.api.put(named.0, bound);
-    pass(30).await;
+    let targets = json!([{"name": last, "replicas": 2}]);
+    place(&stand, "web-deployment", targets).await;
     stand
 }
 
@@ -127,12 +144,8 @@ async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding
     let stand = placed().await;
     assert_eq!(stand.fleet.works.len(), 2);
     stand.api.forget();
-    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
-    let path = "/resourcebindings";
-    stand.api.answer(http::Method::POST, path, 503, busy);
-    stand
-        .api
-        .delete("resourcebindings", "shop", "web-deployment");
+    refuse_bindings(&stand.api);
+    unbind(&stand, "web-deployment");
     pass(120).await;
     assert!(stand.binding("web-deployment").is_none());
     let deleted = deleted(&stand).into_iter();
@@ -147,9 +160,7 @@ async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again(
     assert_eq!(needed.spec.required_by.len(), 1);
     assert_eq!(stand.fleet.works.len(), 2);
     stand.api.forget();
-    stand
-        .api
-        .delete("resourcebindings", "shop", "web-deployment");
+    unbind(&stand, "web-deployment");
     pass(60).await;
     assert!(stand.binding("web-deployment").is_some(), "made again");
     assert_eq!(deleted(&stand), [""; 0]);
@@ -159,18 +170,11 @@ async fn what_a_workload_needs_stays_when_its_binding_is_deleted_and_made_again(
 async fn the_copies_of_a_template_stay_although_none_would_be_placed_there_now() {
     let stand = placed().await;
     assert_eq!(stand.fleet.works.len(), 2);
-    let mut cordoned = cluster("m1");
-    cordoned["metadata"]["generation"] = json!(2);
-    cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
-    stand.api.put("clusters", cordoned);
-    pass(10).await;
+    cordon(&stand).await;
     stand.api.forget();
-    stand
-        .api
-        .delete("resourcebindings", "shop", "web-deployment");
+    unbind(&stand, "web-deployment");
     pass(60).await;
-    let made = stand.binding("web-deployment").expect("made again");
-    assert_eq!(made.spec.clusters.len(), 1);
+    assert_eq!(made_again(&stand), ["m1"]);
     assert_eq!(deleted(&stand), [""; 0]);
 }
 
@@ -186,13 +190,9 @@ async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() 
     assert_eq!(stand.fleet.works.list_in("karmada-es-m1").len(), 0);
     assert_eq!(stand.fleet.works.list_in("karmada-es-m2").len(), 2);
     stand.api.forget();
-    stand
-        .api
-        .delete("resourcebindings", "shop", "web-deployment");
+    unbind(&stand, "web-deployment");
     pass(60).await;
-    let made = stand.binding("web-deployment").expect("made again");
-    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
-    assert_eq!(clusters, ["m2"]);
+    assert_eq!(made_again(&stand), ["m2"]);
     assert_eq!(deleted(&stand), [""; 0]);
 }
 
@@ -200,12 +200,8 @@ async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() 
 async fn what_a_workload_needs_stays_while_the_api_refuses_to_make_its_own_binding_again() {
     let stand = placed().await;
     stand.api.forget();
-    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
-    let path = "/resourcebindings";
-    stand.api.answer(http::Method::POST, path, 503, busy);
-    stand
-        .api
-        .delete("resourcebindings", "shop", "conf-configmap");
+    refuse_bindings(&stand.api);
+    unbind(&stand, "conf-configmap");
     pass(120).await;
     assert!(stand.binding("conf-configmap").is_none());
     assert_eq!(deleted(&stand), [""; 0]);
@@ -249,9 +245,7 @@ async fn restarted(before: &Stand, plurals: &[&str], edit: impl Fn(&FakeApi)) ->
     stand.api.serve_deployments();
     stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
     edit(&stand.api);
-    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    start(&mut stand).await;
     stand
 }
 
@@ -293,15 +287,13 @@ async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_t
         stand
             .api
             .serve(path, "rbac.authorization.k8s.io/v1", "roles", "Role");
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&mut stand).await;
         pass(30).await;
         let binding = muster_shared::names::binding("Role", name);
         place(&stand, &binding, json!([{"name": "m1"}])).await;
         assert_eq!(stand.fleet.works.len(), 1);
         refuse_bindings(&stand.api);
-        stand.api.delete("resourcebindings", "shop", &binding);
+        unbind(&stand, &binding);
         pass(60).await;
         assert_eq!(deleted(&stand), [""; 0], "{name}");
     }
@@ -356,11 +348,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
 #[tokio::test(start_paused = true)]
 async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_are_still_shown() {
     let stand = placed_in(&["m2", "m1"]).await;
-    let mut cordoned = cluster("m1");
-    cordoned["metadata"]["generation"] = json!(2);
-    cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
-    stand.api.put("clusters", cordoned);
-    pass(10).await;
+    cordon(&stand).await;
     let template = stand.api.object("deployments", "shop", "web").unwrap();
     // The cache is behind: the API has taken the deletion.
     for work in stand.api.all("works") {
@@ -385,9 +373,7 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
     again["metadata"]["annotations"] = Value::Null;
     stand.api.put("deployments", again);
     pass(5).await;
-    let made = stand.binding("web-deployment").expect("made again");
-    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
-    assert_eq!(clusters, ["m2"]);
+    assert_eq!(made_again(&stand), ["m2"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -407,15 +393,13 @@ async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_th
         ("jobs", template),
     ]);
     stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-    crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-    crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
+    start(&mut stand).await;
     pass(30).await;
     let shares = json!([{"name": "m1", "replicas": 3}, {"name": "m2", "replicas": 1}]);
     place(&stand, "web-job", shares).await;
     assert_eq!(stand.fleet.works.len(), 2);
     stand.api.forget();
-    stand.api.delete("resourcebindings", "shop", "web-job");
+    unbind(&stand, "web-job");
     pass(60).await;
     let made = stand.binding("web-job").expect("made again");
     let shares: Vec<_> = made
@@ -449,9 +433,7 @@ async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts(
     .await;
     pass(120).await;
     assert_eq!(deleted(&stand), [""; 0]);
-    let made = stand.binding("web-deployment").expect("made again");
-    let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
-    assert_eq!(clusters, ["m1"]);
+    assert_eq!(made_again(&stand), ["m1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,9 +460,7 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         ]);
         stand.api.serve_deployments();
         crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&mut stand).await;
         pass(30).await;
         place(
             &stand,
@@ -491,26 +471,12 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         let name = muster_shared::names::work("Deployment", "web", "shop");
         let work = || stand.api.object("works", "karmada-es-m1", &name);
         assert!(work().is_some());
-        // A person deletes the binding, the Works of which the API does not delete for a moment,
-        // and loses patience: the finalizer is taken off.
         if fails {
-            let path = format!("/karmada-es-m1/works/{name}");
-            stand.api.cut(http::Method::DELETE, &path);
-            let mut bound = stand
-                .api
-                .object("resourcebindings", "shop", "web-deployment")
-                .unwrap();
-            bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            stand.api.put("resourcebindings", bound);
-            pass(5).await;
-            stand.api.answer_truly();
-            stand.api.serve_deployments();
+            delete_in_vain(&stand, &name).await;
         }
         // A webhook keeps it from being made again.
         refuse_bindings(&stand.api);
-        stand
-            .api
-            .delete("resourcebindings", "shop", "web-deployment");
+        unbind(&stand, "web-deployment");
         pass(60).await;
         assert!(work().is_some(), "{fails}: a policy claims its template");
         stand.api.forget();
@@ -554,9 +520,7 @@ async fn the_works_of_a_lost_binding_go_or_somebody_is_told_although_nobody_find
         let mut stand = Stand::new(objects.into_iter().chain(other));
         stand.api.serve_deployments();
         stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        start(&mut stand).await;
         let mut is_silent = true;
         for _ in 0..24 {
             pass(60 * 60).await;
@@ -574,42 +538,23 @@ async fn a_binding_that_is_made_again_names_the_cluster_of_a_copy_whose_deletion
     for fails in [false, true] {
         // The last cluster has the copies, and takes nothing new.
         let stand = placed_in(&["m2", "m1"]).await;
-        let mut cordoned = cluster("m1");
-        cordoned["metadata"]["generation"] = json!(2);
-        cordoned["spec"]["taints"] = json!([{"key": "cordoned", "effect": "NoSchedule"}]);
-        stand.api.put("clusters", cordoned);
-        pass(10).await;
+        cordon(&stand).await;
         let name = muster_shared::names::work("Deployment", "web", "shop");
         if fails {
-            // A person deletes the binding, the Works of which the API does not delete, and loses
-            // patience: the finalizer is taken off.
-            let path = format!("/karmada-es-m1/works/{name}");
-            stand.api.cut(http::Method::DELETE, &path);
-            let mut bound = stand
-                .api
-                .object("resourcebindings", "shop", "web-deployment")
-                .unwrap();
-            bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            stand.api.put("resourcebindings", bound);
-            pass(5).await;
-            stand.api.answer_truly();
-            stand.api.serve_deployments();
+            delete_in_vain(&stand, &name).await;
             // It answers slowly still.
             let slow = std::time::Duration::from_secs(2);
             let path = format!("/works/{name}");
             stand.api.delay(http::Method::GET, &path, slow);
         }
-        stand
-            .api
-            .delete("resourcebindings", "shop", "web-deployment");
+        unbind(&stand, "web-deployment");
         pass(5 * 60).await;
-        let made = stand.binding("web-deployment").expect("made again");
-        let clusters: Vec<_> = made.spec.clusters.iter().map(|it| &*it.name).collect();
+        let clusters = made_again(&stand);
         let work = stand.api.object("works", "karmada-es-m1", &name);
         let is_there = work.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
         assert_eq!(
             (clusters, is_there),
-            (vec!["m1"], true),
+            (vec!["m1".to_owned()], true),
             "fails: {fails}: the copy in m1 runs, and was never deleted"
         );
     }
