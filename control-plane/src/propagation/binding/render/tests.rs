@@ -57,37 +57,14 @@ fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
 
 #[test]
 fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w-widget".to_owned(),
-        id: "1".to_owned(),
-    };
     let script = "function ReviseReplica(o, n)
         if n == 2 then error('not two') end
         o.spec.size = n return o end";
-    let interpreters = Interpreters::of(&[muster_interpreter::lua::Customization {
-        name: "w".to_owned(),
-        api_version: "example.com/v1".to_owned(),
-        kind: "Widget".to_owned(),
-        scripts: vec![(Operation::ReviseReplica, script.to_owned())],
-    }]);
     let spec = json!({ "replicas": 6, "clusters": [
         { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 2 },
         { "name": "m3", "replicas": 3 },
     ] });
-    let spec = serde_json::from_value(spec).unwrap();
-    let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
-        "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let works = render(
-        &origin,
-        &spec,
-        &template,
-        false,
-        &interpreters,
-        &BTreeMap::new(),
-        unchanged,
-    );
+    let works = rendered(&widget(), spec, &revising(script));
     let sizes: Vec<Option<&Value>> = works
         .iter()
         .map(|work| {
@@ -99,22 +76,36 @@ fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     assert_eq!(sizes, [Some(&json!(1)), None, Some(&json!(3))]);
 }
 
-/// Returns the Work in `m1` that is rendered for a template; `more` is added to the spec beside the
-/// targets.
-fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered {
+/// Returns a custom resource of size 6.
+fn widget() -> Value {
+    json!({ "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } })
+}
+
+/// Returns interpreters of which this script revises the replicas of the custom resource.
+fn revising(script: &str) -> Interpreters {
+    Interpreters::of(&[muster_interpreter::lua::Customization {
+        name: "w".to_owned(),
+        api_version: "example.com/v1".to_owned(),
+        kind: "Widget".to_owned(),
+        scripts: vec![(Operation::ReviseReplica, script.to_owned())],
+    }])
+}
+
+/// Returns what is rendered for a template and a spec, without override policies.
+fn rendered(
+    template: &Value,
+    spec: Value,
+    interpreters: &Interpreters,
+) -> Vec<Result<Rendered, muster_interpreter::Error>> {
     let origin = Origin {
         namespace: Some("shop".to_owned()),
         name: "w".to_owned(),
         id: "1".to_owned(),
     };
-    let mut spec = json!({ "replicas": 2, "clusters": [
-        { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 },
-    ] });
-    let fields = more.as_object().unwrap().clone();
-    spec.as_object_mut().unwrap().extend(fields);
     let spec = serde_json::from_value(spec).unwrap();
     let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let works = render(
+    render(
         &origin,
         &spec,
         template,
@@ -122,7 +113,18 @@ fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered
         interpreters,
         &BTreeMap::new(),
         unchanged,
-    );
+    )
+}
+
+/// Returns the Work in `m1` that is rendered for a template; `more` is added to the spec beside the
+/// targets.
+fn work(template: &Value, more: &Value, interpreters: &Interpreters) -> Rendered {
+    let mut spec = json!({ "replicas": 2, "clusters": [
+        { "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 },
+    ] });
+    let fields = more.as_object().unwrap().clone();
+    spec.as_object_mut().unwrap().extend(fields);
+    let works = rendered(template, spec, interpreters);
     works.into_iter().next().unwrap().unwrap()
 }
 
@@ -159,14 +161,6 @@ fn a_copy_goes_before_its_replacement_only_where_it_may_go_and_two_must_not_run(
 #[test]
 fn replicas_are_divided_only_where_no_components_are() {
     let script = "function ReviseReplica(o, n) o.spec.size = n return o end";
-    let interpreters = Interpreters::of(&[muster_interpreter::lua::Customization {
-        name: "w".to_owned(),
-        api_version: "example.com/v1".to_owned(),
-        kind: "Widget".to_owned(),
-        scripts: vec![(Operation::ReviseReplica, script.to_owned())],
-    }]);
-    let template = json!({ "apiVersion": "example.com/v1", "kind": "Widget",
-        "metadata": { "name": "w", "namespace": "shop" }, "spec": { "size": 6 } });
     let components = json!([{ "name": "worker", "replicas": 3 }]);
     for (what, more, size) in [
         ("none", json!({}), 1),
@@ -177,7 +171,7 @@ fn replicas_are_divided_only_where_no_components_are() {
             6,
         ),
     ] {
-        let work = work(&template, &more, &interpreters);
+        let work = work(&widget(), &more, &revising(script));
         assert_eq!(work.manifest["spec"]["size"], size, "{what}");
     }
 }
@@ -218,34 +212,18 @@ fn a_work_tells_the_generation_of_its_template_if_that_has_one() {
         assert_eq!(told.and_then(Value::as_str), expected, "{generation}");
     }
 }
+
 #[test]
 fn each_index_of_a_divided_job_is_done_once() {
     let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
         "spec": { "completionMode": "Indexed", "completions": 4, "parallelism": 2 } });
-    let spec: ResourceBindingSpec = serde_json::from_value(json!({
+    let spec = json!({
         "replicas": 2,
         "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
         "clusters": [{ "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 }],
-    }))
-    .unwrap();
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w".to_owned(),
-        id: "1".to_owned(),
-    };
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let interpreters = Interpreters::default();
-    let held = BTreeMap::new();
-    let works = render(
-        &origin,
-        &spec,
-        &template,
-        false,
-        &interpreters,
-        &held,
-        unchanged,
-    );
+    });
+    let works = rendered(&template, spec, &Interpreters::default());
     let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
     let works = works.unwrap();
     // Each member counts the indexes of its Job from zero.
