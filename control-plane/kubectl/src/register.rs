@@ -17,6 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use kube::Config;
 use kube::api::{Patch, PatchParams, PostParams};
+use muster_control_plane::clusters::registration::access;
 use muster_control_plane::clusters::registration::discovery::{self, Hash, Info};
 use muster_control_plane::clusters::registration::token::Token;
 use muster_shared::api::cluster::Cluster;
@@ -26,7 +27,7 @@ use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{
-    Api, CertificateSigningRequest, Client, ConfigMap, Namespace, ObjectMeta, ResourceExt, Secret,
+    Api, CertificateSigningRequest, Client, ConfigMap, Namespace, ResourceExt, Secret,
 };
 use muster_shared::names::{AGENT_GROUP, AGENT_USER_PREFIX, is_cluster_name};
 use muster_shared::settings;
@@ -310,24 +311,7 @@ async fn store(
     namespace: &str,
     kubeconfig: &Value,
 ) -> anyhow::Result<()> {
-    let namespaces: Api<Namespace> = Api::all(member.clone());
-    if call("look for the namespace", namespaces.get_opt(namespace))
-        .await?
-        .is_none()
-    {
-        let new = Namespace {
-            metadata: ObjectMeta {
-                name: Some(namespace.to_owned()),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
-        call(
-            "create the namespace",
-            namespaces.create(&PostParams::default(), &new),
-        )
-        .await?;
-    }
+    access::ensure_namespace(member, namespace).await?;
     let text = serde_saphyr::to_string(kubeconfig).context("write the kubeconfig")?;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET, "namespace": namespace},

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use muster_shared::client;
 use muster_shared::names::CLUSTER_NAMESPACE;
 
+use crate::clusters::registration::access::create_missing;
 use crate::fleet::Fleet;
 
 /// Creates the namespaces of the election and of the leases, retrying until they exist: a fresh
@@ -50,30 +50,6 @@ pub(super) async fn ensure(fleet: &Fleet) {
                 () = tokio::time::sleep(Duration::from_secs(2)) => {}
             }
         }
-    }
-}
-
-/// Creates a namespace where it is missing; says whether it was. It is read first, because
-/// admission may refuse to create one that exists.
-async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
-    match api.get_metadata_opt(name).await {
-        Ok(Some(_)) => return Ok(false),
-        Ok(None) => {}
-        // Who may not read it may still create it.
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
-        Err(error) => return Err(error),
-    }
-    let namespace = Namespace {
-        metadata: ObjectMeta {
-            name: Some(name.to_owned()),
-            ..ObjectMeta::default()
-        },
-        ..Namespace::default()
-    };
-    match api.create(&PostParams::default(), &namespace).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_conflict(&error) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -85,11 +85,20 @@ pub async fn apply(client: &Client, objects: &[DynamicObject]) -> Result<(), Err
 
 /// Creates a namespace unless it exists.
 pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
-    let namespaces: Api<Namespace> = Api::all(fleet.clone());
-    let failed = || ApiError::of("create", &format!("Namespace {name:?}"));
-    let found = namespaces.get_opt(name).await;
-    if found.map_err(failed())?.is_some() {
-        return Ok(());
+    let created = create_missing(&Api::all(fleet.clone()), name).await;
+    created.map_err(ApiError::of("create", &format!("Namespace {name:?}")))?;
+    Ok(())
+}
+
+/// Creates a namespace where it is missing; says whether it was. It is read first, because
+/// admission may refuse to create one that exists.
+pub async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
+    match api.get_metadata_opt(name).await {
+        Ok(Some(_)) => return Ok(false),
+        Ok(None) => {}
+        // Who may not read it may still create it.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {}
+        Err(error) => return Err(error),
     }
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -98,9 +107,10 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
         },
         ..Namespace::default()
     };
-    match namespaces.create(&PostParams::default(), &namespace).await {
-        Err(error) if !client::is_conflict(&error) => Err(failed()(error).into()),
-        _ => Ok(()),
+    match api.create(&PostParams::default(), &namespace).await {
+        Ok(_) => Ok(true),
+        Err(error) if client::is_conflict(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
