@@ -65,3 +65,27 @@ impl Format {
         })
     }
 }
+
+/// Output format of a command whose text is lines rather than a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum TextFormat {
+    /// Text for people.
+    #[default]
+    #[value(aliases = ["table", "wide"])]
+    Text,
+    /// JSON document.
+    Json,
+    /// YAML document.
+    Yaml,
+}
+
+impl TextFormat {
+    /// Returns a document; `None` where text is asked for.
+    pub(super) fn document(self, it: &impl Serialize) -> anyhow::Result<Option<String>> {
+        Ok(match self {
+            Self::Text => None,
+            Self::Json => Some(format!("{}\n", serde_json::to_string_pretty(it)?)),
+            Self::Yaml => Some(serde_saphyr::to_string(it)?),
+        })
+    }
+}

@@ -21,7 +21,7 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration as StdDuration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::Config;
 use muster_agent::check::Side;
 use muster_shared::check::{Asker, Report, Status, Style, Verdict};
@@ -31,24 +31,11 @@ use tokio::time::Instant;
 
 use self::fleet_api::OWN;
 use super::install::NAMESPACE;
+use super::output::TextFormat;
 use super::request::instead;
 
 /// Pause between two runs while `--wait` lasts.
 const AGAIN: StdDuration = StdDuration::from_secs(2);
-
-/// Output format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub(super) enum Format {
-    /// Text for people.
-    #[default]
-    #[value(aliases = ["table", "wide"])]
-    Text,
-    /// JSON document: version, server, status, counts, and checks, each with category, name,
-    /// status (ok, warning, error, skipped), message and hint.
-    Json,
-    /// YAML document with the same content as the JSON.
-    Yaml,
-}
 
 /// Exit codes: 0 without errors, 1 with errors (with `--strict`: or warnings) or where nothing
 /// could be checked, 2 for a wrong command line.
@@ -69,9 +56,10 @@ pub(super) struct Options {
     /// With `--member`: kubeconfig of the agent for the fleet API, in place of that in its Secret.
     #[arg(long, requires = "member", value_name = "FILE")]
     fleet_kubeconfig: Option<PathBuf>,
-    /// Format of the result.
+    /// Format of the result. A document has version, server, status, counts, and checks, each with
+    /// category, name, status (ok, warning, error, skipped), message and hint.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    output: TextFormat,
     /// Time for which the checks are repeated until there is no error.
     #[arg(long, default_value = "0s", value_name = "DURATION")]
     wait: Duration,
@@ -178,9 +166,9 @@ pub(super) async fn carry_out(
     };
     let server = config.cluster_url.to_string();
     let text = match options.output {
-        Format::Text => report.text(Style::of_stdout()),
-        Format::Json => report.json(OWN, server.trim_end_matches('/')),
-        Format::Yaml => {
+        TextFormat::Text => report.text(Style::of_stdout()),
+        TextFormat::Json => report.json(OWN, server.trim_end_matches('/')),
+        TextFormat::Yaml => {
             let document = report.json(OWN, server.trim_end_matches('/'));
             serde_saphyr::to_string(&serde_json::from_str::<serde_json::Value>(&document)?)?
         }

@@ -1,6 +1,6 @@
 //! `kubectl muster drain` and `undrain`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::Config;
 use muster_control_plane::fleet::attribution;
 use muster_control_plane::fleet::budget::rate::Rates;
@@ -14,7 +14,6 @@ use muster_shared::names::execution_namespace;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
-use serde::Serialize;
 
 use super::follow::follow;
 use super::order::{self, Before, Order, once};
@@ -24,7 +23,7 @@ use crate::author::Why;
 use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
 use crate::old_copies::old_copies;
-use crate::output::{Reply, STRANDED};
+use crate::output::{Reply, STRANDED, TextFormat};
 use crate::request::find_cluster;
 use crate::running::Running;
 use crate::standstill::Standing;
@@ -32,30 +31,6 @@ use crate::{dependencies, list};
 
 /// Word for the rate of the fleet alone.
 const FLEET: &str = "fleet";
-
-/// Output format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Lines of text.
-    #[default]
-    #[value(aliases = ["table", "wide"])]
-    Text,
-    /// JSON document.
-    Json,
-    /// YAML document.
-    Yaml,
-}
-
-impl Format {
-    /// Returns a document; `None` where text is asked for.
-    fn document(self, it: &impl Serialize) -> anyhow::Result<Option<String>> {
-        Ok(match self {
-            Self::Text => None,
-            Self::Json => Some(format!("{}\n", serde_json::to_string_pretty(it)?)),
-            Self::Yaml => Some(serde_saphyr::to_string(it)?),
-        })
-    }
-}
 
 #[derive(Debug, Args)]
 #[command(mut_arg("clusters", required))]
@@ -80,7 +55,7 @@ pub(crate) struct Options {
     timeout: Duration,
     /// How the answer is printed.
     #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    output: TextFormat,
 }
 
 fn rate(text: &str) -> Result<String, String> {
