@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::moves::{self, What};
 use super::objects::{self, Binding, Cluster};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Entry, Key};
 
 const NAME: &str = "asked";
@@ -81,10 +81,6 @@ impl Oracle for Asked {
         }
         self.note(&key, after, scene.now);
         told
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::moves::{self, What};
 use super::objects::{self, Binding};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Key, Phase, Request};
 
 const NAME: &str = "copies";
@@ -48,10 +48,6 @@ impl Oracle for Copies {
             Some(scene.violation(NAME, &request.key(), &why))
         });
         lost.into_iter().collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::objects::{self, items, referent, text};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Api, Entry, Key, Request};
 
 const NAME: &str = "data";
@@ -45,10 +45,6 @@ impl Oracle for Data {
         wrong
             .map(|why| scene.violation(NAME, &request.key(), &why))
             .collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::objects::{self, WORK};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::fault_kind::FaultKind;
 use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, Process, Request, World};
 
@@ -62,10 +62,6 @@ impl Oracle for Hosts {
         let told = entry.request().zip(problem);
         let told = told.map(|(request, problem)| scene.violation(NAME, &request.key(), &problem));
         told.into_iter().collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

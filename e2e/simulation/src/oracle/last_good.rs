@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::objects;
 use super::scene::Scene;
 use super::troubles::Troubles;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Request};
 
 const NAME: &str = "last-good";
@@ -41,10 +41,6 @@ impl Oracle for LastGood {
         let lost = lost(scene, request, is_short).into_iter();
         lost.map(|what| scene.violation(NAME, &request.key(), &what))
             .collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -28,7 +28,7 @@ use super::moves::{self, Move, What};
 use super::objects::{self, Binding, Task};
 use super::scene::Scene;
 use super::shown::ready;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::feature::WORKLOADS;
 use crate::history::{Actor, Api, Entry, Key, Request};
 
@@ -85,10 +85,6 @@ impl Oracle for Living {
         let lost = self.lost(scene, request);
         let lost = lost.map(|why| scene.violation(NAME, &request.key(), &why));
         lost.into_iter().collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::moves::{self, What};
 use super::objects::{self, Binding, Task};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Key};
 
 const NAME: &str = "nowhere";
@@ -47,10 +47,6 @@ impl Oracle for Nowhere {
             Some(scene.violation(NAME, &key, &message))
         });
         faulty.collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -14,7 +14,7 @@ use super::asked;
 use super::moves::{self, Move, What};
 use super::objects::{self, Binding};
 use super::scene::Scene;
-use super::{End, Oracle, Rules, Violation};
+use super::{Oracle, Rules, Violation};
 use crate::history::{Actor, Entry};
 
 const NAME: &str = "pace";
@@ -65,10 +65,6 @@ impl Oracle for Pace {
         let key = entry.request().map(crate::history::Request::key);
         let subject = key.map_or_else(String::new, |key| key.to_string());
         vec![scene.violation(NAME, &subject, &message)]
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

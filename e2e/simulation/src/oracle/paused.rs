@@ -10,7 +10,7 @@ use super::nowhere::asks_for_none;
 use super::objects::{self, Binding};
 use super::scene::Scene;
 use super::troubles::Troubles;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::feature::{PAUSE, PAUSED};
 use crate::history::{Actor, Api, Entry, Request};
 
@@ -63,10 +63,6 @@ impl Oracle for Paused {
             Some(scene.violation(NAME, &key, &message))
         });
         moved.collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::objects::{self, Task};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Key, Outcome, Phase, Request, World};
 
 const NAME: &str = "rest";
@@ -168,10 +168,6 @@ impl Oracle for Rest {
         };
         let message = format!("{} {what} it {when}", request.actor);
         vec![scene.violation(NAME, &request.key(), &message)]
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

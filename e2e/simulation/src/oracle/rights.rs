@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::objects;
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Process, Request};
 
 const NAME: &str = "rights";
@@ -39,10 +39,6 @@ impl Oracle for Rights {
         problem
             .map(|it| scene.violation(NAME, &request.key(), &it))
             .collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

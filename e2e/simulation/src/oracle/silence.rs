@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::objects::{self, Cluster};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Outcome, Process, World};
 
 const NAME: &str = "silence";
@@ -87,10 +87,6 @@ impl Oracle for Silence {
         }
         let message = format!("not heard of after {silent:#} of silence");
         vec![scene.violation(NAME, &request.key(), &message)]
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{self, WORK};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Request};
 
 const NAME: &str = "stale";
@@ -28,10 +28,6 @@ impl Oracle for Stale {
             Some(scene.violation(NAME, &request.key(), &why))
         });
         deleted.into_iter().collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

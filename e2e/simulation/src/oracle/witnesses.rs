@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::objects::{self, Cluster, POLICY};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::fault_kind::FaultKind;
 use crate::history::{Actor, Api, Entry, Process, Request, World};
 
@@ -56,10 +56,6 @@ impl Oracle for Witnesses {
         let told = told.chain(alone(request, scene));
         told.map(|why| scene.violation(NAME, &request.key(), &why))
             .collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 

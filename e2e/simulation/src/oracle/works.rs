@@ -7,7 +7,7 @@
 
 use super::objects::{self, Binding};
 use super::scene::Scene;
-use super::{End, Oracle, Violation};
+use super::{Oracle, Violation};
 use crate::history::{Actor, Api, Entry, Request};
 
 const NAME: &str = "works";
@@ -27,10 +27,6 @@ impl Oracle for Works {
             Some(scene.violation(NAME, &request.key(), &why))
         });
         deleted.into_iter().collect()
-    }
-
-    fn end(&mut self, _: &End, _: &Scene) -> Vec<Violation> {
-        Vec::new()
     }
 }
 
