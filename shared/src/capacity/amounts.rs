@@ -38,6 +38,17 @@ impl Default for Names {
     }
 }
 
+/// Returns whether pods can request a resource of this name. The rule is Karmada's: native
+/// resources and names of the form of extended resources; names that begin with `requests.` belong
+/// to quotas.
+pub fn is_counted(name: &str) -> bool {
+    matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
+        || name.starts_with("hugepages-")
+        || name.starts_with("attachable-volumes-")
+        || name.contains("kubernetes.io/")
+        || (name.contains('/') && !name.starts_with("requests."))
+}
+
 impl Names {
     /// Returns the number of a name. The 65,536th name and later ones have none and are not
     /// counted.
@@ -60,17 +71,6 @@ impl Names {
     /// Returns the name of a number.
     pub fn name(&self, id: Id) -> &str {
         &self.names[usize::from(id)]
-    }
-
-    /// Returns whether pods can request a resource of this name. The rule is Karmada's: native
-    /// resources and names of the form of extended resources; names that begin with `requests.`
-    /// belong to quotas.
-    pub fn is_counted(name: &str) -> bool {
-        matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
-            || name.starts_with("hugepages-")
-            || name.starts_with("attachable-volumes-")
-            || name.contains("kubernetes.io/")
-            || (name.contains('/') && !name.starts_with("requests."))
     }
 
     /// Returns an amount as a quantity, in the usual notation of the resource.

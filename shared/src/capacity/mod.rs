@@ -37,6 +37,7 @@ mod row;
 mod shapes;
 mod view;
 
+pub use amounts::is_counted;
 pub use census::{Census, Counted};
 pub use models::{ModelFault, default_models, standardize, validate, validate_resources};
 pub use view::{ContainerView, NodeView, PodView};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 
 use super::{
-    amounts::{Amounts, Names, PODS, amount},
+    amounts::{Amounts, Names, PODS, amount, is_counted},
     view::{ContainerStatusView, ContainerView, PodView, ResourcesView},
 };
 use crate::quantity::Quantity;
@@ -122,10 +122,7 @@ fn requests(resources: Option<&ResourcesView>, names: &mut Names) -> Amounts {
 /// refused it.
 fn amounts(quantities: &BTreeMap<String, Wire>, names: &mut Names) -> Amounts {
     let mut amounts = Amounts::default();
-    for (name, quantity) in quantities
-        .iter()
-        .filter(|(name, _)| Names::is_counted(name))
-    {
+    for (name, quantity) in quantities.iter().filter(|(name, _)| is_counted(name)) {
         if let (Some(id), Ok(quantity)) = (names.intern(name), Quantity::from_wire(quantity)) {
             *amounts.entry(id) = amount(id, quantity);
         }

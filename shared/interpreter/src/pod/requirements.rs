@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use muster_quantity::{Format, Quantity};
 use muster_shared::api::binding::{NodeClaim, ReplicaRequirements};
+use muster_shared::capacity::is_counted;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -133,15 +134,6 @@ fn amounts(quantities: &Map<String, Value>) -> Read<Amounts> {
         amounts.insert(name.clone(), rounded);
     }
     Ok(amounts)
-}
-
-/// Returns whether schedulers count a resource.
-fn is_counted(name: &str) -> bool {
-    matches!(name, "cpu" | "memory" | "pods" | "ephemeral-storage")
-        || name.starts_with("hugepages-")
-        || name.starts_with("attachable-volumes-")
-        || name.contains("kubernetes.io/")
-        || (name.contains('/') && !name.starts_with("requests."))
 }
 
 fn add(sum: &mut Amounts, more: &Amounts) {
