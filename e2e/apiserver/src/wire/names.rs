@@ -69,7 +69,8 @@ fn path_segment(name: &str, prefix: bool) -> Vec<String> {
         .collect()
 }
 
-fn is_label(text: &str) -> bool {
+/// Returns whether a text is letters, digits and `-`, alphanumeric at both ends.
+pub(crate) fn is_label(text: &str) -> bool {
     let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.starts_with(alphanumeric)
         && text.ends_with(alphanumeric)
