@@ -203,7 +203,7 @@ impl Living {
             api: Api::Fleet,
             ..key.clone()
         };
-        if has_left(scene, cluster) || scene.is_wished_of(binding) {
+        if scene.has_left(cluster) || scene.is_wished_of(binding) {
             return None;
         }
         // One that was made anew since is another workload, whose copy names it.
@@ -253,7 +253,7 @@ fn word_for(
     after: Binding<'_>,
     it: &Move<'_>,
 ) -> Option<Result<&'static str, String>> {
-    if has_left(scene, it.cluster) {
+    if scene.has_left(it.cluster) {
         return Some(Ok("the cluster was taken out of the fleet"));
     }
     if scene.is_placed_by_person(key, before) {
@@ -321,12 +321,6 @@ fn ended(
 fn may_be_sent(binding: Binding<'_>) -> bool {
     let mut targets = binding.clusters().into_keys();
     targets.any(|it| !binding.is_suspended_in(it))
-}
-
-fn has_left(scene: &Scene, cluster: &str) -> bool {
-    scene.cluster_recently(cluster, |state| {
-        state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-    })
 }
 
 /// Returns whether a policy preserves objects. A lazy one does with the next change of the

@@ -59,12 +59,6 @@ fn stands_in(scene: &Scene, binding: Binding<'_>) -> bool {
     })
 }
 
-fn has_left(scene: &Scene, cluster: &str) -> bool {
-    scene.cluster_recently(cluster, |state| {
-        state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-    })
-}
-
 fn is_ours(binding: Binding<'_>) -> bool {
     ["", "default-scheduler"].contains(&objects::text(binding.0, "/spec/schedulerName"))
 }
@@ -130,7 +124,7 @@ fn dropped(
     (before, after): (Binding<'_>, Binding<'_>),
     cluster: &str,
 ) -> Option<String> {
-    let asked = scene.is_wished(key, before) || has_left(scene, cluster);
+    let asked = scene.is_wished(key, before) || scene.has_left(cluster);
     let is_moved = || scene.is_fenced(before) && stands_in(scene, after);
     (!asked && !is_moved())
         .then(|| "no target any more without an eviction, and nobody asked for it".to_owned())
@@ -138,7 +132,7 @@ fn dropped(
 
 fn ended(scene: &Scene, key: &Key, binding: Binding<'_>, task: Task<'_>) -> Option<String> {
     // The copy of such a task is gone already, or goes as soon as clusters are chosen.
-    if task.purge_mode() == "Directly" || has_left(scene, task.from()) {
+    if task.purge_mode() == "Directly" || scene.has_left(task.from()) {
         return None;
     }
     match task.0["suppressDeletion"].as_bool() {

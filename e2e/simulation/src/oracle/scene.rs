@@ -346,6 +346,13 @@ impl Scene {
         self.recently(&key).any(|state| passes(state.map(Cluster)))
     }
 
+    /// Returns whether somebody may believe that a cluster has left the fleet, or is leaving it.
+    pub fn has_left(&self, cluster: &str) -> bool {
+        self.cluster_recently(cluster, |state| {
+            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
+        })
+    }
+
     /// Returns for how long a cluster has had taints that evict; zero if it has none.
     pub fn evicts_for(&self, cluster: &str) -> SignedDuration {
         let since = self.evicting.get(cluster);
