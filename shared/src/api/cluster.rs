@@ -378,6 +378,12 @@ impl Cluster {
             .find(|condition| condition.type_ == kind)
     }
 
+    /// Returns the kinds that the cluster reports to serve.
+    pub fn enablements(&self) -> &[APIEnablement] {
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.api_enablements)
+    }
+
     /// Returns the zones of the cluster, including the deprecated `zone`, which Karmada moves to
     /// `zones` when it writes.
     pub fn zones(&self) -> impl Iterator<Item = &str> {

@@ -1,6 +1,6 @@
 //! Changes of a cluster that may let waiting bindings be scheduled.
 
-use muster_shared::api::cluster::{APIEnablement, Cluster, ResourceSummary};
+use muster_shared::api::cluster::{Cluster, ResourceSummary};
 use muster_shared::k8s::Taint;
 use muster_shared::taints::keeps_away;
 
@@ -155,15 +155,11 @@ fn is_less_tainted(old: &Cluster, new: &Cluster) -> bool {
 
 /// Returns whether there is a kind that was not served before.
 fn serves_more(old: &Cluster, new: &Cluster) -> bool {
-    fn groups(cluster: &Cluster) -> &[APIEnablement] {
-        let status = cluster.status.as_ref();
-        status.map_or(&[], |status| &status.api_enablements)
-    }
     // Most reports say what the last one said.
-    groups(old) != groups(new)
-        && groups(new).iter().any(|group| {
-            let mut known = groups(old)
-                .iter()
+    old.enablements() != new.enablements()
+        && new.enablements().iter().any(|group| {
+            let known = old.enablements().iter();
+            let mut known = known
                 .filter(|known| known.group_version == group.group_version)
                 .flat_map(|known| &known.resources);
             let served = |kind: &str| known.any(|resource| resource.kind == kind);

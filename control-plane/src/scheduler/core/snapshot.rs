@@ -206,11 +206,11 @@ impl ClusterInfo {
             capacity.share(kin);
         }
         let kinds = match earlier {
-            Some(earlier) if enablements(&earlier.cluster) == enablements(&cluster) => {
+            Some(earlier) if earlier.cluster.enablements() == cluster.enablements() => {
                 Arc::clone(&earlier.kinds)
             }
             _ => {
-                let kinds = Kinds::of(enablements(&cluster));
+                let kinds = Kinds::of(cluster.enablements());
                 let same = others.iter().find(|other| *other.kinds == kinds);
                 same.map_or_else(|| Arc::new(kinds), |other| Arc::clone(&other.kinds))
             }
@@ -301,11 +301,6 @@ fn present(value: Option<&String>) -> &[String] {
     value
         .filter(|value| !value.is_empty())
         .map_or(&[], std::slice::from_ref)
-}
-
-fn enablements(cluster: &Cluster) -> &[APIEnablement] {
-    let status = cluster.status.as_ref();
-    status.map_or(&[], |status| &status.api_enablements)
 }
 
 /// Kinds, as group version and kind, sorted.
