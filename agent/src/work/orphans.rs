@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::check::first_of;
 use muster_shared::fleet_id::{FleetId, Owner};
 use muster_shared::k8s::{
     Api, ApiResource, Client, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, ResourceExt,
@@ -54,10 +55,6 @@ impl Orphans {
             .take(NAMED)
             .map(String::as_str)
             .collect();
-        let more = match number - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
         let unread = if self.unread.is_empty() {
             String::new()
         } else {
@@ -72,10 +69,10 @@ impl Orphans {
             return (0, words);
         }
         let words = format!(
-            "{number} objects here were made for Works that the store of epoch {} does not have: {}{more}{unread}. They are kept: \
+            "{number} objects here were made for Works that the store of epoch {} does not have: {}{unread}. They are kept: \
              propagate them again, or delete them here with kubectl",
             self.epoch,
-            named.join(", ")
+            first_of(&named, number)
         );
         (number, words)
     }

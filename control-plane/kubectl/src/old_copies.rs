@@ -13,6 +13,7 @@ use muster_control_plane::propagation::binding::render::expects;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::check::first_of;
 use muster_shared::conditions;
 use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
 use muster_shared::names::{cluster_of_execution_namespace, condition};
@@ -142,7 +143,7 @@ pub(super) fn told(all: &[InCluster]) -> String {
             more => format!("{more} old copies"),
         };
         let state = it.state.unwrap_or("being removed");
-        let names = listed(&it.names, it.copies);
+        let names = first_of(&it.names, it.copies);
         format!(
             "{copies} not confirmed gone in {} ({state}): {names}",
             it.cluster
@@ -157,15 +158,6 @@ pub(super) fn told(all: &[InCluster]) -> String {
             let clusters = if more == 1 { "cluster" } else { "clusters" };
             format!("{each}; and {rest} in {more} other {clusters}")
         }
-    }
-}
-
-/// Names the first of so many.
-pub(super) fn listed(names: &[String], count: usize) -> String {
-    let first = names.join(", ");
-    match count - names.len() {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }
 

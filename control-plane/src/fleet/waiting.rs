@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_shared::check::listed;
 use muster_shared::watch::Refused;
 
 /// Number of kinds that a sentence names.
@@ -22,11 +23,11 @@ pub(super) fn words(missing: &[(&'static str, Option<Refused>)]) -> String {
     }
     if causes.is_empty() {
         let kinds: Vec<&str> = missing.iter().map(|(kind, _)| *kind).collect();
-        return format!("{} not listed yet", named(&kinds));
+        return format!("{} not listed yet", listed(&kinds, NAMED));
     }
     let sentences = causes.iter().map(|(cause, found)| {
         let kinds: Vec<&str> = found.iter().map(|(kind, _)| *kind).collect();
-        let (kinds, first) = (named(&kinds), found[0].1);
+        let (kinds, first) = (listed(&kinds, NAMED), found[0].1);
         match cause {
             Cause::Stranger => format!(
                 "the fleet API does not accept the credentials of the control plane: {first}"
@@ -59,14 +60,6 @@ impl Cause {
             Some(404) => Self::Unserved,
             _ => Self::Other,
         }
-    }
-}
-
-fn named(kinds: &[&str]) -> String {
-    let first = kinds[..kinds.len().min(NAMED)].join(", ");
-    match kinds.len().saturating_sub(NAMED) {
-        0 => first,
-        more => format!("{first} and {more} more"),
     }
 }
 

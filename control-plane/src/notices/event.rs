@@ -7,6 +7,7 @@ use kube::ResourceExt as _;
 use muster_shared::api::failover_record::{
     Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Subject, Target,
 };
+use muster_shared::check::first_of;
 use muster_shared::k8s::Time;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -110,7 +111,7 @@ pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Tim
     let first = || records.iter().take(MOST_NAMES);
     let names: Vec<String> = first().map(|it| it.name_any()).collect();
     let clusters: Vec<&str> = first().map(|it| it.spec.cluster.as_str()).collect();
-    let subject = listed(&clusters, records.len());
+    let subject = first_of(&clusters, records.len());
     let sentence = format!(
         "News of {} was left out, because more came in a minute than this receiver takes: \
          {subject}.",
@@ -152,15 +153,6 @@ fn named(workload: &FailoverWorkload, field: &str, value: &str) -> Value {
         "name": workload.name,
         field: value,
     })
-}
-
-/// Returns the first names, and how many more there are.
-fn listed(names: &[&str], all: usize) -> String {
-    let list = names.join(", ");
-    match all.saturating_sub(names.len()) {
-        0 => list,
-        more => format!("{list} and {more} more"),
-    }
 }
 
 /// Returns a number of things in words.
@@ -257,10 +249,9 @@ fn targets(status: &FailoverStatus) -> String {
     let names: Vec<_> = names
         .map(|it| format!("{} {}", it.workloads, it.cluster))
         .collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     match targets.len() {
         0 => String::new(),
-        all => format!(" ({})", listed(&names, all)),
+        all => format!(" ({})", first_of(&names, all)),
     }
 }
 

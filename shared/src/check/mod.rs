@@ -11,6 +11,8 @@ mod print;
 pub use self::ask::{Answer, Asker, Clocks, MOST, Refusal};
 pub use self::print::Style;
 
+use std::borrow::Borrow;
+
 use serde::Serialize;
 
 /// Result of a check.
@@ -142,13 +144,16 @@ impl Report {
 }
 
 /// Names at most so many things of a list, and says how many more there are.
-pub fn listed(names: &[String], most: usize) -> String {
-    let shown = names.iter().take(most).cloned().collect::<Vec<_>>();
-    let more = names.len().saturating_sub(most);
-    if more == 0 {
-        shown.join(", ")
-    } else {
-        format!("{} and {more} more", shown.join(", "))
+pub fn listed<T: Borrow<str>>(names: &[T], most: usize) -> String {
+    first_of(&names[..names.len().min(most)], names.len())
+}
+
+/// Names the first of so many things, and says how many more there are.
+pub fn first_of<T: Borrow<str>>(names: &[T], all: usize) -> String {
+    let first = names.join(", ");
+    match all.saturating_sub(names.len()) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::check;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -79,14 +80,7 @@ pub(super) fn waits_for_namespace(namespace: &str) -> String {
 
 /// Returns the first of several names, and how many more there are; `None` if there are none.
 fn listed(names: &[String]) -> Option<String> {
-    let first: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
-    let more = names.len().saturating_sub(LISTED);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    (!first.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+    (!names.is_empty()).then(|| check::listed(names, LISTED))
 }
 
 /// Step that each leaving cluster waits in, since when, and when that was told. A restart loses it:

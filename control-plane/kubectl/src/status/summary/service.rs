@@ -1,12 +1,13 @@
 //! What the summary says of service: whether some workload has none.
 
 use jiff::Timestamp;
+use muster_shared::check::first_of;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report};
 use super::clusters::is_network;
 use super::{coming, count};
-use crate::old_copies::{self, listed};
+use crate::old_copies;
 
 /// Whether some workload is without service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -114,5 +115,5 @@ fn are(group: &Group, thing: &str) -> String {
 
 /// Names the first workloads of a group.
 fn names(group: &Group) -> String {
-    format!("({})", listed(&group.names, group.count))
+    format!("({})", first_of(&group.names, group.count))
 }
