@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::{create, delete, event, merge, typed};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::Work;
@@ -14,6 +13,7 @@ use muster_shared::k8s::{
 use serde_json::json;
 
 use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, applied, config_map, gone, until, value};
+use crate::agent::secrets;
 use crate::agent::twins::control_plane;
 use muster_e2e::harness::test_bed::Task;
 
@@ -366,15 +366,7 @@ async fn the_control_plane_publishes_the_id_and_leaves_one_that_is_there() {
 }
 
 fn reporting(bench: &Bench, reports: &str) -> Task {
-    bench.agent_in(&[AGENTS], |settings| {
-        settings.report_secrets = reports.parse().unwrap();
-    })
-}
-
-async fn allow_secrets(bench: &Bench) {
-    access::admit_to(Extra::Secrets, &bench.fleet_client, MEMBER, AGENTS)
-        .await
-        .unwrap();
+    secrets::start(bench, &[AGENTS], reports)
 }
 
 #[tokio::test]
@@ -383,7 +375,7 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
     let second = first.another_fleet().await;
     let both = "KubeCredentials,KubeImpersonator";
     for bench in [&first, &second] {
-        allow_secrets(bench).await;
+        secrets::allow(bench).await;
     }
     let _agent = reporting(&first, both);
     let of_first: Api<Secret> = Api::namespaced(first.fleet_client.clone(), CLUSTER_NAMESPACE);
@@ -432,7 +424,7 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
 #[tokio::test]
 async fn an_account_that_was_made_before_there_were_marks_is_marked_unless_it_is_karmadas() {
     let bench = Bench::start().await;
-    allow_secrets(&bench).await;
+    secrets::allow(&bench).await;
     let accounts: Api<ServiceAccount> =
         Api::namespaced(bench.member_client.clone(), CLUSTER_NAMESPACE);
     let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());

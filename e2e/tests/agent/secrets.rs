@@ -21,13 +21,13 @@ use muster_e2e::harness::test_bed::Task;
 const NAMESPACE: &str = "karmada-cluster";
 const FAILURES: &str = "muster_credential_report_failures_total";
 
-fn start(bench: &Bench, groups: &[&str], reports: &str) -> Task {
+pub fn start(bench: &Bench, groups: &[&str], reports: &str) -> Task {
     bench.agent_in(groups, |settings| {
         settings.report_secrets = reports.parse().unwrap();
     })
 }
 
-async fn allow(bench: &Bench) {
+pub async fn allow(bench: &Bench) {
     access::admit_to(Extra::Secrets, &bench.fleet_client, MEMBER, AGENTS)
         .await
         .unwrap();

@@ -253,6 +253,7 @@ mod tests {
     use super::*;
     use crate::capacity::PodView;
     use crate::protobuf::FromProtobuf;
+    use crate::watch::wire::compact::tests::field;
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -310,12 +311,6 @@ mod tests {
             let listing = arriving::<ConfigMap>(&text.as_bytes()[..end], 50, None);
             assert!(told(listing).await.is_err(), "cut after {end}");
         }
-    }
-
-    fn field(number: u8, content: &[u8]) -> Vec<u8> {
-        let length = u8::try_from(content.len()).unwrap();
-        assert!(length < 128 && number < 16);
-        [&[number << 3 | 2, length], content].concat()
     }
 
     /// Returns a list of pods as a server writes it: its kind, the list itself, and empty texts

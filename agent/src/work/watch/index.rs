@@ -109,12 +109,12 @@ impl Index {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn place(kind: &str, namespace: &str, name: &str) -> ObjectKey {
+    pub(in crate::work::watch) fn place(kind: &str, namespace: &str, name: &str) -> ObjectKey {
         let manifest = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
         ObjectKey::of(&manifest, 0).unwrap()
     }

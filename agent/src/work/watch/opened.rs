@@ -92,11 +92,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn place(kind: &str, namespace: &str, name: &str) -> ObjectKey {
-        let manifest = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}});
-        ObjectKey::of(&manifest, 0).unwrap()
-    }
+    use crate::work::watch::index::tests::place;
 
     fn opened(watched: &Watched, manifests: &[Value]) -> Opened {
         let work =

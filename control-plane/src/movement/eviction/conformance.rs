@@ -13,7 +13,7 @@ use super::judge::{Judgement, Stay, Switches, judge};
 use crate::clusters::taint::default_tolerations::DefaultTolerations;
 use crate::deviations::DEVIATIONS;
 
-fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
+pub(in crate::movement) fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
     if value.is_null() {
         T::default()
     } else {

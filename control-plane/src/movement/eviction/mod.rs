@@ -29,4 +29,4 @@ pub mod turns;
 pub use controller::{Mover, start};
 
 #[cfg(test)]
-mod conformance;
+pub(super) mod conformance;

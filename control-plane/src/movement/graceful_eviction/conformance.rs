@@ -10,16 +10,10 @@ use super::assess::{Scene, assess};
 use crate::deviations::DEVIATIONS;
 use crate::fleet::copy::Order;
 use crate::fleet::standing::Standing;
+use crate::movement::eviction::conformance::read;
 use crate::settings::evict_plugin::EvictPlugins;
 
 fn replay(input: &Value) -> Value {
-    fn read<T: serde::de::DeserializeOwned + Default>(value: &Value) -> T {
-        if value.is_null() {
-            T::default()
-        } else {
-            serde_json::from_value(value.clone()).unwrap()
-        }
-    }
     let now: Timestamp = input["now"].as_str().unwrap().parse().unwrap();
     let (clusters, reports): (Vec<_>, Vec<_>) =
         (read(&input["clusters"]), read(&input["aggregatedStatus"]));

@@ -106,12 +106,12 @@ fn set(text: String) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::watch) mod tests {
     use super::*;
     use crate::capacity::PodView;
     use crate::protobuf::FromProtobuf;
 
-    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    pub(in crate::watch) fn field(number: u8, content: &[u8]) -> Vec<u8> {
         let length = u8::try_from(content.len()).unwrap();
         assert!(length < 128 && number < 16);
         [&[number << 3 | 2, length], content].concat()
