@@ -6,6 +6,7 @@ use kube::api::PostParams;
 use muster_shared::certificate::answer::{self, Answer, Useless};
 use muster_shared::certificate::request::{NewKey, NoKey};
 use muster_shared::k8s::{Api, CertificateSigningRequest, ResourceExt};
+use muster_shared::queue::doubled;
 use muster_shared::tls::Certificate;
 use tokio::time::Instant;
 
@@ -65,8 +66,7 @@ impl Error {
 
 /// Returns the pause after a number of consecutive refusals: `first`, doubled with each.
 pub fn after_refusal(first: Duration, refusals: u32) -> Duration {
-    let doubled = first.saturating_mul(1 << refusals.saturating_sub(1).min(16));
-    doubled.min(LONGEST.max(first))
+    doubled((first, LONGEST.max(first)), refusals.saturating_sub(1))
 }
 
 /// A signing request without an answer yet.

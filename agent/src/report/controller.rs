@@ -12,7 +12,7 @@ use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
-use muster_shared::queue::jittered;
+use muster_shared::queue::{doubled, jittered};
 use muster_shared::watch::{Expectations, Informer};
 use muster_shared::write::Verbs;
 use tokio::sync::watch;
@@ -408,7 +408,7 @@ async fn changed(census: Option<&Census>) {
 /// fleet API that returns is not loaded by one report of each member at once.
 fn pause_after(failures: u32, frequency: Duration) -> Duration {
     let soon = frequency / CENSUS_PER_PERIOD;
-    jittered(soon.saturating_mul(1 << failures.min(16)).min(frequency))
+    jittered(doubled((soon, frequency), failures))
 }
 
 #[cfg(test)]

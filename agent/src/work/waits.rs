@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
-use muster_shared::queue::Queue;
+use muster_shared::queue::{Queue, doubled};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -333,9 +333,7 @@ impl Repaired {
 
 /// Returns the pause after a number of repairs: doubled each time.
 fn pause(times: u32) -> Duration {
-    FIRST_PAUSE
-        .saturating_mul(1 << times.min(16))
-        .min(LONGEST_PAUSE)
+    doubled((FIRST_PAUSE, LONGEST_PAUSE), times)
 }
 
 #[cfg(test)]

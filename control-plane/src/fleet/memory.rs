@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
+use muster_shared::queue::doubled;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -117,10 +118,7 @@ impl<K: Clone + Eq + Hash> Backoff<K> {
 
     /// Returns how long the wait of a number is; the first has number 1.
     fn length(&self, number: u32) -> Duration {
-        let doubled = self
-            .first
-            .saturating_mul(1 << number.saturating_sub(1).min(16));
-        doubled.min(self.longest)
+        doubled((self.first, self.longest), number.saturating_sub(1))
     }
 }
 

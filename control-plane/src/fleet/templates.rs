@@ -12,7 +12,7 @@ use std::time::Duration;
 use kube::Client;
 use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
-use muster_shared::queue::{Next, Queue};
+use muster_shared::queue::{Next, Queue, doubled};
 use muster_shared::watch::{Informer, Selection};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
@@ -445,9 +445,9 @@ impl Templates {
 /// Returns how long to wait before a kind is looked for again. `looks` is how often it was not
 /// found, `missing` is how many kinds are missing.
 fn retry_after(looks: u32, missing: usize) -> Duration {
-    let backoff = FIRST_RETRY.saturating_mul(1 << looks.saturating_sub(1).min(16));
+    let backoff = doubled((FIRST_RETRY, LONGEST_RETRY), looks.saturating_sub(1));
     let share = RETRY_SHARE.saturating_mul(u32::try_from(missing).unwrap_or(u32::MAX));
-    backoff.min(LONGEST_RETRY).max(share)
+    backoff.max(share)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use muster_shared::queue::jittered;
+use muster_shared::queue::{doubled, jittered};
 use tokio::time::Instant;
 
 /// First and longest pause after a failure.
@@ -110,8 +110,7 @@ impl Pacing {
     /// this is the first failure in a row.
     pub fn failed(&mut self, wish: Option<Duration>, tick: Instant) -> (Duration, bool) {
         self.failures = self.failures.saturating_add(1);
-        let doublings = (self.failures - 1).min(16);
-        let pause = PAUSE.0.saturating_mul(1 << doublings).min(PAUSE.1);
+        let pause = doubled(PAUSE, self.failures - 1);
         let wish = wish.unwrap_or_default().min(LONGEST_WISH);
         let pause = jittered(pause).max(wish);
         self.rests_until = Some(tick + pause);

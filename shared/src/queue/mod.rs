@@ -58,7 +58,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::line::Line;
-pub use self::pause::{again, backoff, jittered, until};
+pub use self::pause::{again, backoff, doubled, jittered, until};
 
 /// Longest back-off of a key that was added while its work failed: the cause may be gone. Work that
 /// fails after a write adds its own key each time, so there is still a back-off.

@@ -25,7 +25,8 @@ pub fn again(before: u32) -> Duration {
     doubled(CONFLICT, before)
 }
 
-fn doubled((first, longest): (Duration, Duration), times: u32) -> Duration {
+/// Returns the first pause, doubled a number of times, but not above the longest.
+pub fn doubled((first, longest): (Duration, Duration), times: u32) -> Duration {
     first.saturating_mul(1 << times.min(16)).min(longest)
 }
 

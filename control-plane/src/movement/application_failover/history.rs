@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::clock::is_far_ahead;
 use muster_shared::k8s::Condition;
+use muster_shared::queue::doubled;
 use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
@@ -100,9 +101,7 @@ impl History {
 
     /// Returns the pause that follows the last move; `None` if there was none.
     fn pause(&self) -> Option<SignedDuration> {
-        let pause = FIRST_PAUSE
-            .saturating_mul(1 << (self.moves.checked_sub(1)?).min(16))
-            .min(LONGEST_PAUSE);
+        let pause = doubled((FIRST_PAUSE, LONGEST_PAUSE), self.moves.checked_sub(1)?);
         SignedDuration::try_from(pause).ok()
     }
 

@@ -17,6 +17,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::queue::doubled;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -328,8 +329,7 @@ impl<K: Clone + Ord + Hash> State<K> {
 /// Returns the time after which a binding is looked at that may be helped by room anywhere: many
 /// reports are answered by one look, and the more looks were in vain, the more reports.
 fn pause(vain: u32) -> Duration {
-    let doubled = GATHER_ROOM.saturating_mul(1 << vain.saturating_sub(1).min(16));
-    doubled.min(LONGEST_GATHER)
+    doubled((GATHER_ROOM, LONGEST_GATHER), vain.saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::queue::again;
+use muster_shared::queue::{again, doubled};
 
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
@@ -137,7 +137,7 @@ impl Evictor {
                 let why = bounded(why);
                 self.note_held(eviction, &key, EvictionState::Failed { why });
                 self.failures.insert(key.clone(), failures);
-                BACKOFF.0.saturating_mul(1 << before.min(6)).min(BACKOFF.1)
+                doubled(BACKOFF, before)
             }
         };
         let until = now.tick + pause;
