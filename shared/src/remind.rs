@@ -8,7 +8,6 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct Reminder {
     patience: Duration,
-    period: Duration,
     since: Option<Instant>,
     told: Option<Instant>,
 }
@@ -22,7 +21,6 @@ impl Reminder {
     pub const fn after(patience: Duration) -> Self {
         Self {
             patience,
-            period: Self::PERIOD,
             since: None,
             told: None,
         }
@@ -44,7 +42,7 @@ impl Reminder {
         let lasted = now.duration_since(since);
         let due = match self.told {
             None => lasted >= self.patience,
-            Some(told) => now.duration_since(told) >= self.period,
+            Some(told) => now.duration_since(told) >= Self::PERIOD,
         };
         due.then(|| {
             self.told = Some(now);
@@ -64,7 +62,7 @@ impl Reminder {
         let since = self.since?;
         Some(
             self.told
-                .map_or(since + self.patience, |told| told + self.period),
+                .map_or(since + self.patience, |told| told + Self::PERIOD),
         )
     }
 }
