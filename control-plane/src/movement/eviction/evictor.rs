@@ -105,9 +105,11 @@ pub struct Evictor {
     limits: Limits,
 }
 
-/// How many stranded workloads are tried at a time after a change that could help, and the pause
-/// before the next. For each that leaves, two more are tried at once.
-const RETRIES: (usize, Duration) = (100, Duration::from_secs(1));
+/// Stranded workloads that are tried at a time after a change that could help. For each that
+/// leaves, two more are tried at once.
+const RETRIES: usize = 100;
+/// Pause before the next of them are tried.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Pause before it is asked again whether a copy that nothing stops is fenced by now.
 const UNFENCED: Duration = Duration::from_secs(10);
 /// Pause before a Job is looked at again of which it is not known whether it has completed.

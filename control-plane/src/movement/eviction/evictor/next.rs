@@ -6,7 +6,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::queue::again;
 use tokio::time::Instant;
 
-use super::{Eviction, Evictor, Key, Now, RETRIES, Reason, Step};
+use super::{Eviction, Evictor, Key, Now, RETRIES, RETRY_PAUSE, Reason, Step};
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::fence::Gate;
@@ -36,9 +36,9 @@ impl Evictor {
             self.retry.get_or_insert(now.tick);
         }
         if self.retry.is_some_and(|retry| retry <= now.tick) {
-            self.retry_stranded(RETRIES.0);
+            self.retry_stranded(RETRIES);
             let more = self.backlog.has_due() || self.failing.backlog.has_due();
-            self.retry = more.then(|| now.tick + RETRIES.1);
+            self.retry = more.then(|| now.tick + RETRY_PAUSE);
         }
         let held = self.held(now);
         let timer = self.next_timer().into_iter().chain(held.until).min();

@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
-use super::in_flight::{AGAIN, InFlight};
+use super::in_flight::{AGAIN, InFlight, RARELY};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -96,7 +96,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
         options: Options::of(&fleet.settings),
         homes: Homes::default(),
         in_flight: InFlight::default(),
-        vain: Backoff::between(AGAIN.0, AGAIN.1),
+        vain: Backoff::between(AGAIN, RARELY),
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
@@ -353,7 +353,7 @@ impl Failback {
         let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
         let scheduled = binding.status().last_scheduled_time.as_ref().map(|it| it.0);
         let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
-            return Ok(Next::After(AGAIN.0));
+            return Ok(Next::After(AGAIN));
         };
         let asked = ask(fleet, key, binding.as_ref(), time).await;
         match Written::of(asked).map_err(ApiError::of("ask for a new placement of", key))? {

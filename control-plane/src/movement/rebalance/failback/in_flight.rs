@@ -8,9 +8,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::fleet::binding::BindingKey;
 
-/// First and longest time after which a workload is looked at again that a new placement would not
-/// bring home: room changes all the time, and there may be very many of them.
-pub(super) const AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_hours(1));
+/// First time after which a workload is looked at again that a new placement would not bring home:
+/// room changes all the time, and there may be very many of them.
+pub(super) const AGAIN: Duration = Duration::from_mins(1);
+/// Longest such time.
+pub(super) const RARELY: Duration = Duration::from_hours(1);
 /// Workloads that are asked to return and have not been placed yet, at most: the others are judged
 /// when it is their turn, since a window may close and a cluster may fail again meanwhile.
 const MOST_ASKED: usize = 8;
