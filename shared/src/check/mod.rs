@@ -198,6 +198,6 @@ mod tests {
         let names = ["a", "b", "c"].map(str::to_owned);
         assert_eq!(listed(&names, 3), "a, b, c");
         assert_eq!(listed(&names, 2), "a, b and 1 more");
-        assert_eq!(listed(&[], 2), "");
+        assert_eq!(listed::<&str>(&[], 2), "");
     }
 }

@@ -315,7 +315,7 @@ fn network_fault(random: &mut Random) -> (Fault, &'static str) {
             "the host"
         }
     };
-    if random.bits() % 10 == 0 {
+    if random.bits().is_multiple_of(10) {
         let other = (place + 1 + usize::try_from(random.bits() % (CLUSTERS as u64 - 1)).unwrap())
             % CLUSTERS;
         fault.route = Some((other, place));
@@ -331,7 +331,7 @@ fn death(random: &mut Random) -> (Fault, usize) {
         ..Fault::default()
     };
     fault.dead.insert(place);
-    if random.bits() % 5 == 0 {
+    if random.bits().is_multiple_of(5) {
         fault.dead.insert(place ^ 1);
     }
     (fault, place)

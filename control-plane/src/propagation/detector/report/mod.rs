@@ -9,6 +9,7 @@ mod decide;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::Resource as _;
 use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
