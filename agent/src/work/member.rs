@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::k8s::{
-    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, Preconditions,
+    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, PostParams, Preconditions,
     PropagationPolicy,
 };
 use muster_shared::watch::Selection;
@@ -135,6 +135,19 @@ impl Member {
         self.ask("apply", key)?;
         let raw = within("apply", key, api.patch(&key.name, &params, &patch)).await?;
         whole("apply", key, raw)
+    }
+
+    /// Makes an object that does not exist, without a server-side apply.
+    pub async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
+        let api = self.api(key).await?;
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PostParams::default()
+        };
+        let object = Raw::of(desired.clone(), None);
+        self.ask("create", key)?;
+        let raw = within("create", key, api.create(&params, &object)).await?;
+        whole("create", key, raw)
     }
 
     /// Sends a merge patch of an object that exists; returns the object afterwards.

@@ -383,6 +383,10 @@ impl Objects {
                     versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));
                     self.member.apply(key, &versioned, true).await?
                 }
+                // The lists of a merge patch are whole.
+                Err(error) if error.refuses_repetitions() => {
+                    self.member.patch(key, &versioned).await?
+                }
                 outcome => outcome?,
             };
             self.drift.applied(key, &apply, &after);
@@ -420,12 +424,16 @@ impl Objects {
 async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Value, member::Error> {
     let mut new = desired.clone();
     new["metadata"]["resourceVersion"] = json!(NO_VERSION);
-    match member.apply(key, &new, false).await {
+    let made = match member.apply(key, &new, false).await {
         Err(error) if error.refuses_version_of_new() => member.apply(key, desired, false).await,
         // A server may refuse the version although there is no object.
         Err(error) if error.is_conflict() && member.get(key).await?.is_none() => {
             member.apply(key, desired, false).await
         }
+        outcome => outcome,
+    };
+    match made {
+        Err(error) if error.refuses_repetitions() => member.create(key, desired).await,
         outcome => outcome,
     }
 }

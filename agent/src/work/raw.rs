@@ -52,7 +52,7 @@ struct HeadMeta {
 }
 
 impl Raw {
-    fn of(object: Value, unreadable: Option<String>) -> Self {
+    pub(super) fn of(object: Value, unreadable: Option<String>) -> Self {
         let text = |key: &str| {
             object
                 .get("metadata")?

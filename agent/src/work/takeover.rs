@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::member::FIELD_MANAGER;
 
 /// Field managers of Karmada's processes in members: the names of the binaries, as client-go
-/// chooses them.
-const PREDECESSORS: [&str; 2] = ["karmada-agent", "karmada-controller-manager"];
+/// chooses them. This agent's own writes whole objects where an apply is refused.
+const PREDECESSORS: [&str; 3] = ["karmada-agent", "karmada-controller-manager", FIELD_MANAGER];
 
 /// Returns the merge patch that changes Karmada's record in `managedFields` to this agent's; `None`
 /// when there is none, or when this agent has applied the object already.

@@ -149,6 +149,34 @@ async fn an_unmanaged_object_is_left_alone_until_the_policy_says_overwrite() {
     assert_eq!(value(&maps.get("a").await.unwrap()), "1");
 }
 
+/// Checks that what every API server takes with a warning, and Karmada's agent applies, is applied
+/// and changed: a server-side apply refuses two entries of one key in a list.
+#[tokio::test]
+async fn a_workload_that_names_a_variable_or_a_port_twice_is_applied_and_changed() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let mut manifest = deployment("web");
+    let container = &mut manifest["spec"]["template"]["spec"]["containers"][0];
+    container["env"] = json!([
+        {"name": "FLAGS", "value": "-a"},
+        {"name": "FLAGS", "value": "$(FLAGS) -b"},
+    ]);
+    container["ports"] = json!([
+        {"containerPort": 93, "hostPort": 9376},
+        {"containerPort": 93, "hostPort": 7693},
+    ]);
+    bench.apply("web", json!([manifest.clone()])).await;
+    let env = &mut manifest["spec"]["template"]["spec"]["containers"][0]["env"];
+    env[1]["value"] = json!("$(FLAGS) -c");
+    let change = json!({"spec": {"workload": {"manifests": [manifest]}}});
+    merge(&bench.works(), "web", &change).await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    until(&deployments, "web", "it has the new value", |it| {
+        let env = &it.data["spec"]["template"]["spec"]["containers"][0]["env"];
+        env[1]["value"] == "$(FLAGS) -c" && env.as_array().is_some_and(|it| it.len() == 2)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_workload_that_is_overwritten_runs_what_its_template_says_and_nothing_of_before() {
     let (bench, _agent) = Bench::with_agent().await;

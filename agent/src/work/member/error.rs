@@ -14,6 +14,9 @@ const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource
 /// Kubernetes before 1.23 does for Services.
 const VERSION_OF_NEW: &str = "resourceVersion should not be set on objects to be created";
 
+/// Message of an API server that refuses an apply whose list has two entries of one key.
+const REPETITION: &str = "duplicate entries for key";
+
 /// Reason why a request to the member failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -103,6 +106,13 @@ impl Error {
     /// Returns whether another writer changed the object between the read and the write.
     pub fn is_conflict(&self) -> bool {
         self.request().is_some_and(client::is_conflict)
+    }
+
+    /// Returns whether a list of what is applied names something twice, such as a variable. An API
+    /// server takes that in all writes but a server-side apply.
+    pub fn refuses_repetitions(&self) -> bool {
+        let status = self.status();
+        status.is_some_and(|status| status.message.contains(REPETITION))
     }
 
     /// Returns whether the object would have two entries that may not be the same.
