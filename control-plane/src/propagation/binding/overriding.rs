@@ -99,12 +99,12 @@ fn sides<K: Resource>(change: &Change<K>) -> (Option<&K>, Option<&K>) {
 }
 
 /// Returns what affinities compare of a cluster.
-fn traits(cluster: &Cluster) -> (Option<&Pairs>, [Option<&str>; 2], &[String]) {
+fn traits(cluster: &Cluster) -> (Option<&Pairs>, [Option<&str>; 2], Vec<&str>) {
     let spec = &cluster.spec;
     (
         cluster.metadata.labels.as_ref(),
         [spec.provider.as_deref(), spec.region.as_deref()],
-        &spec.zones,
+        cluster.zones().collect(),
     )
 }
 
