@@ -59,7 +59,12 @@ def test_life(cluster):
     assert "--set fleetApi.profile=trial" in words and "fleetApi.etcd.restore" in words, f"three members of etcd in place of one: refused, with what to do: {words}"
     _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fullnameOverride": "other"})
     assert "fullnameOverride=muster" in words, f"another name: refused, with the one that it has: {words}"
-    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", "snapshots": {"accessMode": "ReadWriteMany"}}}})
+    restored = {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", "snapshots": {"accessMode": "ReadWriteMany"}}}}
+    _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, restored)
+    assert "muster-fleet-etcd-snapshots is there with ReadWriteOnce" in words, f"another mode of a claim that is there: refused, with what to do: {words}"
+    beside = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}]}}
+    restored["fleetApi"]["etcd"] |= {"affinity": beside, "snapshots": {}}
+    release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, restored)
     assert release is not None, f"but for a snapshot that is restored: {words}"
     cluster.helm("muster-system").rollback("muster")
     release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, OF_CONTROL_PLANE)

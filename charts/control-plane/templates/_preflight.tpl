@@ -6,6 +6,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- define "muster.preflight" -}}
 {{- include "muster.preflight.members" . -}}
 {{- include "muster.preflight.names" . -}}
+{{- include "muster.preflight.snapshots" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -63,6 +64,18 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- if and (hasSuffix "-fleet-etcd" .metadata.name) (ne .metadata.name $name) (eq (dig "metadata" "labels" "app.kubernetes.io/instance" "" .) $.Release.Name) -}}
 {{- fail (printf "\n\nfullnameOverride is fixed at installation: this release keeps its fleet in %s, and would begin another, empty one in %s. Set fullnameOverride=%s.\n" .metadata.name $name (trimSuffix "-fleet-etcd" .metadata.name)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Kubernetes changes the mode of no claim. */ -}}
+{{- define "muster.preflight.snapshots" -}}
+{{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") -}}
+{{- $claim := printf "%s-etcd-snapshots" (include "muster.fleet" .) -}}
+{{- $wanted := .Values.fleetApi.etcd.snapshots.accessMode -}}
+{{- $modes := dig "spec" "accessModes" list (lookup "v1" "PersistentVolumeClaim" .Release.Namespace $claim) -}}
+{{- if and $modes (not (has $wanted $modes)) -}}
+{{- fail (printf "\n\nfleetApi.etcd.snapshots.accessMode=%s: the claim %s is there with %s, and Kubernetes changes that of no claim. Keep it; or copy the snapshots elsewhere and delete the claim first.\n" $wanted $claim (join ", " $modes)) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
