@@ -64,8 +64,8 @@ struct State {
     resumed: Option<Attribution>,
     /// How often the record of the fleet was heard of: an answer from before that is out of date.
     heard: u64,
-    /// Whether people were told that it cannot be read.
-    is_unread: bool,
+    /// Whether it was read the last time.
+    is_read: bool,
     clusters: HashMap<String, Arc<Pause>>,
     /// Pauses whose records are missing from the caches and may exist: clusters by name, and `None`
     /// for the fleet.
@@ -201,14 +201,15 @@ impl Pauses {
             Ok(found) => found,
             Err(error) if says_absent(&error, name) => None,
             Err(error) => {
-                let is_known = std::mem::replace(&mut self.write().is_unread, true);
-                if !is_known {
+                // Of one that was never read the caches tell.
+                let was_read = std::mem::replace(&mut self.write().is_read, false);
+                if was_read {
                     tracing::warn!(name, %error, "cannot read the record of a pause: it is as it was");
                 }
                 return;
             }
         };
-        self.write().is_unread = false;
+        self.write().is_read = true;
         // News that the watch told while the record was read are newer than the answer.
         let is_old = cluster.is_none() && self.read().heard != heard;
         let is_doubted = self.read().doubted.contains(&cluster);

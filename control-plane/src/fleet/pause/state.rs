@@ -67,15 +67,30 @@ impl Pause {
     }
 
     /// Returns the pauses that hold: that of the fleet, if there is one, and then those of the
-    /// clusters.
+    /// clusters. Of one that somebody wrote by hand, the API server tells the program and the time.
     pub fn all<'a>(
         record: Option<&ConfigMap>,
         clusters: impl IntoIterator<Item = &'a Cluster>,
         now: Timestamp,
     ) -> impl Iterator<Item = Self> {
-        let own = clusters.into_iter().filter_map(Self::of_cluster);
-        let all = record.map(Self::of_fleet).into_iter().chain(own);
+        let own = clusters.into_iter().filter_map(|it| {
+            let path = ["metadata", "annotations", PAUSED];
+            Some(Self::of_cluster(it)?.written(&it.metadata, &path))
+        });
+        let fleet = record.map(|it| Self::of_fleet(it).written(&it.metadata, &[]));
+        let all = fleet.into_iter().chain(own);
         all.filter(move |pause| pause.holds(now))
+    }
+
+    /// Returns the pause with whoever wrote the field at `path`, if it names nobody.
+    fn written(mut self, metadata: &ObjectMeta, path: &[&str]) -> Self {
+        if self.by.is_empty()
+            && let Some(order) = Attribution::by_program(metadata, order::PAUSE, path)
+        {
+            self.by = order.by;
+            self.since = self.since.or(order.at);
+        }
+        self
     }
 
     /// Returns the pause of a cluster, if its annotation says so.
@@ -207,6 +222,36 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_pause_that_names_nobody_is_told_with_the_program_that_wrote_it() {
+        let writers = |fields: serde_json::Value| {
+            json!([{
+                "manager": "kubectl-create", "operation": "Update", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": fields, "time": "1970-01-01T00:00:05Z",
+            }])
+        };
+        let record: ConfigMap = serde_json::from_value(json!({ "metadata": {
+            "name": "muster-pause", "managedFields": writers(json!({ "f:data": {} })),
+        } }))
+        .unwrap();
+        let own = json!({ "f:metadata": { "f:annotations": { format!("f:{PAUSED}"): {} } } });
+        let cluster: Cluster = serde_json::from_value(json!({ "metadata": {
+            "name": "m1", "annotations": { PAUSED: "upgrade" }, "managedFields": writers(own),
+        }, "spec": { "syncMode": "Pull" } }))
+        .unwrap();
+        let told = Pause::all(Some(&record), [&cluster], at(9)).map(|it| it.to_string());
+        let by = "by somebody with kubectl-create since 1970-01-01T00:00:05Z";
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                format!("all movement is paused {by} until somebody resumes it"),
+                format!(
+                    "movement out of m1 is paused {by} until somebody resumes it (reason: \"upgrade\")"
+                ),
+            ]
+        );
     }
 
     #[test]
