@@ -239,8 +239,24 @@ fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKe
     (!is_same || keeping.has(&key)).then_some(key)
 }
 
+/// Returns whether a target of a binding has no Work yet.
+fn lacks_work(fleet: &Fleet, key: &BindingKey) -> bool {
+    let Some(binding) = fleet.bindings.get(key) else {
+        return false;
+    };
+    let works = fleet.work_index.of(key);
+    let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
+    binding.metadata.deletion_timestamp.is_none()
+        && binding.spec.clusters.iter().any(|it| !has_work(&it.name))
+}
+
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
-    let client = fleet.work_writer.turn().await;
+    // A new Work follows its decision at once, whatever else is decided. Changes and removals wait.
+    let client = if lacks_work(fleet, key) {
+        fleet.client.clone()
+    } else {
+        fleet.work_writer.turn().await
+    };
     let Some(binding) = fleet.bindings.get(key) else {
         memory.forget(key);
         return absence::sweep(fleet, &client, &memory.missing, key).await;
