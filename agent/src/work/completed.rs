@@ -4,8 +4,10 @@
 //! member is not made again, because its task would run a second time. The report says of which
 //! manifest it was: another one is another task.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::object::terminates_since;
 use super::ownership::annotation;
 use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
 
@@ -27,11 +29,25 @@ pub fn is_task(manifest: &Value) -> bool {
 /// Returns whether the task of an object has succeeded.
 fn has_succeeded(object: &Value) -> bool {
     if object["kind"] == "Pod" {
-        return object["status"]["phase"] == "Succeeded";
+        return object["status"]["phase"] == "Succeeded" && !was_stopped(object);
     }
     let conditions = object["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|it| it["type"] == "Complete" && it["status"] == "True")
+}
+
+/// Returns whether a pod has ended because somebody deleted it, such as a fence: its kubelet says
+/// of one whose containers end well on that, too, that it has succeeded.
+fn was_stopped(pod: &Value) -> bool {
+    let Some(since) = terminates_since(pod) else {
+        return false;
+    };
+    let containers = pod["status"]["containerStatuses"].as_array();
+    let mut ends = containers.into_iter().flatten().map(|it| {
+        let end = it["state"]["terminated"]["finishedAt"].as_str()?;
+        end.parse::<Timestamp>().ok()
+    });
+    ends.any(|end| end.is_none_or(|end| end >= since))
 }
 
 /// Adds the name of the manifest to the status that is reported of an object, if it is a task that
@@ -144,6 +160,28 @@ mod tests {
         for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
             let status = reported(&pod(policy), succeeded.clone());
             assert_eq!(says(&status, &pod(policy)), expected, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_ends_well_because_it_is_deleted_has_not_succeeded() {
+        let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"restartPolicy": "OnFailure"}});
+        // Somebody, such as a fence, asked it to go at half past.
+        for (end, expected) in [
+            ("2026-01-01T00:00:29Z", true),
+            ("2026-01-01T00:00:31Z", false),
+        ] {
+            let mut pod = manifest.clone();
+            pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+            pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+            let ended = json!({"exitCode": 0, "reason": "Completed", "finishedAt": end});
+            pod["status"] = json!({"phase": "Succeeded", "containerStatuses": [
+                {"name": "c", "state": {"terminated": ended}},
+            ]});
+            let mut status = pod["status"].clone();
+            note(&mut status, &pod, &manifest);
+            assert_eq!(says(&status, &manifest), expected, "{end}");
         }
     }
 }

@@ -17,7 +17,7 @@ use super::desired::ObjectKey;
 use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
-use super::takeover::{adoption, takeover};
+use super::takeover::{adoption, takeover, without_dropped};
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
@@ -258,7 +258,7 @@ impl Objects {
         refuse_terminating(key, &observed)?;
         // What is overwritten keeps nothing that its template does not have.
         let is_overwritten = !ownership::is_managed(&observed);
-        let adoption = || adoption(&observed).filter(|_| is_overwritten);
+        let adoption = || adoption(&observed, None).filter(|_| is_overwritten);
         let observed = match takeover(&observed).or_else(adoption) {
             Some(takeover) => self.member.patch(key, &takeover).await?,
             None => observed,
@@ -375,8 +375,9 @@ impl Objects {
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
             after = match self.member.apply(key, &versioned, true).await {
                 // An entry that somebody changed stands beside that of the template.
-                Err(error) if error.is_duplicate() => {
-                    let Some(adoption) = adoption(&after) else {
+                Err(error) if error.duplicate().is_some() => {
+                    let list = error.duplicate();
+                    let Some(adoption) = adoption(&after, list.as_deref()) else {
                         return Err(error.into());
                     };
                     let adopted = self.member.patch(key, &adoption).await?;
@@ -385,7 +386,8 @@ impl Objects {
                 }
                 // The lists of a merge patch are whole.
                 Err(error) if error.refuses_repetitions() => {
-                    self.member.patch(key, &versioned).await?
+                    let whole = without_dropped(versioned, &after);
+                    self.member.patch(key, &whole).await?
                 }
                 outcome => outcome?,
             };

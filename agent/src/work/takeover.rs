@@ -22,8 +22,11 @@ pub fn takeover(observed: &Value) -> Option<Value> {
     if entries.iter().any(is_ours) {
         return None;
     }
-    // Of several records the last one has all fields of Karmada's last write.
-    let last = entries.iter().rposition(is_predecessor)?;
+    // Of several records the last one has all fields of Karmada's last write. This agent's own may
+    // be of patches, and has all only where there is none of Karmada's.
+    let is_karmadas = |entry: &Value| is_predecessor(entry) && entry["manager"] != FIELD_MANAGER;
+    let karmadas = entries.iter().rposition(is_karmadas);
+    let last = karmadas.or_else(|| entries.iter().rposition(is_predecessor))?;
     let mut rewritten = Vec::with_capacity(entries.len());
     for (position, entry) in entries.iter().enumerate() {
         if position == last {
@@ -45,8 +48,8 @@ const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// Returns the merge patch that makes what others wrote into an object this agent's, so that what
 /// its template does not have goes with the next apply; `None` when there is nothing of theirs.
-/// Metadata and subresources stay with their writers.
-pub fn adoption(observed: &Value) -> Option<Value> {
+/// Metadata and subresources stay with their writers, as does all but a list, if one is given.
+pub fn adoption(observed: &Value, list: Option<&[String]>) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let is_left = |entry: &Value| {
         entry.get("subresource").is_some_and(|it| it != "")
@@ -67,6 +70,16 @@ pub fn adoption(observed: &Value) -> Option<Value> {
         let Some(owned) = entry["fieldsV1"].as_object_mut() else {
             continue;
         };
+        if let Some(list) = list {
+            if let Some(taken) = take(&mut entry["fieldsV1"], list) {
+                is_any = true;
+                add(&mut fields, &taken);
+            }
+            if entry["fieldsV1"] != json!({}) {
+                rest.push(entry);
+            }
+            continue;
+        }
         let metadata = owned.remove("f:metadata");
         is_any |= !owned.is_empty();
         add(&mut fields, &entry["fieldsV1"]);
@@ -84,6 +97,56 @@ pub fn adoption(observed: &Value) -> Option<Value> {
     }));
     let version = observed.pointer("/metadata/resourceVersion")?;
     Some(json!({"metadata": {"managedFields": rest, "resourceVersion": version}}))
+}
+
+/// Returns a merge patch with what is wanted that takes out what this agent wrote before and what
+/// is wanted no more: a merge patch leaves what it does not name, unlike a server-side apply.
+pub fn without_dropped(mut wanted: Value, observed: &Value) -> Value {
+    let entries = observed.pointer("/metadata/managedFields");
+    for entry in entries.and_then(Value::as_array).into_iter().flatten() {
+        let is_own = entry["manager"] == FIELD_MANAGER;
+        if is_own && entry.get("subresource").is_none_or(|it| it == "") {
+            take_out(&mut wanted, &entry["fieldsV1"], observed);
+        }
+    }
+    wanted
+}
+
+/// Has a merge patch remove those of a set of fields that are there and that it does not name.
+fn take_out(patch: &mut Value, owned: &Value, observed: &Value) {
+    let (Some(patch), Some(owned)) = (patch.as_object_mut(), owned.as_object()) else {
+        return;
+    };
+    for (name, below) in owned {
+        let Some(name) = name.strip_prefix("f:") else {
+            continue;
+        };
+        let held = &observed[name];
+        if held.is_null() {
+            continue;
+        }
+        match patch.get_mut(name) {
+            Some(named) => take_out(named, below, held),
+            None => _ = patch.insert(name.to_owned(), Value::Null),
+        }
+    }
+}
+
+/// Takes what lies below a path out of a set of fields, and leaves nothing empty behind.
+fn take(from: &mut Value, path: &[String]) -> Option<Value> {
+    let (name, rest) = path.split_first()?;
+    let fields = from.as_object_mut()?;
+    let taken = if rest.is_empty() {
+        fields.remove(name)?
+    } else {
+        let below = fields.get_mut(name)?;
+        let taken = take(below, rest)?;
+        if *below == json!({}) {
+            fields.remove(name);
+        }
+        taken
+    };
+    Some(json!({ (name.clone()): taken }))
 }
 
 /// Adds a set of fields to another one.
@@ -162,6 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn what_karmadas_agent_wrote_is_taken_over_although_this_one_has_patched_the_object_since() {
+        // The agent has started an object again that a fence had stopped, and applied nothing yet.
+        let before = observed(&[
+            entry("karmada-agent", "Update", "f:k"),
+            entry(FIELD_MANAGER, "Update", "f:replicas"),
+        ]);
+        let patch = takeover(&before).unwrap();
+        let after = patch["metadata"]["managedFields"].as_array().unwrap();
+        let applied = after.iter().find(|it| it["operation"] == "Apply").unwrap();
+        assert_eq!(applied["fieldsV1"]["f:data"]["f:k"], json!({}));
+    }
+
+    #[test]
     fn what_others_wrote_is_adopted_but_for_metadata_subresources_and_what_the_cluster_itself_wrote()
      {
         let mut kubectl = entry("kubectl", "Update", "f:k");
@@ -177,8 +253,8 @@ mod tests {
         adopted["fieldsV1"]["f:data"]["f:x"] = json!({});
         let mut after = before.clone();
         after["metadata"]["managedFields"] = json!([kubectl, scale, volume, adopted]);
-        let patch = adoption(&before).unwrap();
+        let patch = adoption(&before, None).unwrap();
         assert_eq!(patch["metadata"], after["metadata"]);
-        assert_eq!(adoption(&after), None, "nothing of others is left");
+        assert_eq!(adoption(&after, None), None, "nothing of others is left");
     }
 }

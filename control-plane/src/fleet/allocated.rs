@@ -2,15 +2,16 @@
 //! allocates its own: sent to members, one server's choice would collide with what others have
 //! there, or name a family that they do not have.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Fields of a Service by which its server says what kinds of addresses it gave it.
 const FAMILIES: [&str; 2] = ["ipFamilies", "ipFamilyPolicy"];
 
 /// Removes node ports and IP families that nobody wrote: those that no manager of the object's
 /// fields owns, because the server filled them in. An object that does not tell who manages its
-/// spec keeps them.
-pub fn drop_allocated(object: &mut Value) {
+/// spec keeps them. Returns the IP families: fingerprints that are recorded of templates have them.
+pub fn drop_allocated(object: &mut Value) -> Map<String, Value> {
+    let mut families = Map::new();
     let has_node_port = |port: &Value| port["nodePort"].is_number();
     let ports = object["spec"]["ports"].as_array().map(Vec::as_slice);
     let health = &object["spec"]["healthCheckNodePort"];
@@ -18,14 +19,14 @@ pub fn drop_allocated(object: &mut Value) {
         && FAMILIES.iter().any(|it| !object["spec"][*it].is_null());
     let has_ports = ports.is_some_and(|it| it.iter().any(has_node_port)) || health.is_number();
     if !has_ports && !has_families {
-        return;
+        return families;
     }
     let managers = object["metadata"]["managedFields"].as_array();
     let managers = managers.into_iter().flatten();
     let specs = managers.map(|manager| manager["fieldsV1"]["f:spec"].clone());
     let specs: Vec<Value> = specs.filter(Value::is_object).collect();
     if specs.is_empty() {
-        return;
+        return families;
     }
     let ports = object["spec"]["ports"].as_array_mut();
     for port in ports.into_iter().flatten() {
@@ -42,9 +43,7 @@ pub fn drop_allocated(object: &mut Value) {
     let given = FAMILIES.iter().filter(|it| has_families && !owns(it));
     let given: Vec<&str> = given.copied().collect();
     if let Some(spec) = object["spec"].as_object_mut() {
-        for field in given {
-            spec.remove(field);
-        }
+        families.extend(given.into_iter().filter_map(|it| spec.remove_entry(it)));
     }
     let owns_health = |spec: &Value| !spec["f:healthCheckNodePort"].is_null();
     if !specs.iter().any(owns_health)
@@ -52,6 +51,7 @@ pub fn drop_allocated(object: &mut Value) {
     {
         spec.remove("healthCheckNodePort");
     }
+    families
 }
 
 /// Returns whether a field manager owns the node port of a port. `spec` is what it manages of the

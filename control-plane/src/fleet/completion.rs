@@ -15,6 +15,9 @@ use super::template::TemplateKey;
 use super::template_event::Lookup;
 use super::works::{self, CachedWork, cluster_of};
 
+/// Field of a reported status by which an agent says that a task has run to its end.
+const COMPLETED_MANIFEST: &str = "completedManifest";
+
 /// Returns whether a resource is a Job.
 pub fn is_job(resource: &ObjectReference) -> bool {
     (resource.api_version.as_str(), resource.kind.as_str()) == ("batch/v1", "Job")
@@ -43,7 +46,8 @@ pub fn has_completed(
         if is_job(resource) {
             is_complete(status)
         } else {
-            status["phase"] == "Succeeded"
+            // A kubelet says so of any pod that ends well because it is deleted.
+            status["phase"] == "Succeeded" && status[COMPLETED_MANIFEST].is_string()
         }
     };
     is_task(resource) && reports_any(reports, cluster, has_ended)
@@ -67,12 +71,12 @@ fn reports_any(
     reports.any(|it| it.status.as_ref().is_some_and(|status| says(&status.0)))
 }
 
-/// Returns whether a Job has completed in every cluster that it was in, by the status of its
-/// template: the reports of its clusters are removed when they leave the fleet. `None` means that
-/// this cannot be read yet. A template that is not seen may have been left out by a list; if it is
-/// gone, garbage collection removes its binding.
+/// Returns whether a Job or a bare Pod has completed in every cluster that it was in, by the status
+/// of its template: the reports of its clusters are removed when they leave the fleet. `None` means
+/// that this cannot be read yet. A template that is not seen may have been left out by a list; if
+/// it is gone, garbage collection removes its binding.
 pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> Option<bool> {
-    if !is_job(resource) {
+    if !is_task(resource) {
         return Some(false);
     }
     let key = TemplateKey::of(resource);
@@ -83,6 +87,14 @@ pub fn has_completed_by_template(fleet: &Fleet, resource: &ObjectReference) -> O
         }
         Lookup::Absent | Lookup::Unknown => None,
     }
+}
+
+/// Returns whether the template of a Job says that it has completed or failed.
+pub fn is_over_as_a_whole(fleet: &Fleet, resource: &ObjectReference) -> bool {
+    let key = TemplateKey::of(resource);
+    let template = fleet.templates.get(&key);
+    is_job(resource)
+        && matches!(template, Lookup::Found(it) if is_over(&it.object(&key.kind)["status"]))
 }
 
 /// Returns whether the placement of a binding divides its replicas.

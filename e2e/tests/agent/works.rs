@@ -178,6 +178,32 @@ async fn a_workload_that_names_a_variable_or_a_port_twice_is_applied_and_changed
 }
 
 #[tokio::test]
+async fn what_a_template_drops_goes_also_where_it_names_a_variable_twice() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let mut manifest = deployment("web");
+    let pod = &mut manifest["spec"]["template"]["spec"];
+    pod["containers"][0]["env"] = json!([
+        {"name": "FLAGS", "value": "-a"},
+        {"name": "FLAGS", "value": "$(FLAGS) -b"},
+    ]);
+    pod["nodeSelector"] = json!({"disk": "ssd"});
+    bench.apply("web", json!([manifest.clone()])).await;
+    let pod = &mut manifest["spec"]["template"]["spec"];
+    pod["containers"][0]["image"] = json!("nginx:2");
+    pod.as_object_mut().unwrap().remove("nodeSelector");
+    let change = json!({"spec": {"workload": {"manifests": [manifest]}}});
+    merge(&bench.works(), "web", &change).await;
+    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    until(&deployments, "web", "it has the new image", |it| {
+        it.data["spec"]["template"]["spec"]["containers"][0]["image"] == "nginx:2"
+    })
+    .await;
+    let after = deployments.get("web").await.unwrap();
+    let selector = &after.data["spec"]["template"]["spec"]["nodeSelector"];
+    assert!(selector.is_null(), "no node may have that disk: {selector}");
+}
+
+#[tokio::test]
 async fn a_workload_that_is_overwritten_runs_what_its_template_says_and_nothing_of_before() {
     let (bench, _agent) = Bench::with_agent().await;
     let deployments = bench.objects("apps/v1", "Deployment", "deployments");

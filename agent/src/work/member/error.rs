@@ -115,13 +115,18 @@ impl Error {
         status.is_some_and(|status| status.message.contains(REPETITION))
     }
 
-    /// Returns whether the object would have two entries that may not be the same.
-    pub fn is_duplicate(&self) -> bool {
-        let details = self.status().and_then(|status| status.details.as_ref());
-        details.is_some_and(|details| {
-            let mut causes = details.causes.iter();
-            causes.any(|cause| cause.reason == "FieldValueDuplicate")
-        })
+    /// Returns the list that would have two entries which may not be the same, as the names of its
+    /// path in a set of fields; `None` where it is part of another list, whose entries others have.
+    pub fn duplicate(&self) -> Option<Vec<String>> {
+        let causes = &self.status()?.details.as_ref()?.causes;
+        let cause = causes
+            .iter()
+            .find(|it| it.reason == "FieldValueDuplicate")?;
+        let (list, _) = cause
+            .field
+            .split_once('[')
+            .filter(|it| !it.1.contains('['))?;
+        Some(list.split('.').map(|name| format!("f:{name}")).collect())
     }
 
     /// Returns whether the member answered 404.

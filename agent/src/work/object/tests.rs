@@ -384,7 +384,9 @@ fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
     held["metadata"]["resourceVersion"] = json!("7");
     held["metadata"]["managedFields"] = json!([{
         "manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:spec": {"f:ports": {"k:{\"port\":8080}": {".": {}}}}},
+        "fieldsV1": {"f:spec": {
+            "f:externalTrafficPolicy": {}, "f:ports": {"k:{\"port\":8080}": {".": {}}},
+        }},
     }]);
     let (held, patches) = (Arc::new(Mutex::new(held)), Arc::clone(patches));
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -397,7 +399,10 @@ fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
                 .get("content-type")
                 .map(|it| it.to_str().unwrap().to_owned());
             let mut held = held.lock();
-            let is_theirs = held["metadata"]["managedFields"][0]["manager"] == "kubectl-edit";
+            let managers = held["metadata"]["managedFields"].as_array().unwrap();
+            let is_theirs = managers.iter().any(|it| {
+                it["manager"] == "kubectl-edit" && it["fieldsV1"]["f:spec"]["f:ports"].is_object()
+            });
             let (code, answer) = match (parts.method.as_str(), parts.uri.path(), kind.as_deref()) {
                 (_, "/api", _) => {
                     let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
@@ -462,8 +467,15 @@ async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
     );
     let patches = patches.lock();
     assert_eq!(patches.len(), 1);
-    assert_eq!(
-        patches[0]["metadata"]["managedFields"][0]["manager"],
-        member::FIELD_MANAGER
+    let managers = patches[0]["metadata"]["managedFields"].as_array().unwrap();
+    let ours = managers
+        .iter()
+        .find(|it| it["manager"] == member::FIELD_MANAGER);
+    let ours = &ours.unwrap()["fieldsV1"]["f:spec"];
+    assert!(ours["f:ports"].is_object());
+    let other = &ours["f:externalTrafficPolicy"];
+    assert!(
+        other.is_null(),
+        "it is in nobody's way, and stays somebody else's"
     );
 }

@@ -2,8 +2,8 @@
 //!
 //! A task keeps the old copy, except with purge mode Directly. Safety contract 1 applies: a task
 //! ends when a replacement is healthy, when the policy's own grace period has passed and a
-//! replacement is on an available cluster, when somebody sets `suppressDeletion` to false, or when
-//! somebody scales the template to no replicas.
+//! replacement is on an available cluster, when somebody sets `suppressDeletion` to false, when a
+//! Job is over, or when somebody scales the template to no replicas.
 
 mod missing;
 
@@ -54,6 +54,8 @@ pub struct Scene<'a> {
     /// own scheduler does so where the policy allows it; another one takes no cluster back as long
     /// as the task is there.
     pub restores: bool,
+    /// Whether the workload is a Job that is over in a cluster, and as a whole.
+    pub is_over: &'a dyn Fn(&str) -> bool,
     /// Whether the template asks for no replicas of a workload that is counted in them.
     pub asks_for_none: bool,
     /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
@@ -84,6 +86,9 @@ pub enum Done {
     Expired,
     /// `suppressDeletion` was set to false.
     Released,
+    /// The Job has completed or failed in this cluster, and by its template: nothing of it runs any
+    /// more.
+    Over,
     /// The template asks for no replicas, and no cluster was chosen for that: nothing is to replace
     /// the old copy, which goes as it would if it were the present one.
     Unwanted,
@@ -102,6 +107,7 @@ impl Done {
             Self::Replaced => "the replacement is healthy",
             Self::Expired => "the grace period is over",
             Self::Released => "suppressDeletion was set to false",
+            Self::Over => "the Job is over",
             Self::Unwanted => "the template asks for no replicas any more",
             Self::BackInPlace => "the workload was placed there again",
             Self::Recovered => "the cluster recovered and there is no replacement",
@@ -114,7 +120,7 @@ impl Done {
     pub fn removes_the_copy(self) -> bool {
         matches!(
             self,
-            Self::Replaced | Self::Expired | Self::Released | Self::Unwanted
+            Self::Replaced | Self::Expired | Self::Released | Self::Over | Self::Unwanted
         )
     }
 }
@@ -356,6 +362,9 @@ impl<'a> Situation<'a> {
             Some(true) => return None,
             Some(false) => return Some(Done::Released),
             None => {}
+        }
+        if (scene.is_over)(&task.from_cluster) {
+            return Some(Done::Over);
         }
         if scene.is_unwanted() {
             return Some(Done::Unwanted);

@@ -39,6 +39,7 @@ fn replay(input: &Value) -> Value {
         has_rule: true,
         counts_replicas: false,
         restores: true,
+        is_over: &|_| false,
         asks_for_none: false,
         timeout: input["gracefulTimeoutSeconds"]
             .as_u64()

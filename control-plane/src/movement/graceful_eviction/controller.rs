@@ -26,7 +26,7 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::completion::{is_over_in, leaves_undone};
+use crate::fleet::completion::{is_over_as_a_whole, is_over_in, leaves_undone};
 use crate::fleet::copy::Order;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
@@ -188,13 +188,11 @@ fn check(
     // Nobody does the completions of an old copy of a Job until a target has been given them. Once
     // it has done them, its Work is all that tells, until the template says that the Job is over.
     let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
-    let (mut tasks, told) = (
-        spec.graceful_eviction_tasks.iter(),
-        &status.aggregated_status,
-    );
-    let is_over =
-        undone == Some(true) && tasks.any(|it| is_over_in(&spec.resource, told, &it.from_cluster));
-    if undone.is_none() || is_over {
+    let told = &status.aggregated_status;
+    let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);
+    let mut tasks = spec.graceful_eviction_tasks.iter();
+    // Nothing else tells when the template says that the Job is over.
+    if undone.is_none() || tasks.any(|it| has_ended(&it.from_cluster)) {
         retry.set(Some(UNLISTED));
     }
     let scene = Scene {
@@ -212,6 +210,7 @@ fn check(
             Operation::InterpretHealth,
         ),
         counts_replicas: counts_replicas(spec, &status.aggregated_status),
+        is_over: &|name| has_ended(name) && is_over_as_a_whole(fleet, &spec.resource),
         asks_for_none: asks_for_none(spec),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.

@@ -250,13 +250,17 @@ fn lacks_work(fleet: &Fleet, key: &BindingKey) -> bool {
         && binding.spec.clusters.iter().any(|it| !has_work(&it.name))
 }
 
+/// Returns the client for the Works of a binding. A new Work follows its decision at once, whatever
+/// else is decided; changes and removals wait.
+async fn writer(fleet: &Fleet, key: &BindingKey) -> Client {
+    if lacks_work(fleet, key) {
+        return fleet.client.clone();
+    }
+    fleet.work_writer.turn().await
+}
+
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
-    // A new Work follows its decision at once, whatever else is decided. Changes and removals wait.
-    let client = if lacks_work(fleet, key) {
-        fleet.client.clone()
-    } else {
-        fleet.work_writer.turn().await
-    };
+    let client = writer(fleet, key).await;
     let Some(binding) = fleet.bindings.get(key) else {
         memory.forget(key);
         return absence::sweep(fleet, &client, &memory.missing, key).await;

@@ -426,7 +426,8 @@ fn indexed_completions(all: u64, targets: &[TargetCluster], held: &[Option<u64>]
     let most = free.map(|(target, _)| target.replicas).max();
     let has_all = |(target, held): (&TargetCluster, &Option<u64>)| match holders {
         0 => held.is_none() && Some(target.replicas) == most,
-        1 => *held > Some(0),
+        // With another number of pods at a time, members refuse the whole update.
+        1 => *held > Some(0) && u64::try_from(target.replicas) == Ok(all),
         _ => false,
     };
     let place = places().position(has_all);

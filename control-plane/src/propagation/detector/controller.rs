@@ -327,6 +327,15 @@ impl Detector {
         if reaches(&policy, subject) && binding.is_some_and(is_of_another_group) {
             return Ok(Next::Done);
         }
+        // The cache of policies may be behind that of templates, and what is released may go to
+        // another policy at once, and with it to other clusters.
+        if self.binding_of(key, &template).is_some()
+            && let Some(policy) = claim.policy.read(&self.fleet).await?
+            && !policy.is_deleting()
+            && selects(&policy, subject)
+        {
+            return self.apply(key, &template, &policy, changed).await;
+        }
         self.release(&self.fleet.work_writer.turn().await, key, &claim)
             .await
     }

@@ -382,9 +382,10 @@ fn has_finalizer(policy: &Policy) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
     use serde_json::json;
 
-    use crate::fleet::testing::{Stand, pass};
+    use crate::fleet::testing::{Stand, pass, refusal};
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_is_lazy_no_more_takes_effect_on_what_it_claimed_while_it_was() {
@@ -484,5 +485,72 @@ mod tests {
         assert_eq!(bound["replicas"], 5, "an edit is carried out");
         let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
         assert_eq!(*names, json!(["m2"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_template_stays_with_a_policy_that_was_edited_to_select_it_and_is_heard_of_late() {
+        let near = |generation: u32, app: &str| {
+            json!({
+                "metadata": {
+                    "namespace": "shop", "name": "first", "uid": "first", "generation": generation,
+                    "labels": {"propagationpolicy.karmada.io/permanent-id": "first"},
+                    "finalizers": ["karmada.io/propagation-policy-controller"],
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "spec": {
+                    "resourceSelectors": [{
+                        "apiVersion": "apps/v1", "kind": "Deployment",
+                        "labelSelector": {"matchLabels": {"app": app}},
+                    }],
+                    "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
+                },
+            })
+        };
+        let for_all = json!({
+            "metadata": {
+                "name": "all", "uid": "all", "generation": 1,
+                "labels": {"clusterpropagationpolicy.karmada.io/permanent-id": "all"},
+                "finalizers": ["karmada.io/cluster-propagation-policy-controller"],
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                "placement": {"clusterAffinity": {"clusterNames": ["m2"]}},
+            },
+        });
+        let template = json!({
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t", "generation": 1,
+                "labels": {"app": "web"}, "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"replicas": 2},
+        });
+        let mut stand = Stand::new([
+            ("propagationpolicies", near(1, "web")),
+            ("clusterpropagationpolicies", for_all),
+            ("deployments", template),
+        ]);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let placed = |stand: &Stand| {
+            let bound = stand.binding("web-deployment").expect("it is bound");
+            json!(bound.spec)["placement"]["clusterAffinity"]["clusterNames"].clone()
+        };
+        assert_eq!(placed(&stand), json!(["m1"]));
+        // The watch of the policies breaks: what follows is heard of the template alone.
+        let broken = refusal(500, "InternalError", "");
+        stand
+            .api
+            .answer(Method::GET, "/propagationpolicies", 500, broken);
+        stand.api.lose("configmaps", "shop", "none");
+        pass(5).await;
+        stand.api.put("propagationpolicies", near(2, "api"));
+        let mut edited = stand.api.object("deployments", "shop", "web").unwrap();
+        edited["metadata"]["labels"]["app"] = json!("api");
+        stand.api.put("deployments", edited);
+        pass(10).await;
+        assert_eq!(placed(&stand), json!(["m1"]), "its policy selects it");
     }
 }

@@ -171,4 +171,37 @@ mod tests {
             assert_eq!(found, Some(expected), "{share} of 40");
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bare_pod_that_has_succeeded_stays_so_when_its_cluster_has_left_the_fleet() {
+        use crate::fleet::testing::{Stand, binding, cluster, pass};
+
+        for (policy, expected) in [("Never", true), ("OnFailure", true), ("Always", false)] {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"namespace": "shop", "name": "web", "uid": "t"},
+                "spec": {"restartPolicy": policy, "containers": []},
+                "status": {"phase": "Succeeded"},
+            });
+            // Its cluster was taken out of the fleet, and the report with it.
+            let mut bound = binding();
+            bound["spec"]["resource"]["apiVersion"] = json!("v1");
+            bound["spec"]["resource"]["kind"] = json!("Pod");
+            bound["spec"]["resource"]["uid"] = json!("t");
+            bound["spec"]["clusters"] = json!([]);
+            bound["status"] = json!({"lastScheduledTime": "2026-01-01T00:00:00Z"});
+            let mut stand = Stand::new([
+                ("clusters", cluster("m2")),
+                ("pods", pod),
+                ("resourcebindings", bound),
+            ]);
+            stand.api.serve("/api/v1", "v1", "pods", "Pod");
+            stand.fleet.follow_templates();
+            stand.follow().await;
+            pass(5).await;
+            let bound = stand.binding("web-deployment").unwrap();
+            let found = has_completed_everywhere(&stand.fleet, &bound);
+            assert_eq!(found, Some(expected), "{policy}");
+        }
+    }
 }

@@ -137,6 +137,13 @@ fn take(
     let old = old.and_then(|it| it.get(&BindingKey::of(binding)));
     let left = left.chain(old.into_iter().flatten().map(String::as_str));
     let left: Vec<Copy> = left.map(copy).collect();
+    // Of one that is scaled to zero, or that a person keeps from being placed, nothing is to run.
+    let asks_for_none =
+        spec.replicas == 0 && spec.replica_requirements.is_some() && spec.components.is_empty();
+    let is_meant = asks_for_none || spec.scheduling_suspended();
+    if is_meant && placed.is_empty() && left.is_empty() {
+        return;
+    }
     let all = || placed.iter().chain(&left);
     let is_concerned = pending.is_some()
         || placed.is_empty()

@@ -51,6 +51,7 @@ pub(super) fn scene<'a>(
         has_rule: false,
         counts_replicas: false,
         restores: true,
+        is_over: &|_| false,
         asks_for_none: false,
         timeout: None,
     }

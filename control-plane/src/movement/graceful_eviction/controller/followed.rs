@@ -427,6 +427,20 @@ async fn the_task_of_a_job_that_has_failed_ends_although_nobody_takes_its_comple
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed() {
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    let mut objects = job_without_a_refuge(&failed);
+    let [_, _, _, (_, work), (_, binding)] = &mut objects;
+    work["status"]["manifestStatuses"][0]["status"] = failed.clone();
+    work["status"]["manifestStatuses"][0]["health"] = json!("Unhealthy");
+    binding["status"]["aggregatedStatus"][1]["status"] = failed.clone();
+    binding["status"]["aggregatedStatus"][1]["health"] = json!("Unhealthy");
+    let objects = objects.into_iter().chain([("jobs", job(Some("Failed")))]);
+    let stand = with_jobs(objects).await;
+    assert!(has_ended(&stand), "nothing of it runs any more, anywhere");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
     let mut binding = leaving("", &json!([{"name": "m2", "replicas": 2}]));
     binding["spec"]["replicas"] = json!(2);

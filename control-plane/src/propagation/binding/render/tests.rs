@@ -269,3 +269,45 @@ fn an_indexed_job_whose_two_numbers_are_scaled_together_is_scaled_where_it_is() 
         assert_eq!(asked["completions"], number);
     }
 }
+
+#[test]
+fn an_indexed_job_whose_pods_are_divided_is_not_asked_for_what_api_servers_refuse() {
+    let origin = Origin {
+        namespace: Some("shop".to_owned()),
+        name: "w".to_owned(),
+        id: "1".to_owned(),
+    };
+    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
+    // One cluster was given all 8 completions, and each half of the pods.
+    let held = BTreeMap::from([("m1", 8), ("m2", 0)]);
+    for number in [10, 4] {
+        let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
+            "spec": { "completionMode": "Indexed", "completions": number, "parallelism": number } });
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "replicas": number,
+            "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
+            "clusters": [
+                { "name": "m1", "replicas": number / 2 }, { "name": "m2", "replicas": number / 2 },
+            ],
+        }))
+        .unwrap();
+        let works = render(
+            &origin,
+            &spec,
+            &template,
+            false,
+            &Interpreters::default(),
+            &held,
+            unchanged,
+        );
+        let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
+        let asked = &works.unwrap()[0].manifest["spec"];
+        let is_kept = asked["completions"] == 8;
+        let is_in_tandem = asked["completions"] == asked["parallelism"];
+        assert!(
+            is_kept || is_in_tandem,
+            "the whole update is refused: {asked}"
+        );
+    }
+}

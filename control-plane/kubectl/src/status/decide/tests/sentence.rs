@@ -100,6 +100,27 @@ pub(super) const NOWHERE: &str = "has to leave m1 and stays: no room; m1 has x:N
 pub(super) const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-01T00:10:26Z";
 
 #[test]
+fn a_workload_that_asks_for_no_replicas_is_not_without_service() {
+    // Its replicas are divided: where there are none, it has no cluster.
+    let asleep: AnyBinding = serde_json::from_value(json!({
+        "metadata": { "name": "web", "namespace": "default" },
+        "spec": {
+            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
+            "replicas": 0, "replicaRequirements": {},
+        },
+        "status": { "conditions": [{
+            "type": "Scheduled", "status": "True", "reason": "Success", "message": "",
+            "lastTransitionTime": "2026-01-01T00:06:00Z",
+        }] },
+    }))
+    .unwrap();
+    let well = decide(&snapshot(five(&[]), healthy(1, "m1")));
+    let report = decide(&snapshot(five(&[]), vec![Arc::new(asleep)]));
+    assert_eq!(report.service.without.count, 0, "nothing of it is to run");
+    assert_eq!(report.code(), well.code());
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn the_state_of_the_fleet_is_told_in_one_sentence() {
     let left: Vec<ObjectMeta> = (0..12).map(|at| work(&format!("web{at}"), "m1")).collect();

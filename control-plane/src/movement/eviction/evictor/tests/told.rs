@@ -216,14 +216,17 @@ fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
     }
 }
 
-/// Returns the binding of a bare Pod in `c0`, which reports this phase of it.
-fn pod(phase: &str) -> Arc<AnyBinding> {
+/// Returns the binding of a bare Pod in `c0`, which reports this phase of it, and whether its agent
+/// says that it has run to its end.
+fn pod(phase: &str, has_run: bool) -> Arc<AnyBinding> {
     let resource = json!({"apiVersion": "v1", "kind": "Pod", "name": "sum"});
     let mut pod = binding("sum", &["c0"], &json!({"resource": resource}))
         .as_ref()
         .clone();
     pod.status = serde_json::from_value(json!({"aggregatedStatus": [
-        {"clusterName": "c0", "status": {"phase": phase}},
+        {"clusterName": "c0", "status": {
+            "phase": phase, "completedManifest": has_run.then_some("t/1/null/null"),
+        }},
     ]}))
     .unwrap();
     Arc::new(pod)
@@ -231,14 +234,20 @@ fn pod(phase: &str) -> Arc<AnyBinding> {
 
 #[test]
 fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one() {
-    for (phase, leaves) in [("Succeeded", false), ("Running", true), ("Failed", true)] {
+    // A kubelet says of any pod that is deleted, and ends well on that, that it has succeeded.
+    for (phase, has_run, leaves) in [
+        ("Succeeded", true, false),
+        ("Succeeded", false, true),
+        ("Running", false, true),
+        ("Failed", false, true),
+    ] {
         let clusters = vec![
             cluster("c0", &taint("NoExecute", 0)),
             cluster("c1", &json!([])),
         ];
-        let mut world = World::of(clusters, vec![pod(phase)], true);
+        let mut world = World::of(clusters, vec![pod(phase, has_run)], true);
         let left = world.evict(10.0).len();
-        assert_eq!(left == 1, leaves, "{phase}");
+        assert_eq!(left == 1, leaves, "{phase}, {has_run}");
     }
 }
 
