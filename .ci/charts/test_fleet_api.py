@@ -62,6 +62,7 @@ def test_programs():
     server, manager = command(parts["muster-fleet-api"]), command(parts["muster-fleet-manager"])
     assert set(manager["--controllers"].split(",")) == set(CONTROLLERS.split(",")), "exactly the controllers that a fleet API needs"
     assert server["--enable-bootstrap-token-auth"] == "true" and server["--authorization-mode"] == "RBAC", "tokens are taken"
+    assert "PersistentVolumeClaimResize" in server["--disable-admission-plugins"].split(","), "a claim's template grows without a storage class in the fleet"
     authority = next(each for each in parts["muster-fleet-api"]["spec"]["volumes"] if each["name"] == "authority")
     assert [item["key"] for item in authority["secret"]["items"]] == ["ca.crt"], "the API server has the authority and not its key"
     mounts = {mount["mountPath"] for name in ("muster-fleet-api", "muster-fleet-manager") for mount in containers(parts[name])[0]["volumeMounts"]}

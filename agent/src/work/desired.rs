@@ -185,6 +185,10 @@ pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value
         return desired;
     };
     object.remove("status");
+    leave_open(object);
+    if is_aggregated(object) {
+        object.remove("rules");
+    }
     let metadata = object.entry("metadata").or_insert_with(|| json!({}));
     let Some(metadata) = metadata.as_object_mut() else {
         return desired;
@@ -206,6 +210,46 @@ pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value
         }
     }
     desired
+}
+
+/// Returns whether an object is a role whose rules a controller in each cluster puts together from
+/// other roles there. Whatever else is written into them, it replaces.
+fn is_aggregated(object: &Map<String, Value>) -> bool {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let is_role = text("apiVersion").starts_with("rbac.authorization.k8s.io/");
+    let rule = object.get("aggregationRule");
+    is_role && text("kind") == "ClusterRole" && rule.is_some_and(Value::is_object)
+}
+
+/// Removes authorities that a manifest does not name but leaves open, as charts do where somebody
+/// in the cluster fills them in: an empty text, or a line break in base64. Sent, they would take
+/// the authority that is there away again.
+fn leave_open(object: &mut Map<String, Value>) {
+    const OPEN: [&str; 2] = ["", "Cg=="];
+    let close = |client: Option<&mut Value>| {
+        if let Some(client) = client.and_then(Value::as_object_mut)
+            && client
+                .get("caBundle")
+                .and_then(Value::as_str)
+                .is_some_and(|it| OPEN.contains(&it))
+        {
+            client.remove("caBundle");
+        }
+    };
+    match object.get("kind").and_then(Value::as_str) {
+        Some("MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => {
+            let hooks = object.get_mut("webhooks").and_then(Value::as_array_mut);
+            for hook in hooks.into_iter().flatten() {
+                close(hook.get_mut("clientConfig"));
+            }
+        }
+        Some("CustomResourceDefinition") => {
+            let spec = object.get_mut("spec");
+            close(spec.and_then(|it| it.pointer_mut("/conversion/webhook/clientConfig")));
+        }
+        Some("APIService") => close(object.get_mut("spec")),
+        _ => {}
+    }
 }
 
 fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) {
@@ -350,6 +394,59 @@ mod tests {
     }
 
     #[test]
+    fn an_authority_that_the_manifest_leaves_open_is_left_to_who_fills_it_in() {
+        let work = Origin {
+            namespace: "es",
+            name: "w",
+        };
+        let object = |group: &str, kind: &str, key: &str, content: Value| {
+            json!({"apiVersion": format!("{group}/v1"), "kind": kind,
+                "metadata": {"name": "a"}, key: content})
+        };
+        for (bundle, sent) in [("", false), ("Cg==", false), ("LS0tLS1CRUdJTg==", true)] {
+            let client = json!({"clientConfig": {"caBundle": bundle}});
+            let named = json!([{"name": "a.example.com", "clientConfig": {"caBundle": bundle}}]);
+            let hooks = "admissionregistration.k8s.io";
+            for (manifest, path) in [
+                (
+                    object(
+                        hooks,
+                        "MutatingWebhookConfiguration",
+                        "webhooks",
+                        named.clone(),
+                    ),
+                    "/webhooks/0/clientConfig/caBundle",
+                ),
+                (
+                    object(hooks, "ValidatingWebhookConfiguration", "webhooks", named),
+                    "/webhooks/0/clientConfig/caBundle",
+                ),
+                (
+                    object(
+                        "apiextensions.k8s.io",
+                        "CustomResourceDefinition",
+                        "spec",
+                        json!({"conversion": {"webhook": client}}),
+                    ),
+                    "/spec/conversion/webhook/clientConfig/caBundle",
+                ),
+                (
+                    object(
+                        "apiregistration.k8s.io",
+                        "APIService",
+                        "spec",
+                        json!({"caBundle": bundle}),
+                    ),
+                    "/spec/caBundle",
+                ),
+            ] {
+                let sends = desired(&manifest, work, None).pointer(path).is_some();
+                assert_eq!(sends, sent, "{manifest}");
+            }
+        }
+    }
+
+    #[test]
     fn the_version_of_the_api_is_not_part_of_what_an_object_is() {
         let key = |api_version: &str| {
             let manifest = json!({"apiVersion": api_version, "kind": "Deployment",
@@ -358,6 +455,34 @@ mod tests {
         };
         assert_eq!(key("apps/v1").object(), key("apps/v1beta1").object());
         assert_ne!(key("apps/v1").object(), key("extensions/v1").object());
+    }
+
+    #[test]
+    fn the_rules_that_a_member_puts_together_from_other_roles_are_not_sent() {
+        let work = Origin {
+            namespace: "es",
+            name: "w",
+        };
+        let selectors = json!([{"matchLabels": {"to": "monitoring"}}]);
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+        for (aggregation, rules, sent) in [
+            // As in Kubernetes' own example: the control plane fills in the rules.
+            (json!({"clusterRoleSelectors": selectors}), json!([]), false),
+            // As the fleet's own controller has filled them in.
+            (
+                json!({"clusterRoleSelectors": selectors}),
+                rules.clone(),
+                false,
+            ),
+            (Value::Null, rules, true),
+        ] {
+            let role = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "monitoring"}, "aggregationRule": aggregation, "rules": rules,
+            });
+            let sends = desired(&role, work, None).get("rules").is_some();
+            assert_eq!(sends, sent, "{role}");
+        }
     }
 
     #[test]

@@ -348,6 +348,8 @@ impl Answer {
             least: &|_, share| share,
             has_rule,
             counts_replicas: counts_replicas(spec, &status.aggregated_status),
+            // Such a task ends within seconds.
+            is_over: &|_| false,
             asks_for_none: asks_for_none(spec),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
             timeout: None,

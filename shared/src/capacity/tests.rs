@@ -109,6 +109,27 @@ fn a_node_that_takes_no_pods_offers_no_room() {
 }
 
 #[test]
+fn a_node_that_its_cluster_keeps_pods_away_from_offers_no_room() {
+    for (kind, cores) in [
+        ("DiskPressure", "8"),
+        ("PIDPressure", "8"),
+        ("NetworkUnavailable", "8"),
+        // Kubernetes lets all pods but those without requests tolerate it.
+        ("MemoryPressure", "16"),
+    ] {
+        let mut pressed = node("n", "8", "110");
+        let mut condition = pressed.status.conditions[0].clone();
+        condition.kind = kind.into();
+        pressed.status.conditions.push(condition);
+        let mut census = Census::counting(Counted::TakingPods);
+        census.apply_node(&node("other", "8", "110"));
+        census.apply_node(&pressed);
+        assert_eq!(census.summary().allocatable["cpu"].0, cores, "{kind}");
+        assert_eq!(census.node_summary().ready_num, 2, "{kind}");
+    }
+}
+
+#[test]
 fn an_amount_beyond_all_measure_goes_with_its_node() {
     let mut census = Census::default();
     census.apply_node(&node("a", "8", "110"));

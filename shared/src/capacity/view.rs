@@ -186,9 +186,14 @@ impl NodeView {
         ready.is_some_and(|condition| condition.status == "True")
     }
 
-    /// Returns whether it takes new pods: it is ready, and nobody cordoned it.
+    /// Returns whether it takes new pods: it is ready, nobody cordoned it, and it has none of the
+    /// conditions that Kubernetes makes taints of which no pod tolerates by itself.
     pub(super) fn takes_pods(&self) -> bool {
-        self.is_ready() && !self.spec.unschedulable
+        const KEEP_AWAY: [&str; 3] = ["DiskPressure", "PIDPressure", "NetworkUnavailable"];
+        let mut conditions = self.status.conditions.iter();
+        let is_pressed =
+            conditions.any(|it| it.status == "True" && KEEP_AWAY.contains(&it.kind.as_str()));
+        self.is_ready() && !self.spec.unschedulable && !is_pressed
     }
 }
 

@@ -83,9 +83,10 @@ fn following(token: Option<String>) -> Option<String> {
     token.filter(|token| !token.is_empty())
 }
 
-/// Returns whether a cluster renews a lease that is missed when it falls silent.
+/// Returns whether a cluster renews a lease that is missed when it falls silent. The removal of one
+/// waits for its agent until then.
 fn is_listened_to(cluster: &Cluster) -> bool {
-    cluster.spec.sync_mode == ClusterSyncMode::Pull && cluster.metadata.deletion_timestamp.is_none()
+    cluster.spec.sync_mode == ClusterSyncMode::Pull
 }
 
 impl RollCall {
@@ -425,10 +426,11 @@ mod tests {
     }
 
     #[test]
-    fn clusters_with_agents_are_listened_to_as_long_as_they_stay() {
+    fn clusters_with_agents_are_listened_to_as_long_as_they_are_there() {
         for (mode, deleting, expected) in [
             ("Pull", false, true),
-            ("Pull", true, false),
+            // Its removal waits for its agent, unless it is silent.
+            ("Pull", true, true),
             ("Push", false, false),
             ("Push", true, false),
         ] {

@@ -353,7 +353,7 @@ impl Departure<'_> {
             .graceful_eviction_tasks
             .retain(|task| task.from_cluster != self.cluster);
         let preserved = if self.preserves_state {
-            match preserve::labels(self.reason.rules(self.spec), self.status, self.cluster) {
+            match self.state() {
                 Ok(preserved) => preserved,
                 Err(error) if *self.purge_mode == PurgeMode::Directly => return Err(error.into()),
                 Err(_) => BTreeMap::new(),
@@ -365,6 +365,32 @@ impl Departure<'_> {
         after.take_out(self.task(preserved, now));
         self.order_tasks(&mut after);
         Ok((after, task_stays))
+    }
+
+    /// Returns the labels for the new copy: those that the copy which leaves was given itself,
+    /// where the task that brought them says that it has never been healthy with them, or else
+    /// what it reports.
+    fn state(&self) -> Result<BTreeMap<String, String>, preserve::Error> {
+        let rules = self.reason.rules(self.spec);
+        let brought = |task: &&GracefulEvictionTask| {
+            let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
+            let mut before = task.clusters_before_failover.iter();
+            mode == Some(&PurgeMode::Directly) && !before.any(|it| it == self.cluster)
+        };
+        let has_all = |given: &&BTreeMap<String, String>| {
+            let mut rules = rules.iter();
+            rules.all(|rule| given.contains_key(&rule.alias_label_name))
+        };
+        let mut reports = self.status.aggregated_status.iter();
+        let is_healthy = reports.any(|it| {
+            it.cluster_name == self.cluster && it.health == Some(ResourceHealth::Healthy)
+        });
+        let task = self.spec.graceful_eviction_tasks.last().filter(brought);
+        let given = task.map(|it| &it.preserved_label_state).filter(has_all);
+        match given {
+            Some(given) if !rules.is_empty() && !is_healthy => Ok(given.clone()),
+            _ => preserve::labels(rules, self.status, self.cluster),
+        }
     }
 
     /// Adds a task for each cluster that the new placement drops besides the one that is left, as

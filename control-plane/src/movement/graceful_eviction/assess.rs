@@ -298,7 +298,9 @@ impl<'a> Situation<'a> {
     /// no cluster is chosen, nothing is replaced (unlike in Karmada).
     pub fn is_replaced(&self, task: &Age<'_>) -> bool {
         let scene = self.scene;
-        let runs = self.healthy || self.responsive && self.is_idle(task);
+        let runs = self.healthy
+            || self.responsive && self.is_idle(task)
+            || self.is_without_address(task) && self.is_made();
         scene.scheduled && self.available && runs && self.stands_in(task)
     }
 
@@ -311,6 +313,26 @@ impl<'a> Situation<'a> {
             let replicas = it.0.get("replicas").and_then(Value::as_i64);
             it.0.get(REPLICAS_LEFT).is_some() && replicas.unwrap_or(0) == 0
         })
+    }
+
+    /// Returns whether the old copy is one that load balancers give addresses to, and has none, so
+    /// that no address has to take the place of its own. Many controllers publish none, and what
+    /// they serve is never healthy.
+    fn is_without_address(&self, task: &Age<'_>) -> bool {
+        let report = self.reports.get(&*task.task.from_cluster);
+        let status = report.and_then(|it| it.status.as_ref());
+        let balancer = status.and_then(|it| it.0.get("loadBalancer"));
+        balancer.is_some_and(|it| it["ingress"].as_array().is_none_or(Vec::is_empty))
+    }
+
+    /// Returns whether each chosen cluster is heard of and has applied its Work, whatever it
+    /// reports.
+    fn is_made(&self) -> bool {
+        let scene = self.scene;
+        let is_heard =
+            |name: &str| matches!((scene.cluster)(name), Standing::Sound | Standing::Left);
+        let is_made = |name: &str| is_heard(name) && (scene.order)(name) == Order::Applied;
+        scene.clusters.iter().all(|target| is_made(&target.name))
     }
 
     /// Returns whether healthy copies do as much as the old one did. For kinds without a health

@@ -106,6 +106,11 @@ pub fn prune(object: &mut Value) {
             remove(object, &["spec", "clusterIP"]);
             remove(object, &["spec", "clusterIPs"]);
         }
+        // Each server computes them from the class, and refuses another one's numbers.
+        "Pod" => {
+            remove(object, &["spec", "priority"]);
+            remove(object, &["spec", "preemptionPolicy"]);
+        }
         "ServiceAccount" => remove_generated_tokens(object),
         "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
             remove(object, &["data"]);
@@ -143,6 +148,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_a_server_computes_from_the_class_of_a_pod_is_not_sent_to_another() {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+            "spec": {"priorityClassName": "high", "priority": 0, "preemptionPolicy": "PreemptLowerPriority"},
+        });
+        prune(&mut pod);
+        assert_eq!(pod["spec"], json!({"priorityClassName": "high"}));
+    }
 
     #[test]
     fn what_each_cluster_counts_for_itself_is_not_sent_to_another() {

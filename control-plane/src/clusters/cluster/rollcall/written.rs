@@ -127,6 +127,22 @@ async fn a_cluster_that_is_gone_is_not_missed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_falls_silent_while_it_is_removed_is_reported() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    pass(10).await;
+    let mut leaving = cluster("m1", "Pull");
+    leaving["metadata"]["deletionTimestamp"] = json!("2024-01-02T00:00:00Z");
+    leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    stand.api.put("clusters", leaving);
+    pass(60).await;
+    assert_eq!(silent(&stand), ["m1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_is_silent_while_the_api_does_not_answer_and_that_time_is_given_back() {
     let stand = stand(vec![
         ("clusters", cluster("m1", "Pull")),

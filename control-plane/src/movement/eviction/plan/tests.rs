@@ -623,6 +623,34 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
 }
 
 #[test]
+fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    // It was moved to member1 a moment ago, and its task is there because it is not healthy yet.
+    spec.graceful_eviction_tasks = serde_json::from_value(json!([{
+        "fromCluster": "member3", "purgeMode": "Directly", "reason": "TaintUntolerated",
+        "producer": "TaintManager", "preservedLabelState": {"job": "abc"},
+        "clustersBeforeFailover": ["member3"],
+    }]))
+    .unwrap();
+    // It reports no state of its own, and then one that nothing was saved under.
+    for path in ["{.gone}", "{.id}"] {
+        let rules = json!([{"aliasLabelName": "job", "jsonPath": path}]);
+        let failover = json!({"cluster": {"statePreservation": {"rules": rules}}});
+        spec.failover = serde_json::from_value(failover).unwrap();
+        let leave = Leave {
+            mode: PurgeMode::Directly,
+            ..gracefully(&spec, "member1")
+        };
+        let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
+        let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
+        let last = tasks.and_then(|tasks| tasks.last()).unwrap();
+        assert_eq!(last["fromCluster"], "member1");
+        assert_eq!(last["preservedLabelState"], json!({"job": "abc"}), "{path}");
+    }
+}
+
+#[test]
 fn a_decision_for_the_cluster_that_is_left_is_none() {
     let mut spec = divided();
     spec.clusters.truncate(1);

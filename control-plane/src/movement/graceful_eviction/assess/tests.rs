@@ -673,3 +673,46 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
         assert_eq!(done, expected, "{} {new}", spec.resource.kind);
     }
 }
+
+#[test]
+fn an_address_that_no_cluster_gives_is_not_waited_for() {
+    use ResourceHealth::{Healthy, Unhealthy};
+    let none = json!({"loadBalancer": {}});
+    let some = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+    let targets = [target("new", 0)];
+    for (old, new, order, expected) in [
+        // Neither controller publishes addresses.
+        (
+            Some(&none),
+            (Unhealthy, Some(&none)),
+            Order::Applied,
+            Some(Done::Replaced),
+        ),
+        (Some(&none), (Unhealthy, Some(&none)), Order::Refused, None),
+        (Some(&none), (Unhealthy, None), Order::Sent, None),
+        // The old one has an address, which has to be replaced.
+        (Some(&some), (Unhealthy, Some(&none)), Order::Applied, None),
+        (
+            Some(&some),
+            (Healthy, Some(&some)),
+            Order::Applied,
+            Some(Done::Replaced),
+        ),
+        // Nothing is known of the old one.
+        (None, (Unhealthy, Some(&none)), Order::Applied, None),
+    ] {
+        let reports = [
+            report("old", Unhealthy, old.cloned()),
+            report("new", new.0.clone(), new.1.cloned()),
+        ];
+        let order = |_: &str| order;
+        let scene = Scene {
+            has_rule: true,
+            order: &order,
+            ..scene(&targets, &reports)
+        };
+        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{old:?} {new:?}");
+    }
+}
