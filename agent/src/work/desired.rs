@@ -148,13 +148,19 @@ impl ObjectKey {
         [self.clone(), bare]
     }
 
-    /// Returns the key of the object that a manifest without a namespace makes if its kind has
-    /// namespaces; `None` for a key with a namespace.
-    pub fn in_default_namespace(&self) -> Option<Self> {
-        self.namespace.is_empty().then(|| Self {
-            namespace: "default".to_owned(),
+    /// Returns the key under which a server stores the object that a manifest makes: in the default
+    /// namespace where the manifest names none, as for kubectl, and without one where its kind has
+    /// none.
+    pub fn stored(&self, namespaced: bool) -> Self {
+        let namespace = match self.namespace.as_str() {
+            _ if !namespaced => "",
+            "" => "default",
+            namespace => namespace,
+        };
+        Self {
+            namespace: namespace.to_owned(),
             ..self.clone()
-        })
+        }
     }
 }
 

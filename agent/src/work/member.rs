@@ -23,8 +23,6 @@ use crate::discovery::Discovery;
 
 /// Field manager of the agent in `managedFields`.
 pub const FIELD_MANAGER: &str = "muster-agent";
-/// Namespace of an object whose manifest names none, as for kubectl.
-const DEFAULT_NAMESPACE: &str = "default";
 /// Deadline for one request to the member.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(15);
 
@@ -204,20 +202,11 @@ impl Member {
         }))
     }
 
-    /// Returns the object where the server keeps it, so that two names of one object are equal:
-    /// without a namespace where it has none, in the default one where the manifest names none. As
-    /// it is where the member does not serve the kind.
+    /// Returns the key under which the member [stores](ObjectKey::stored) an object, so that two
+    /// names of one object are equal. As it is where the member does not serve the kind.
     pub async fn place(&self, key: &ObjectKey) -> Result<ObjectKey, Error> {
         let place = self.discovery.resolve(&key.kind).await?;
-        let namespace = match place {
-            Some(place) if !place.namespaced => String::new(),
-            Some(_) if key.namespace.is_empty() => DEFAULT_NAMESPACE.to_owned(),
-            _ => key.namespace.clone(),
-        };
-        Ok(ObjectKey {
-            namespace,
-            ..key.clone()
-        })
+        Ok(place.map_or_else(|| key.clone(), |place| key.stored(place.namespaced)))
     }
 
     /// Returns the [`place`](Self::place) of an object under whatever version the member serves its
@@ -241,12 +230,8 @@ impl Member {
             });
         };
         Ok(if place.namespaced {
-            let namespace = if key.namespace.is_empty() {
-                DEFAULT_NAMESPACE
-            } else {
-                &key.namespace
-            };
-            Api::namespaced_with(self.client.clone(), namespace, &place.resource)
+            let namespace = key.stored(true).namespace;
+            Api::namespaced_with(self.client.clone(), &namespace, &place.resource)
         } else {
             Api::all_with(self.client.clone(), &place.resource)
         })

@@ -89,10 +89,7 @@ impl Index {
 
     /// Returns whether an object is there that a Work wants by this key.
     pub(super) fn shows(&self, key: &ObjectKey) -> bool {
-        self.work(key).is_some()
-            || key
-                .in_default_namespace()
-                .is_some_and(|place| self.work(&place).is_some())
+        self.work(key).is_some() || self.work(&key.stored(true)).is_some()
     }
 
     /// Returns the objects that their Works want.

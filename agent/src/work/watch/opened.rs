@@ -29,20 +29,6 @@ impl Watched {
             name: raw.name_any(),
         }
     }
-
-    /// Returns the key of the object of a manifest as the server stores it: without a namespace in
-    /// the default one, as for kubectl, and cluster-scoped objects without a namespace.
-    fn place_of(&self, manifest: &ObjectKey) -> ObjectKey {
-        let namespace = match manifest.namespace.as_str() {
-            _ if !self.namespaced => "",
-            "" => "default",
-            namespace => namespace,
-        };
-        ObjectKey {
-            namespace: namespace.to_owned(),
-            ..manifest.clone()
-        }
-    }
 }
 
 /// A Work that was opened, and the positions of the manifests of one kind.
@@ -63,7 +49,8 @@ impl Opened {
         let mut ordinals = HashMap::new();
         for (ordinal, key, _) in keys(&work).filter(|(_, key, _)| key.kind == watched.kind) {
             // Of two manifests for one object the first counts.
-            ordinals.entry(watched.place_of(&key)).or_insert(ordinal);
+            let place = key.stored(watched.namespaced);
+            ordinals.entry(place).or_insert(ordinal);
         }
         Some(Self {
             cached,
