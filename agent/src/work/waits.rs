@@ -240,7 +240,7 @@ impl Waits {
                 return known.due - now;
             }
             let times = known.map_or(0, |known| known.times);
-            let pause = known.map_or(first, |known| pause(known.times));
+            let pause = known.map_or(first, |it| doubled((FIRST_PAUSE, LONGEST_PAUSE), it.times));
             let repaired = Repaired {
                 wish,
                 times: times.saturating_add(1),
@@ -329,11 +329,6 @@ impl Repaired {
     fn is_calm(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.due) >= CALM
     }
-}
-
-/// Returns the pause after a number of repairs: doubled each time.
-fn pause(times: u32) -> Duration {
-    doubled((FIRST_PAUSE, LONGEST_PAUSE), times)
 }
 
 #[cfg(test)]
