@@ -40,7 +40,6 @@ pub use self::rival::rival;
 pub use self::scaled::{LEFT_TO, left_to, was_left, with_note};
 use self::settled::settled;
 use super::desired::ObjectKey;
-use super::member::FIELD_MANAGER;
 
 /// The memory of one agent by which it knows that an object need not be applied.
 #[derive(Debug)]
@@ -92,7 +91,7 @@ impl Drift {
             observed,
             &self.interpreters,
             |desired, observed| {
-                settled(desired, observed, FIELD_MANAGER)
+                settled(desired, observed)
                     || last.is_some_and(|last| last.is_unchanged(desired, observed))
             },
         )
@@ -110,7 +109,7 @@ impl Drift {
 
     /// Records the server's answer to an apply.
     pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
-        let normalized = !settled(desired, answer, FIELD_MANAGER);
+        let normalized = !settled(desired, answer);
         let pair = normalized.then(|| Pair::of(desired, answer));
         self.state.lock().normalized.set(key, pair);
     }

@@ -59,7 +59,7 @@ pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
     }
     let field = field(manifest, observed)?;
     let owned = format!("f:{field}");
-    let ours = owned_fields(observed, FIELD_MANAGER).and_then(|ours| ours.get("f:spec"));
+    let ours = owned_fields(observed).and_then(|ours| ours.get("f:spec"));
     if ours.is_some_and(|ours| ours.get(&owned).is_some()) {
         return None;
     }

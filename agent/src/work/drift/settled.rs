@@ -13,14 +13,15 @@ use serde_json::{Map, Value};
 
 use self::elements::{Elements, Identities};
 use self::quantities::is_quantity;
+use crate::work::member::FIELD_MANAGER;
 
-/// Returns whether applying `desired` as `manager` would leave `observed` as it is.
+/// Returns whether applying `desired` would leave `observed` as it is.
 ///
 /// A wrong "no" costs one request that the server answers without a change; there is no wrong "yes"
 /// short of a server that does not keep `managedFields`. The cost grows with the size of both
 /// objects, not with the product of their lists.
-pub(super) fn settled(desired: &Value, observed: &Value, manager: &str) -> bool {
-    Comparison::of(desired).settled(desired, observed, manager)
+pub(super) fn settled(desired: &Value, observed: &Value) -> bool {
+    Comparison::of(desired).settled(desired, observed)
 }
 
 /// Returns whether a set of fields of `managedFields` and a desired value have a field in common.
@@ -48,17 +49,14 @@ fn touched(wanted: &Value, below: &Value) -> bool {
     below.is_empty() || touches(wanted, below)
 }
 
-/// Returns the fields that `manager` set by server-side apply on the object itself.
-pub(super) fn owned_fields<'a>(
-    observed: &'a Value,
-    manager: &str,
-) -> Option<&'a Map<String, Value>> {
+/// Returns the fields that the agent set by server-side apply on the object itself.
+pub(super) fn owned_fields(observed: &Value) -> Option<&Map<String, Value>> {
     observed
         .pointer("/metadata/managedFields")?
         .as_array()?
         .iter()
         .find(|entry| {
-            entry["manager"] == manager
+            entry["manager"] == FIELD_MANAGER
                 && entry["operation"] == "Apply"
                 && entry.get("subresource").is_none_or(|sub| sub == "")
         })?
@@ -107,8 +105,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    fn settled(&mut self, desired: &Value, observed: &Value, manager: &str) -> bool {
-        let Some(owned) = owned_fields(observed, manager) else {
+    fn settled(&mut self, desired: &Value, observed: &Value) -> bool {
+        let Some(owned) = owned_fields(observed) else {
             return false;
         };
         match (desired.as_object(), observed.as_object()) {

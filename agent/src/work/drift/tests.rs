@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::digest::digest;
+use crate::work::member::FIELD_MANAGER;
 
 /// Returns the difference between the desired and the observed state of an object of which nothing
 /// is remembered.

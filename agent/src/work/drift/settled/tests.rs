@@ -6,14 +6,12 @@ use serde_json::json;
 
 use super::*;
 
-const MANAGER: &str = "muster-agent";
-
 fn observed(fields: &Value, object: &Value) -> Value {
     let mut observed = object.clone();
     observed["metadata"]["name"] = json!("web");
     observed["metadata"]["managedFields"] = json!([
         {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": {}}},
-        {"manager": MANAGER, "operation": "Apply", "fieldsV1": fields},
+        {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields},
     ]);
     observed
 }
@@ -48,7 +46,7 @@ fn deployment() -> (Value, Value) {
 #[test]
 fn defaults_injected_parts_and_other_spellings_of_a_quantity_are_no_difference() {
     let (desired, observed) = deployment();
-    assert!(settled(&desired, &observed, MANAGER));
+    assert!(settled(&desired, &observed));
 }
 
 #[test]
@@ -95,7 +93,7 @@ fn every_real_difference_is_noticed() {
     for (what, edit) in edits {
         let (mut desired, mut observed) = deployment();
         edit(&mut desired, &mut observed);
-        assert!(!settled(&desired, &observed, MANAGER), "{what}");
+        assert!(!settled(&desired, &observed), "{what}");
     }
 }
 
@@ -105,7 +103,7 @@ fn an_atomic_list_must_be_equal_as_a_whole() {
     let desired = json!({"spec": {"args": ["a"]}});
     for (found, expected) in [(json!(["a"]), true), (json!(["a", "b"]), false)] {
         let observed = observed(&fields, &json!({"metadata": {}, "spec": {"args": found}}));
-        assert_eq!(settled(&desired, &observed, MANAGER), expected);
+        assert_eq!(settled(&desired, &observed), expected);
     }
 }
 
@@ -115,7 +113,7 @@ fn elements_that_others_add_to_a_set_are_theirs() {
     let desired = json!({"spec": {"hosts": ["a"]}});
     for (found, expected) in [(json!(["b", "a"]), true), (json!(["b"]), false)] {
         let observed = observed(&fields, &json!({"metadata": {}, "spec": {"hosts": found}}));
-        assert_eq!(settled(&desired, &observed, MANAGER), expected);
+        assert_eq!(settled(&desired, &observed), expected);
     }
 }
 
@@ -124,7 +122,7 @@ fn a_null_is_a_field_that_is_not_set() {
     let fields = json!({"f:spec": {"f:created": {}, "f:volumes": {}, "f:replicas": {}}});
     let desired = json!({"spec": {"created": null, "volumes": [], "replicas": 1}});
     let observed = observed(&fields, &json!({"metadata": {}, "spec": {"replicas": 1}}));
-    assert!(settled(&desired, &observed, MANAGER));
+    assert!(settled(&desired, &observed));
 }
 
 #[test]
@@ -132,7 +130,7 @@ fn an_empty_object_that_we_set_is_a_value() {
     let fields = json!({"f:spec": {"f:emptyDir": {}}});
     let desired = json!({"spec": {"emptyDir": {}}});
     let observed = observed(&fields, &json!({"metadata": {}, "spec": {"emptyDir": {}}}));
-    assert!(settled(&desired, &observed, MANAGER));
+    assert!(settled(&desired, &observed));
 }
 
 /// Returns what the server records as the fields of a manager that applies this value: lists of
@@ -185,7 +183,7 @@ fn texts_that_would_be_equal_as_quantities_are_different_texts() {
             object
         });
         let wanted = wanted("v1", "ConfigMap", &rest(one));
-        assert!(!settled(&wanted, &found, MANAGER), "{one} is not {other}");
+        assert!(!settled(&wanted, &found), "{one} is not {other}");
     }
 }
 
@@ -205,13 +203,13 @@ fn elements_of_a_list_must_stand_in_our_order_whatever_is_between_them() {
         object["metadata"] = json!({});
         let observed = observed(&record(&steps(&["a", "b"])), &object);
         let wanted = wanted("apps/v1", "Deployment", &steps(&["a", "b"]));
-        assert_eq!(settled(&wanted, &observed, MANAGER), expected, "{found:?}");
+        assert_eq!(settled(&wanted, &observed), expected, "{found:?}");
     }
     let fields = json!({"f:spec": {"f:hosts": {"v:\"a\"": {}, "v:\"b\"": {}}}});
     for (found, expected) in [(json!(["a", "x", "b"]), true), (json!(["b", "a"]), false)] {
         let observed = observed(&fields, &json!({"metadata": {}, "spec": {"hosts": found}}));
         let wanted = json!({"spec": {"hosts": ["a", "b"]}});
-        assert_eq!(settled(&wanted, &observed, MANAGER), expected, "{found}");
+        assert_eq!(settled(&wanted, &observed), expected, "{found}");
     }
 }
 
@@ -225,7 +223,7 @@ fn an_element_that_names_all_its_keys_is_not_taken_for_one_that_leaves_some_to_t
         {"port": 53, "name": "tcp"}, {"port": 53, "protocol": "UDP", "name": "udp"}]}});
     let found = json!({"metadata": {}, "spec": {"ports": [
         {"port": 53, "protocol": "TCP", "name": "tcp"}, {"port": 53, "protocol": "UDP", "name": "udp"}]}});
-    assert!(settled(&desired, &observed(&fields, &found), MANAGER));
+    assert!(settled(&desired, &observed(&fields, &found)));
 }
 
 #[test]
@@ -240,7 +238,7 @@ fn the_cost_of_a_long_list_grows_with_its_length() {
         let found = observed(&record(&rest), &object);
         let wanted = wanted("apps/v1", "Deployment", &rest);
         let mut comparison = Comparison::of(&wanted);
-        assert!(comparison.settled(&wanted, &found, MANAGER));
+        assert!(comparison.settled(&wanted, &found));
         comparison.visited
     };
     let (small, large) = (visited(10_000), visited(20_000));
@@ -309,6 +307,6 @@ proptest! {
             .collect();
         // An empty list is owned as a whole.
         let equal = if ours.is_empty() { object["spec"]["template"]["spec"]["containers"] == json!([]) } else { ours == named };
-        prop_assert_eq!(settled(&wanted, &found, MANAGER), equal);
+        prop_assert_eq!(settled(&wanted, &found), equal);
     }
 }
