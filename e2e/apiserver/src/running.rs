@@ -20,7 +20,7 @@ use crate::auth::authorize::Access;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};
 use crate::auth::rbac::Rbac;
 use crate::context::Server;
-use crate::controllers::{self, Enabled, Inside};
+use crate::controllers::{self, Inside};
 use crate::faults::Faults;
 use crate::registry::Registry;
 use crate::registry::documents::Kept;
@@ -32,7 +32,6 @@ use crate::wire::clock::Clock;
 use crate::wire::media::{Body, BoxError};
 
 /// How a server is set up.
-#[allow(clippy::struct_excessive_bools)] // independent switches, as a command line has them
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Name in logs and in kubeconfigs.
@@ -43,8 +42,6 @@ pub struct Options {
     pub history: usize,
     /// CRDs that are there from the start.
     pub crds: Vec<Value>,
-    /// Whether roles are enforced for those who aren't in `system:masters`.
-    pub rbac: bool,
     /// Whether the controllers of kube-controller-manager that keep an API tidy run.
     pub manager: bool,
     /// Whether lists are streamed to watches that ask for it (the gate `WatchList`).
@@ -62,7 +59,6 @@ impl Default for Options {
             port: 0,
             history: HISTORY,
             crds: Vec::new(),
-            rbac: true,
             manager: true,
             watch_list: true,
             protobuf: true,
@@ -180,7 +176,6 @@ impl ApiServer {
             admission: Admission::new(&store),
             access: Access {
                 roles: Rbac::new(&store),
-                enforced: options.rbac,
             },
             store,
             authority,
@@ -194,13 +189,10 @@ impl ApiServer {
             notices,
         });
         let stop = CancellationToken::new();
-        let enabled = Enabled {
-            manager: options.manager,
-        };
         tokio::spawn(controllers::run(
             Arc::clone(&server),
             heard,
-            enabled,
+            options.manager,
             stop.clone(),
         ));
         bootstrap(&server, port, &options.crds).await?;

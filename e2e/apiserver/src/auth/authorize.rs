@@ -65,19 +65,12 @@ impl fmt::Display for Reason {
 pub struct Access {
     /// Roles and bindings, sorted by whom they concern.
     pub roles: Rbac,
-    /// Whether roles are enforced; members of `system:masters` may do everything either way.
-    pub enforced: bool,
 }
 
 impl Access {
-    /// Returns whether a user may do everything, whatever roles say.
-    pub fn is_unlimited(&self, user: &User) -> bool {
-        user.is_in("system:masters") || !self.enforced
-    }
-
     /// Decides; the answer to a yes is its reason.
     pub fn decide(&self, user: &User, attributes: &Attributes) -> Result<Reason, Denied> {
-        if self.is_unlimited(user) {
+        if user.is_unlimited() {
             return Ok(Reason::Everything);
         }
         if let Some(grant) = rbac::grant(&self.roles, user, attributes) {

@@ -29,14 +29,6 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// How kube-controller-manager calls itself in managed fields.
 const MANAGER: &str = "kube-controller-manager";
 
-/// Which controllers run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Enabled {
-    /// Garbage collection, namespaces, service accounts: what kube-controller-manager does beside a
-    /// real server. Without it the server behaves like a bare kube-apiserver.
-    pub manager: bool,
-}
-
 /// Returns whether a write may concern a controller; they hear of every deletion.
 pub fn concerns(resource: &Resource, object: &Object) -> bool {
     let head = &object.head;
@@ -50,11 +42,12 @@ pub fn concerns(resource: &Resource, object: &Object) -> bool {
     structural || token || registration || head.deleting || !head.owners.is_empty()
 }
 
-/// Runs until `shutdown`.
+/// Runs until `shutdown`. `manager` says whether all controllers act, or CRDs alone are served, as
+/// by a bare kube-apiserver.
 pub async fn run(
     server: Arc<Server>,
     mut notices: mpsc::UnboundedReceiver<Notice>,
-    enabled: Enabled,
+    manager: bool,
     shutdown: CancellationToken,
 ) {
     let inside = |user, agent| Inside::new(Arc::clone(&server), user, agent);
@@ -88,7 +81,7 @@ pub async fn run(
             notice = notices.recv() => {
                 let Some(notice) = notice else { return };
                 definitions.hear(&notice).await;
-                if enabled.manager {
+                if manager {
                     garbage.hear(&notice).await;
                     namespaces.hear(&notice).await;
                     signing.hear(&notice).await;
@@ -98,7 +91,7 @@ pub async fn run(
             }
             _ = again.tick() => {
                 definitions.again().await;
-                if enabled.manager {
+                if manager {
                     garbage.again().await;
                     namespaces.again().await;
                 }
