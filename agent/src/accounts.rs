@@ -6,7 +6,7 @@ use muster_shared::k8s::{
     ClusterRole, ClusterRoleBinding, ObjectMeta, OwnerReference, PolicyRule, RoleRef, Secret,
     ServiceAccount, Subject,
 };
-use muster_shared::names::label;
+use muster_shared::names::{self, label};
 use muster_shared::settings::Words;
 
 /// Type of a Secret into which Kubernetes writes an account's token.
@@ -50,7 +50,7 @@ impl Report {
     pub fn secret(self, cluster: &str) -> String {
         match self {
             Self::KubeCredentials => cluster.to_owned(),
-            Self::KubeImpersonator => format!("{cluster}-impersonator"),
+            Self::KubeImpersonator => names::impersonation_secret(cluster),
         }
     }
 

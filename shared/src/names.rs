@@ -367,27 +367,6 @@ pub fn impersonation_secret(cluster: &str) -> String {
     format!("{cluster}-impersonator")
 }
 
-/// Returns the name of the deployment that estimates the capacity of a member.
-pub fn estimator_deployment(cluster: &str) -> String {
-    estimator_service("karmada-scheduler-estimator", cluster)
-}
-
-/// Returns the name of the service in front of the deployment that estimates the capacity of a
-/// member.
-pub fn estimator_service(prefix: &str, cluster: &str) -> String {
-    format!("{prefix}-{cluster}")
-}
-
-/// Returns the name of the service that stands for one that was imported from other members.
-pub fn derived_service(service: &str) -> String {
-    format!("derived-{service}")
-}
-
-/// Returns the name of an endpoint slice that was imported from a member.
-pub fn imported_endpoint_slice(slice: &str, cluster: &str) -> String {
-    format!("imported-{cluster}-{slice}")
-}
-
 /// Makes a valid object name of one that may be a role's (`system:node`).
 fn dns(name: &str) -> String {
     name.replace(':', ".").to_lowercase()
