@@ -138,11 +138,6 @@ impl Copy {
             },
         }
     }
-
-    /// Returns whether a workload that leaves another cluster can rely on the copy.
-    pub fn is_refuge(self) -> bool {
-        matches!(self, Self::Runs | Self::WillRun)
-    }
 }
 
 /// Returns what keeps an order for a workload from being carried out in a cluster as far as the
@@ -278,19 +273,6 @@ mod tests {
                 let unwanted = row(false, true, order, healthy);
                 assert_eq!(unwanted, row(false, false, order, healthy), "{order:?}");
             }
-        }
-    }
-
-    #[test]
-    fn only_what_runs_or_will_run_can_be_relied_on() {
-        for (copy, expected) in [
-            (Copy::Runs, true),
-            (Copy::WillRun, true),
-            (Copy::MayRun, false),
-            (Copy::CannotRun, false),
-            (Copy::Gone, false),
-        ] {
-            assert_eq!(copy.is_refuge(), expected, "{copy:?}");
         }
     }
 }
