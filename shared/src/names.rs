@@ -288,15 +288,33 @@ pub mod eviction {
     pub const PRODUCER_SCHEDULER: &str = "Scheduler";
 }
 
-/// Returns whether a name is valid for a Cluster: a DNS label (RFC 1123) of at most 48 characters,
-/// because namespaces are named after it.
+/// Returns whether a name is valid for a Cluster: a DNS label of at most 48 characters, because
+/// namespaces are named after it.
 pub fn is_cluster_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
+    name.len() <= 48 && is_label(name)
+}
+
+/// Longest part of a host name (RFC 1035, 2.3.4).
+pub const LONGEST_LABEL: usize = 63;
+
+/// Returns whether a text is a DNS label (RFC 1123), whatever its length.
+pub fn is_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=48).contains(&bytes.len())
-        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
-        && bytes.first().is_some_and(plain)
+    bytes.first().is_some_and(plain)
         && bytes.last().is_some_and(plain)
+        && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
+}
+
+/// Returns whether a text is a DNS subdomain (RFC 1123), as the names of most objects have to be.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// Returns whether a text is a host name in lower case with at least two parts.
+pub fn is_hostname(text: &str) -> bool {
+    let is_short = |part: &str| part.len() <= LONGEST_LABEL;
+    text.contains('.') && is_subdomain(text) && text.split('.').all(is_short)
 }
 
 /// Returns the namespace of a cluster's Works.

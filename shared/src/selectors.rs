@@ -44,6 +44,7 @@ use crate::api::{
     cluster::Cluster,
     policy::{ClusterAffinity, FieldSelector},
 };
+use crate::names::is_subdomain;
 
 type Labels = BTreeMap<String, String>;
 
@@ -370,7 +371,7 @@ fn is_sound_requirement(key: &str, operator: &str, values: &[String]) -> bool {
 /// DNS prefix.
 pub fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
-        Some((prefix, name)) => is_dns_name(prefix) && is_name(name),
+        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
         None => is_name(key),
     }
 }
@@ -381,28 +382,13 @@ pub fn is_label_value(value: &str) -> bool {
 }
 
 fn is_name(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=63).contains(&text.len()) && bounded(text, inner, |byte| byte.is_ascii_alphanumeric())
-}
-
-fn is_dns_name(text: &str) -> bool {
-    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let part = |part: &str| {
-        bounded(
-            part,
-            |byte| alphanumeric(byte) || byte == b'-',
-            alphanumeric,
-        )
-    };
-    text.len() <= 253 && text.split('.').all(part)
-}
-
-/// Returns whether a text is not empty, made of `inner`, and begins and ends with `outer`.
-fn bounded(text: &str, inner: impl Fn(u8) -> bool, outer: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
-    bytes.iter().copied().all(inner)
-        && bytes.first().copied().is_some_and(&outer)
-        && bytes.last().copied().is_some_and(&outer)
+    bytes.len() <= 63
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 #[cfg(test)]

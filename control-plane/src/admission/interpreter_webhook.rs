@@ -6,13 +6,11 @@ use muster_shared::api::interpreter_webhook::{
     InterpreterClientConfig, InterpreterOperation, InterpreterRule, InterpreterService,
     ResourceInterpreterWebhook,
 };
+use muster_shared::names::{LONGEST_LABEL, is_hostname, is_label};
 use serde::Deserialize;
 
 use super::problem::Findings;
 
-/// Longest DNS name and longest label of one.
-const LONGEST_NAME: usize = 253;
-const LONGEST_LABEL: usize = 63;
 /// Matches everything in a list of a rule.
 const ALL: &str = "*";
 
@@ -29,7 +27,7 @@ pub fn check(configuration: &Configuration) -> Findings {
     let webhooks = &configuration.webhooks;
     for (at, webhook) in webhooks.iter().enumerate() {
         let path = format!("webhooks[{at}]");
-        if !is_domain(&webhook.name) {
+        if !is_hostname(&webhook.name) {
             let detail = "must be a DNS name of at least two parts in lower case, such as workloads.example.com";
             found.invalid(format!("{path}.name"), &webhook.name, detail);
         } else if webhooks[..at]
@@ -135,7 +133,7 @@ fn check_service(service: &InterpreterService, path: &str, found: &mut Findings)
         let field = format!("{path}.{field}");
         if name.is_empty() {
             found.required(field, "names the Service");
-        } else if !is_label(name) {
+        } else if name.len() > LONGEST_LABEL || !is_label(name) {
             found.invalid(field, name, "must be a DNS label");
         }
     }
@@ -153,18 +151,6 @@ fn check_service(service: &InterpreterService, path: &str, found: &mut Findings)
             found.invalid(field, &url, detail);
         }
     }
-}
-
-fn is_domain(name: &str) -> bool {
-    name.len() <= LONGEST_NAME && name.contains('.') && name.split('.').all(is_label)
-}
-
-fn is_label(label: &str) -> bool {
-    let is_inner = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-';
-    let ends = [label.as_bytes().first(), label.as_bytes().last()];
-    (1..=LONGEST_LABEL).contains(&label.len())
-        && label.bytes().all(is_inner)
-        && ends.iter().all(|end| *end != Some(&b'-'))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use muster_shared::names::is_label;
 use muster_shared::settings::{Error, from_json, list_or_json};
 use serde::{Deserialize, Deserializer};
 
@@ -185,12 +186,7 @@ impl Receiver {
     }
 
     fn check(&self) -> Result<(), String> {
-        let allowed = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
-        let is_name = (1..=40).contains(&self.name.len())
-            && self.name.chars().all(allowed)
-            && !self.name.starts_with('-')
-            && !self.name.ends_with('-');
-        if !is_name {
+        if self.name.len() > 40 || !is_label(&self.name) {
             return Err(
                 "name has up to 40 lower-case letters, digits and inner hyphens".to_owned(),
             );

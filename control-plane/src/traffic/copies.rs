@@ -8,10 +8,10 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth,
 };
 use muster_shared::api::cluster::Cluster;
+use muster_shared::names::is_hostname;
 use serde_json::Value;
 
 use super::decide::State;
-use super::request::is_hostname;
 use crate::fleet::availability::{Unavailable, Workload, can_hold};
 
 /// Most addresses that are taken of one cluster, which writes them.

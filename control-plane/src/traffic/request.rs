@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::names::annotation::{FOLLOWS, HOSTNAME, HOSTNAME_TTL};
+use muster_shared::names::is_hostname;
 
 use crate::fleet::template::{Kind, TemplateKey};
 
@@ -12,9 +13,6 @@ use crate::fleet::template::{Kind, TemplateKey};
 const USUAL_TTL: u32 = 60;
 /// Longest time for which resolvers may keep an answer: a day.
 const LONGEST_TTL: u32 = 86_400;
-/// Maximum lengths of a host name and of its parts (RFC 1035, 2.3.4).
-const LONGEST_NAME: usize = 253;
-const LONGEST_LABEL: usize = 63;
 
 /// What a Service or an Ingress asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,19 +82,6 @@ fn followed(text: &str, resource: &ObjectReference) -> Option<TemplateKey> {
         namespace: resource.namespace.clone(),
         name: name.to_owned(),
     })
-}
-
-/// Returns whether a text is a host name in lower case with at least two parts.
-pub fn is_hostname(text: &str) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.len() <= LONGEST_LABEL
-            && bytes.first().is_some_and(plain)
-            && bytes.last().is_some_and(plain)
-            && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
-    };
-    text.len() <= LONGEST_NAME && text.contains('.') && text.split('.').all(is_label)
 }
 
 #[cfg(test)]

@@ -53,24 +53,11 @@ pub fn owner(held: &AnyBinding, key: &TemplateKey, uid: Option<&str>) -> Owner {
 pub fn sound_name(kind: &str, namespace: &str, name: &str) -> Result<String, String> {
     let binding = names::binding(kind, name);
     for made in [&binding, &names::work(kind, name, namespace)] {
-        if !is_object_name(made) {
+        if !names::is_subdomain(made) {
             return Err(made.clone());
         }
     }
     Ok(binding)
-}
-
-/// Returns whether a text is a DNS subdomain (RFC 1123), as the names of custom resources have to
-/// be.
-fn is_object_name(name: &str) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.first().is_some_and(plain)
-            && bytes.last().is_some_and(plain)
-            && bytes.iter().all(|byte| plain(byte) || *byte == b'-')
-    };
-    name.len() <= 253 && name.split('.').all(label)
 }
 
 #[cfg(test)]
