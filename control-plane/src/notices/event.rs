@@ -258,10 +258,7 @@ fn targets(status: &FailoverStatus) -> String {
 fn cause(subject: &Subject, cluster: &str, cause: &Cause, again: &str) -> String {
     let mut why = cause.message.trim().trim_end_matches('.').to_owned();
     if why.len() > LONGEST_CAUSE {
-        let end = (0..=LONGEST_CAUSE)
-            .rev()
-            .find(|at| why.is_char_boundary(*at));
-        why.truncate(end.unwrap_or(0));
+        why.truncate(why.floor_char_boundary(LONGEST_CAUSE));
         why.push_str("...");
     }
     let why = Some(why).filter(|it| !it.is_empty());

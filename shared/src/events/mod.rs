@@ -109,11 +109,7 @@ impl Events {
     ) {
         let mut note = note.into();
         if note.len() > LONGEST_NOTE {
-            let end = (0..=LONGEST_NOTE - 3)
-                .rev()
-                .find(|at| note.is_char_boundary(*at))
-                .unwrap_or(0);
-            note.truncate(end);
+            note.truncate(note.floor_char_boundary(LONGEST_NOTE - 3));
             note.push_str("...");
         }
         let letter = Letter {

@@ -8,8 +8,6 @@ use super::{CONDITION, EvictionState, LEFT, Note};
 
 /// Clusters that a condition speaks of at most.
 const LONGEST_LIST: usize = 5;
-/// A condition's message may not be longer, in bytes (the schema's rule).
-const LONGEST_MESSAGE: usize = 32_768;
 
 /// Returns the condition on a binding, from what is known of each cluster that its workload has to
 /// leave, and of each that it left or need not leave any more. While there is one to leave, the
@@ -43,7 +41,6 @@ pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
     if all.len() > LONGEST_LIST {
         message = format!("{message}; and {} more clusters", all.len() - LONGEST_LIST);
     }
-    message.truncate(message.floor_char_boundary(LONGEST_MESSAGE));
     // A taint in spite of which the workload stays may be newer than the eviction. The condition
     // has the later time, so that the next process does not take the taint for news.
     let stays = notes.iter().filter_map(|note| match note.state {
