@@ -55,7 +55,7 @@ impl Writing<'_> {
         targets: &Targets,
         patches: &LastPatches<BindingKey>,
     ) -> Result<Written, ApiError> {
-        let (key, api) = (self.key, self.endpoints());
+        let (key, api) = (self.key, endpoints(self.client, self.key));
         let is_leader = || self.fleet.leadership.is_current();
         let Some(held) = held else {
             let object = endpoint::new(&key.name, owner, request, targets);
@@ -82,10 +82,6 @@ impl Writing<'_> {
             patches.record(key.clone(), version, &patch);
         }
         written(answer.map(drop), "change", key)
-    }
-
-    fn endpoints(&self) -> Api<DynamicObject> {
-        endpoints(self.client, self.key)
     }
 
     /// Publishes an event about the binding and about its template.
