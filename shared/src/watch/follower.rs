@@ -246,22 +246,13 @@ impl<K: Followed> Follower<K> {
                 let stumble = WatchError::Broken(std::io::ErrorKind::UnexpectedEof.into());
                 Err((self.after_break(resource_version, silent_for), stumble))
             }
-            Ok(Some(Line::Applied {
-                object,
-                resource_version,
-            })) => {
-                self.notify(Event::Apply(object));
-                self.pause = FIRST_PAUSE;
-                Ok(State::Watching {
-                    resource_version,
-                    lines,
-                })
-            }
-            Ok(Some(Line::Deleted {
-                object,
-                resource_version,
-            })) => {
-                self.notify(Event::Delete(object));
+            Ok(Some(Line::Object { object, is_deleted })) => {
+                let resource_version = object.meta().resource_version.clone().unwrap_or_default();
+                self.notify(if is_deleted {
+                    Event::Delete(object)
+                } else {
+                    Event::Apply(object)
+                });
                 self.pause = FIRST_PAUSE;
                 Ok(State::Watching {
                     resource_version,

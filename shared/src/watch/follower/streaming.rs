@@ -57,8 +57,14 @@ impl<K: Followed> Follower<K> {
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, WatchError)> {
         match lines.next(STREAM_SILENCE).await {
-            Ok(Some(Line::Applied { object, .. })) => {
-                self.notify(Event::InitApply(object));
+            // A deletion is told at once: to keep deletions until the end means to keep whatever comes
+            // after the first as well, and a list may be long.
+            Ok(Some(Line::Object { object, is_deleted })) => {
+                self.notify(if is_deleted {
+                    Event::Delete(object)
+                } else {
+                    Event::InitApply(object)
+                });
                 Ok(State::Streaming { lines })
             }
             Ok(Some(Line::Bookmark {
@@ -80,12 +86,6 @@ impl<K: Followed> Follower<K> {
                     resource_version,
                     lines,
                 })
-            }
-            // Told at once: to keep deletions until the end means to keep whatever comes after the
-            // first as well, and a list may be long.
-            Ok(Some(Line::Deleted { object, .. })) => {
-                self.notify(Event::Delete(object));
-                Ok(State::Streaming { lines })
             }
             Ok(Some(Line::Rejected(rejected))) => {
                 self.report(rejected);

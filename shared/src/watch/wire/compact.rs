@@ -23,10 +23,7 @@ pub(in crate::watch) fn list_meta(metadata: &[u8]) -> Result<ListMeta, Malformed
     Ok(meta)
 }
 
-pub(in crate::watch) fn frame<K: kube::Resource>(
-    frame: &[u8],
-    decode: Decode<K>,
-) -> Result<Line<K>, Malformed> {
+pub(in crate::watch) fn frame<K>(frame: &[u8], decode: Decode<K>) -> Result<Line<K>, Malformed> {
     let (mut kind, mut raw) = (String::new(), &[][..]);
     for field in fields(frame) {
         match field? {
@@ -49,18 +46,9 @@ pub(in crate::watch) fn frame<K: kube::Resource>(
     if kind == "BOOKMARK" {
         return bookmark(object);
     }
-    let object = decode(object)?;
-    let resource_version = object.meta().resource_version.clone().unwrap_or_default();
-    Ok(if kind == "DELETED" {
-        Line::Deleted {
-            object,
-            resource_version,
-        }
-    } else {
-        Line::Applied {
-            object,
-            resource_version,
-        }
+    Ok(Line::Object {
+        object: decode(object)?,
+        is_deleted: kind == "DELETED",
     })
 }
 
@@ -133,9 +121,9 @@ pub(in crate::watch) mod tests {
     fn frames_are_told_apart() {
         let pod = field(1, &[field(1, b"a"), field(6, b"9")].concat());
         assert!(matches!(line("ADDED", &pod),
-            Ok(Line::Applied { resource_version, .. }) if resource_version == "9"));
+            Ok(Line::Object { object, is_deleted: false }) if object.metadata.resource_version.as_deref() == Some("9")));
         assert!(matches!(line("DELETED", &pod),
-            Ok(Line::Deleted { object, .. }) if object.metadata.name.as_deref() == Some("a")));
+            Ok(Line::Object { object, is_deleted: true }) if object.metadata.name.as_deref() == Some("a")));
         let end = [field(1, b"k8s.io/initial-events-end"), field(2, b"true")].concat();
         let metadata = field(1, &[field(6, b"9"), field(12, &end)].concat());
         assert!(matches!(line("BOOKMARK", &metadata),

@@ -104,8 +104,8 @@ fn a_line_of_a_watch_is_read_or_refused() {
             let meta = list_meta(bytes);
             let (code, _) = status(bytes);
             let kind = match line::<ConfigMap>(bytes) {
-                Ok(Line::Applied { .. }) => "applied",
-                Ok(Line::Deleted { .. }) => "deleted",
+                Ok(Line::Object { is_deleted: true, .. }) => "deleted",
+                Ok(Line::Object { .. }) => "applied",
                 Ok(Line::Bookmark { .. }) => "bookmark",
                 Ok(Line::Error { .. }) => "error",
                 Ok(Line::Rejected(rejected)) if rejected.deleted => "rejected, deleted",

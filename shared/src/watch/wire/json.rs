@@ -113,20 +113,10 @@ pub(in crate::watch) fn line<K: DeserializeOwned + kube::Resource>(
             Line::Error { code, message }
         }
         kind => match decode::<K>(raw.object.get().as_bytes()) {
-            Ok(object) => {
-                let resource_version = object.meta().resource_version.clone().unwrap_or_default();
-                if kind == "DELETED" {
-                    Line::Deleted {
-                        object,
-                        resource_version,
-                    }
-                } else {
-                    Line::Applied {
-                        object,
-                        resource_version,
-                    }
-                }
-            }
+            Ok(object) => Line::Object {
+                object,
+                is_deleted: kind == "DELETED",
+            },
             Err(error) => Line::Rejected(Rejected {
                 deleted: kind == "DELETED",
                 ..reject(raw.object.get().as_bytes(), &error)

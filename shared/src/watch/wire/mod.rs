@@ -25,13 +25,10 @@ pub(super) struct ListMeta {
 
 /// One line of a watch.
 pub(super) enum Line<K> {
-    Applied {
+    /// An object as it is now, or as it was when it was deleted.
+    Object {
         object: K,
-        resource_version: String,
-    },
-    Deleted {
-        object: K,
-        resource_version: String,
+        is_deleted: bool,
     },
     Bookmark {
         resource_version: String,
