@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::merge;
 use serde_json::{Value, json};
 
 use super::objects;
@@ -123,7 +124,7 @@ impl<O: Oracle> Story<O> {
             .objects
             .get(key)
             .map_or(Value::Null, |it| (**it).clone());
-        merge(&mut object, patch);
+        merge::apply(&mut object, patch);
         self.write(actor, key, object)
     }
 
@@ -162,25 +163,6 @@ impl<O: Oracle> Story<O> {
         let told = self.oracle.observe(&entry, &self.scene);
         self.told.extend(told);
         self
-    }
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        patch.clone_into(object);
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            if let Some(object) = object.as_object_mut() {
-                object.remove(name);
-            }
-        } else {
-            merge(&mut object[name.as_str()], value);
-        }
     }
 }
 

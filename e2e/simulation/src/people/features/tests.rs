@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use muster_shared::merge;
+
 use super::super::dice::tests::Split;
 use super::*;
 use crate::feature::{Subject, set_by};
@@ -16,23 +18,6 @@ const SIZE: Size = Size {
 /// Objects of the fleet by kind and name.
 type Objects = BTreeMap<(String, String), Value>;
 
-fn merge(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        patch.clone_into(object);
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (name, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(name);
-        } else {
-            merge(&mut object[name.as_str()], value);
-        }
-    }
-}
-
 fn carry_out(objects: &mut Objects, acts: Vec<(Api, Act)>) {
     let key = |object: &Value| {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -45,7 +30,7 @@ fn carry_out(objects: &mut Objects, acts: Vec<(Api, Act)>) {
                 objects.insert(key(&object), object);
             }
             Act::Patch { object, .. } => {
-                merge(objects.entry(key(&object)).or_default(), &object);
+                merge::apply(objects.entry(key(&object)).or_default(), &object);
             }
             Act::Delete { object } => {
                 objects.remove(&key(&object));
