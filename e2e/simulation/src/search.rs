@@ -76,27 +76,15 @@ pub fn uptime() -> f64 {
 impl Search {
     /// Runs seeds until there are no more of them, or no more time.
     pub fn run(&self) -> Findings {
-        let begun = uptime();
-        let (next, findings) = (AtomicU64::new(0), Mutex::new(Findings::default()));
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.max(1) {
-                scope.spawn(|| {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let is_late = self
-                            .seconds
-                            .is_some_and(|seconds| uptime() - begun > seconds);
-                        if is_late || self.count.is_some_and(|count| number >= count) {
-                            return;
-                        }
-                        self.try_seed(self.seed + number, &findings);
-                    }
-                });
+        self.search(uptime(), |number, findings| {
+            let is_left = self.count.is_none_or(|count| number < count);
+            if is_left {
+                let seed = self.seed + number;
+                let plan = plan_of(seed, self.scale);
+                self.try_plan(seed, &format!("seed {seed}"), &plan, findings);
             }
-        });
-        let mut findings = findings.into_inner();
-        findings.took = uptime() - begun;
-        findings
+            is_left
+        })
     }
 
     /// Runs each perturbation of a plan, with the name of each.
@@ -109,30 +97,35 @@ impl Search {
         let first = report.violations.first();
         anyhow::ensure!(first.is_none(), "undisturbed: {first:?}");
         let plans = sieve::plans(plan, &report);
+        Ok(self.search(begun, |number, findings| {
+            let at = usize::try_from(number).unwrap_or(usize::MAX);
+            let found = plans.get(at);
+            if let Some((name, plan)) = found {
+                self.try_plan(number, name, plan, findings);
+            }
+            found.is_some()
+        }))
+    }
+
+    /// Makes attempts by their numbers, several at a time, until one says that there are no more,
+    /// or there is no more time since `begun`.
+    fn search(
+        &self,
+        begun: f64,
+        attempt: impl Fn(u64, &Mutex<Findings>) -> bool + Sync,
+    ) -> Findings {
         let (next, findings) = (AtomicU64::new(0), Mutex::new(Findings::default()));
+        let is_late = || self.seconds.is_some_and(|limit| uptime() - begun > limit);
         std::thread::scope(|scope| {
             for _ in 0..self.jobs.max(1) {
                 scope.spawn(|| {
-                    loop {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let at = usize::try_from(number).unwrap_or(usize::MAX);
-                        let is_late = self.seconds.is_some_and(|limit| uptime() - begun > limit);
-                        let Some((name, plan)) = plans.get(at).filter(|_| !is_late) else {
-                            return;
-                        };
-                        self.try_plan(number, name, plan, &findings);
-                    }
+                    while !is_late() && attempt(next.fetch_add(1, Ordering::Relaxed), &findings) {}
                 });
             }
         });
         let mut findings = findings.into_inner();
         findings.took = uptime() - begun;
-        Ok(findings)
-    }
-
-    fn try_seed(&self, seed: u64, findings: &Mutex<Findings>) {
-        let plan = plan_of(seed, self.scale);
-        self.try_plan(seed, &format!("seed {seed}"), &plan, findings);
+        findings
     }
 
     fn try_plan(&self, seed: u64, name: &str, plan: &Plan, findings: &Mutex<Findings>) {
