@@ -21,7 +21,6 @@ use muster_control_plane::movement::eviction::evictor::{Evictor, Now, Step};
 use muster_control_plane::movement::eviction::judge::Switches;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
-use muster_e2e::harness::process::last_lines;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -91,18 +90,9 @@ async fn whole(arguments: &Arguments) -> anyhow::Result<()> {
         arguments,
     };
     let result = story.tell(&mut table).await;
-    if result.is_err() {
-        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
-        eprintln!("{lines}");
-    }
     table.figure("load of the machine", common::load(), "", Budget::None);
     table.print();
-    let lost = control_plane.lost();
-    anyhow::ensure!(
-        lost.is_empty(),
-        "the control plane ended by itself: {lost:?}"
-    );
-    result
+    common::fleet::checked(&scratch, &control_plane, result)
 }
 
 /// Creates the clusters, and the workloads as the scheduler has left them.

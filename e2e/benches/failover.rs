@@ -24,7 +24,6 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::Running;
-use muster_e2e::harness::process::last_lines;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
 use serde::Deserialize;
@@ -104,17 +103,8 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         story.fail_over(&mut table).await
     }
     .await;
-    if result.is_err() {
-        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
-        eprintln!("{lines}");
-    }
     table.print();
-    let lost = control_plane.lost();
-    anyhow::ensure!(
-        lost.is_empty(),
-        "the control plane ended by itself: {lost:?}"
-    );
-    result
+    common::fleet::checked(&scratch, &control_plane, result)
 }
 
 /// A binding, as far as it says where it is placed.

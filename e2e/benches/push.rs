@@ -19,7 +19,6 @@ use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::apiserver::seed::Seeds;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
-use muster_e2e::harness::process::last_lines;
 use serde_json::{Value, json};
 
 #[derive(Parser)]
@@ -79,10 +78,9 @@ async fn manage(arguments: &Arguments) -> anyhow::Result<()> {
     let ready = until("all members are ready", patience, pause, || {
         count(&clusters, is_ready) == all
     });
-    if let Err(error) = ready.await {
-        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
-        anyhow::bail!("{error}: {} of {all}\n{lines}", count(&clusters, is_ready));
-    }
+    let ready = ready.await;
+    let ready = ready.with_context(|| format!("{} of {all}", count(&clusters, is_ready)));
+    common::fleet::checked(&scratch, &control_plane, ready)?;
     let mut table = Table::new(format!(
         "push: {all} members with {} nodes and {} pods each",
         arguments.nodes, arguments.pods
@@ -141,12 +139,7 @@ async fn manage(arguments: &Arguments) -> anyhow::Result<()> {
     table.figure(what, sent.elapsed().as_secs_f64(), "s", Budget::None);
     table.figure("load of the machine", common::load(), "", Budget::None);
     table.print();
-    let ended = control_plane.lost();
-    anyhow::ensure!(
-        ended.is_empty(),
-        "the control plane ended by itself: {ended:?}"
-    );
-    Ok(())
+    common::fleet::checked(&scratch, &control_plane, Ok(()))
 }
 
 /// Starts a member with nodes and pods.

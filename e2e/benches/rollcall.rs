@@ -16,7 +16,6 @@ use common::{Budget, Scratch, Table, megabytes, number, until, usage};
 use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
-use muster_e2e::harness::process::last_lines;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -86,13 +85,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
         none,
     );
     let noticed = fall_silent(&silence, &clusters, arguments).await;
-    let noticed = match noticed {
-        Ok(noticed) => noticed,
-        Err(error) => {
-            let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
-            anyhow::bail!("{error}\n{lines}");
-        }
-    };
+    let noticed = common::fleet::checked(&scratch, &control_plane, noticed)?;
     let mistaken = unknown(&clusters) - arguments.silent;
     silence.send_replace(Falls::End);
     let last = beating.await??;
@@ -111,12 +104,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     table.figure("others taken for silent", number(mistaken), "", none);
     table.figure("load of the machine", common::load(), "", Budget::None);
     table.print();
-    let ended = control_plane.lost();
-    anyhow::ensure!(
-        ended.is_empty(),
-        "the control plane ended by itself: {ended:?}"
-    );
-    Ok(())
+    common::fleet::checked(&scratch, &control_plane, Ok(()))
 }
 
 /// Makes so many clusters with their namespaces and leases.

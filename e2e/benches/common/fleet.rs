@@ -7,7 +7,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::harness::kubeconfig;
-use muster_e2e::harness::process::{Launch, Process, Program};
+use muster_e2e::harness::process::{Launch, Process, Program, last_lines};
 use muster_e2e::harness::test_bed::fleet_api;
 use serde_json::{Value, json};
 
@@ -48,6 +48,27 @@ pub fn control_plane(
         arguments,
         log: scratch.path().join("control-plane.log"),
     })
+}
+
+/// Returns the result of a measurement. Prints the last lines of the log where it failed.
+///
+/// # Errors
+/// That of the measurement, or that the control plane ended by itself.
+pub fn checked<T>(
+    scratch: &Scratch,
+    control_plane: &Process,
+    result: anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if result.is_err() {
+        let lines = last_lines(&scratch.path().join("control-plane.log"), 20).join("\n");
+        eprintln!("{lines}");
+    }
+    let lost = control_plane.lost();
+    anyhow::ensure!(
+        lost.is_empty(),
+        "the control plane ended by itself: {lost:?}"
+    );
+    result
 }
 
 /// Returns a ready Pull cluster that serves Deployments and has plenty of room.
