@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::registry::Served;
 use crate::registry::fields;
 use crate::running::Running;
-use crate::store::{Draft, Expect, Head, Scan};
+use crate::store::{Draft, Expect, Head};
 use crate::wire::clock;
 use crate::wire::metadata;
 
@@ -121,10 +121,7 @@ impl Seeds {
     /// Returns all objects as they are now, as much of each as `T` takes; those that do not decode
     /// are left out.
     pub fn all<T: DeserializeOwned>(&self) -> Vec<T> {
-        let collection = &self.served.resource.collection;
-        // The present is never compacted.
-        let present = collection.scan(Scan::default(), |_| true);
-        let objects = present.map_or_else(|_| Vec::new(), |page| page.objects);
+        let objects = self.served.resource.collection.present("");
         objects
             .iter()
             .filter_map(|object| serde_json::from_slice(&object.json()).ok())

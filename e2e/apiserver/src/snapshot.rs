@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::auth::identity::Authority;
 use crate::context::Server;
 use crate::registry::collection_name;
-use crate::store::{Draft, Expect, Object, Scan, Store};
+use crate::store::{Draft, Expect, Object, Store};
 
 /// Objects of all resources, and the authority that signs for the server.
 #[derive(Debug, Clone)]
@@ -18,17 +18,9 @@ pub struct Snapshot {
 impl Snapshot {
     /// Takes the objects of a store.
     pub(crate) fn take(store: &Store, authority: &Arc<Authority>) -> Self {
-        let whole = || Scan {
-            prefix: "",
-            after: None,
-            at: None,
-            limit: None,
-        };
         let mut objects = Vec::new();
         for (name, collection) in store.all() {
-            // Only the past can be compacted.
-            let page = collection.scan(whole(), |_| true).ok();
-            let found = page.into_iter().flat_map(|page| page.objects);
+            let found = collection.present("").into_iter();
             objects.extend(found.map(|object| (name.clone(), object)));
         }
         // Owners come first: what has none is collected.

@@ -10,7 +10,6 @@ use super::Inside;
 use crate::auth::bootstrap_tokens::{self, INFO, NAMESPACE, PREFIX};
 use crate::context::Notice;
 use crate::registry::Served;
-use crate::store::Scan;
 
 /// What the keys of signatures begin with.
 const SIGNATURE: &str = "jws-kubeconfig-";
@@ -69,18 +68,13 @@ impl BootstrapSigner {
 
     fn signatures(&self, payload: &str) -> BTreeMap<String, String> {
         let prefix = format!("{NAMESPACE}/{PREFIX}");
-        let scan = Scan {
-            prefix: &prefix,
-            ..Scan::default()
-        };
-        let tokens = self.secrets.resource.collection.scan(scan, |o| {
-            o.head.field("type") == Some(bootstrap_tokens::SECRET) && !o.head.deleting
-        });
+        let secrets = self.secrets.resource.collection.present(&prefix);
+        let tokens = secrets
+            .iter()
+            .filter(|o| o.head.field("type") == Some(bootstrap_tokens::SECRET) && !o.head.deleting);
         let now = self.inside.server.clock.now();
-        let tokens = tokens.map_or_else(|_| Vec::new(), |page| page.objects);
         let signed = |data: &Value| bootstrap_tokens::signature(data, payload, now);
         tokens
-            .iter()
             .filter_map(|it| signed(&it.value()["data"]))
             .collect()
     }

@@ -10,7 +10,6 @@ use crate::context::Notice;
 use crate::kinds::definitions::FINALIZER;
 use crate::registry::definition;
 use crate::registry::{Served, collection_name};
-use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::conditions;
 use crate::wire::metadata;
@@ -137,13 +136,8 @@ impl Definitions {
         let Some(served) = registry.find(&resource.group, &version, &resource.plural) else {
             return 0;
         };
-        let Ok(page) = resource
-            .collection
-            .scan(Scan::default(), |o| !o.head.deleting)
-        else {
-            return 0;
-        };
-        for object in page.objects {
+        let present = resource.collection.present("");
+        for object in present.iter().filter(|o| !o.head.deleting) {
             let head = &object.head;
             let options = DeleteOptions::default();
             let deleted = self

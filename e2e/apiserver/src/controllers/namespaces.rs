@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::Inside;
 use crate::context::Notice;
 use crate::registry::Served;
-use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::conditions;
 use crate::wire::metadata;
@@ -157,17 +156,7 @@ impl Namespaces {
             else {
                 continue;
             };
-            let all = || {
-                let scan = Scan {
-                    prefix: &prefix,
-                    ..Scan::default()
-                };
-                resource
-                    .collection
-                    .scan(scan, |_| true)
-                    .map(|p| p.objects)
-                    .unwrap_or_default()
-            };
+            let all = || resource.collection.present(&prefix);
             for object in all().iter().filter(|o| !o.head.deleting) {
                 let options = DeleteOptions {
                     propagation: Some("Background".to_owned()),

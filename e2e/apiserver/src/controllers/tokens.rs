@@ -5,7 +5,6 @@ use super::Inside;
 use crate::auth::tokens;
 use crate::context::Notice;
 use crate::registry::Served;
-use crate::store::Scan;
 use crate::verbs::DeleteOptions;
 use crate::wire::metadata;
 
@@ -58,16 +57,11 @@ impl Tokens {
     async fn clear(&self, notice: &Notice) {
         let account = &notice.object.head;
         let prefix = format!("{}/", account.namespace());
-        let scan = Scan {
-            prefix: &prefix,
-            ..Scan::default()
-        };
-        let tokens = self
-            .secrets
-            .resource
-            .collection
-            .scan(scan, |o| o.head.field("type") == Some(tokens::SECRET));
-        for secret in tokens.map_or_else(|_| Vec::new(), |page| page.objects) {
+        let secrets = self.secrets.resource.collection.present(&prefix);
+        let tokens = secrets
+            .iter()
+            .filter(|o| o.head.field("type") == Some(tokens::SECRET));
+        for secret in tokens {
             let value = secret.value();
             let own = &value["metadata"]["annotations"]["kubernetes.io/service-account.uid"];
             if *own != *account.uid {

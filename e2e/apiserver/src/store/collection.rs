@@ -203,6 +203,17 @@ impl Collection {
         self.latest.send_replace(version);
     }
 
+    /// Returns the objects of now below a prefix: `namespace/`, or empty for all.
+    pub fn present(&self, prefix: &str) -> Vec<Arc<Object>> {
+        let scan = Scan {
+            prefix,
+            ..Scan::default()
+        };
+        let state = self.state.read();
+        let range = state.objects.range::<str, _>(bounds(scan));
+        page(range, 0, scan, |_| true).objects
+    }
+
     /// Reads objects that `keep` wants.
     pub fn scan(&self, scan: Scan<'_>, keep: impl Fn(&Object) -> bool) -> Result<Page, Compacted> {
         let state = self.state.read();

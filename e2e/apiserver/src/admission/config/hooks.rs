@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::Endpoint;
 use super::matching::{Condition, Constraints};
-use crate::store::{Collection, Scan};
+use crate::store::Collection;
 
 /// Seconds that a webhook has when its configuration doesn't say.
 const TIMEOUT: u64 = 10;
@@ -60,9 +60,7 @@ impl Hook {
 /// Returns all webhooks of a kind of configuration, in the order of the configurations' names and
 /// then of their lists.
 pub fn read(configurations: &Collection) -> Arc<[Hook]> {
-    // The present is never compacted.
-    let present = configurations.scan(Scan::default(), |_| true);
-    let configurations = present.map_or_else(|_| Vec::new(), |page| page.objects);
+    let configurations = configurations.present("");
     configurations
         .iter()
         .flat_map(|c| {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::matching::{self, Condition, Constraints};
 use super::review::{self, Attributes, Invocation};
 use crate::schema::cel::{Expr, Failure, Names, Scope};
-use crate::store::{Collection, Scan, Store};
+use crate::store::{Collection, Store};
 
 /// The policies of a server, parsed as of two versions: of the policies and of their bindings.
 #[derive(Debug)]
@@ -99,17 +99,13 @@ impl Policies {
     }
 
     fn read(&self) -> Arc<[Bound]> {
-        // The present is never compacted.
-        let all = |collection: &Collection| {
-            let page = collection.scan(Scan::default(), |_| true);
-            page.map_or_else(|_| Vec::new(), |page| page.objects)
-        };
-        let policies: HashMap<String, Arc<Policy>> = all(&self.definitions)
+        let definitions = self.definitions.present("");
+        let policies: HashMap<String, Arc<Policy>> = definitions
             .iter()
             .filter_map(|object| Policy::read(&object.value()))
             .map(|policy| (policy.name.clone(), Arc::new(policy)))
             .collect();
-        let bindings = all(&self.bindings);
+        let bindings = self.bindings.present("");
         let bound = bindings.iter().filter_map(|object| {
             let object = object.value();
             let spec = &object["spec"];

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::GROUP;
 use super::rule::Rule;
 use crate::auth::identity::User;
-use crate::store::{Collection, Object, Scan, Store};
+use crate::store::{Collection, Object, Store};
 
 /// The resources of the index, roles first.
 const PLURALS: [&str; 4] = [
@@ -193,9 +193,7 @@ impl Rbac {
         let mut before = std::mem::take(&mut state.parsed);
         let mut index = Index::default();
         for (kind, collection) in self.collections.iter().enumerate() {
-            // The present is never compacted.
-            let present = collection.scan(Scan::default(), |_| true);
-            for object in present.map_or_else(|_| Vec::new(), |page| page.objects) {
+            for object in collection.present("") {
                 let key = (kind, Arc::clone(&object.head.key));
                 let parsed = match before.remove(&key) {
                     Some((version, parsed)) if version == object.version => parsed,
