@@ -151,7 +151,7 @@ impl<'a> At<'a> {
                 .get(name)
                 .map(|f| f.node)
                 .or(*values)
-                .map(|id| self.to(id)),
+                .map(|id| self.node_at(id)),
             _ => None,
         }
     }
@@ -173,13 +173,13 @@ impl<'a> At<'a> {
         fields
             .into_iter()
             .flatten()
-            .map(move |(name, field)| (name, field, self.to(field.node)))
+            .map(move |(name, field)| (name, field, self.node_at(field.node)))
     }
 
     /// Returns the type of a list's elements.
     pub fn items(self) -> Option<Self> {
         match &self.node().shape {
-            Shape::List { items, .. } => Some(self.to(*items)),
+            Shape::List { items, .. } => Some(self.node_at(*items)),
             _ => None,
         }
     }
@@ -206,10 +206,6 @@ impl<'a> At<'a> {
     /// Returns another node of the same arena.
     #[must_use]
     pub fn node_at(self, id: Id) -> Self {
-        self.to(id)
-    }
-
-    fn to(self, id: Id) -> Self {
         Self {
             arena: self.arena,
             id,
