@@ -122,8 +122,6 @@ const KINDS: &[Kind] = &[
     }),
     kind!("" "v1" "Pod" "pods" "pod" ["po"] NAMESPACED ALL ["all"] {
         "binding" => "" "v1" "Binding" CREATE,
-        "ephemeralcontainers" => "" "v1" "Pod" READ_WRITE,
-        "resize" => "" "v1" "Pod" READ_WRITE,
         "status" => "" "v1" "Pod" READ_WRITE,
     }),
     kind!("" "v1" "PodTemplate" "podtemplates" "podtemplate" [] NAMESPACED ALL [] {}),
