@@ -151,6 +151,7 @@ impl ObjectKey {
     /// Returns the key under which a server stores the object that a manifest makes: in the default
     /// namespace where the manifest names none, as for kubectl, and without one where its kind has
     /// none.
+    #[must_use]
     pub fn stored(&self, namespaced: bool) -> Self {
         let namespace = match self.namespace.as_str() {
             _ if !namespaced => "",
