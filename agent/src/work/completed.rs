@@ -51,10 +51,15 @@ fn was_stopped(pod: &Value) -> bool {
 }
 
 /// Adds the name of the manifest to the status that is reported of an object, if it is a task that
-/// has succeeded.
+/// has succeeded. Of a pod that was stopped it is not reported that it has.
 pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
-    if is_task(manifest) && has_succeeded(object) && status.is_object() {
+    if !is_task(manifest) || !status.is_object() {
+        return;
+    }
+    if has_succeeded(object) {
         status[FIELD] = json!(name(manifest));
+    } else if object["kind"] == "Pod" && status["phase"] == "Succeeded" {
+        status["phase"] = json!("Failed");
     }
 }
 
@@ -182,6 +187,9 @@ mod tests {
             let mut status = pod["status"].clone();
             note(&mut status, &pod, &manifest);
             assert_eq!(says(&status, &manifest), expected, "{end}");
+            // The control plane puts the phases together to that of the template, by which it
+            // knows what has run to its end once no cluster reports it any more.
+            assert_eq!(status["phase"] == "Succeeded", expected, "{end}");
         }
     }
 }

@@ -24,6 +24,7 @@ use super::waiting::{
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
+use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::works::{CachedWork, Doomed, Role, binding_of, is_of_namespace};
 use crate::fleet::write::{Written, merge};
@@ -74,9 +75,17 @@ pub(super) async fn see_off(
     });
     match next {
         DeletionStep::ReleaseWorks => {
-            let released = release_works(fleet, cluster, &held).await;
+            let free = held
+                .iter()
+                .filter(|work| !waits_for_fence(fleet, &name, work));
+            let free: Vec<_> = free.cloned().collect();
+            let released = release_works(fleet, cluster, &free).await;
             told_of(fleet, cluster, released)?;
-            Ok(Next::Again)
+            Ok(if free.len() < held.len() {
+                Next::After(DELETION_RETRY)
+            } else {
+                Next::Again
+            })
         }
         DeletionStep::DeleteWorks => {
             let deleted = delete_works(fleet, cluster, &works).await;
@@ -219,6 +228,17 @@ fn told_of<T>(
             .publish(cluster, EventType::Warning, reason, note);
     }
     outcome
+}
+
+/// Returns whether what a Work placed may still run, and is stopped by its agent: nothing but the
+/// Work keeps a second copy from being made.
+fn waits_for_fence(fleet: &Fleet, cluster: &str, work: &CachedWork) -> bool {
+    let binding = binding_of(work).and_then(|key| fleet.bindings.get(&key));
+    let after = binding.and_then(|it| fencing::asked(&it.spec));
+    after.is_some_and(|after| {
+        let (verdict, _) = fencing::of_work(fleet, cluster, Some(work), after, Instant::now());
+        matches!(verdict, Verdict::Waits { .. })
+    })
 }
 
 /// Lets go of Works that no agent will see to any more.

@@ -143,6 +143,8 @@ impl Ledger {
                 }
                 name
             }
+            // A person removes it: that its agent has ended is no failure.
+            (Some(_), None) if cluster.metadata.deletion_timestamp.is_some() => return,
             (Some(found), None) if found.is_failure => {
                 let cause = found.cause.clone();
                 let Some(name) = self.open(&place, cause, (found.since, now), now) else {

@@ -7,7 +7,7 @@
 
 mod missing;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -188,7 +188,12 @@ impl Assessment {
             let known = kept
                 .find(|it| it.from_cluster == task.from_cluster)
                 .cloned();
-            known.or_else(|| stays(&task.from_cluster).then(|| task.clone()))
+            // The state that it carries is the new copy's own by now.
+            let held = || GracefulEvictionTask {
+                preserved_label_state: BTreeMap::new(),
+                ..task.clone()
+            };
+            known.or_else(|| stays(&task.from_cluster).then(held))
         };
         let kept = tasks.iter().filter_map(kept).collect();
         let done = self.done.iter().filter(|(cluster, _)| !stays(cluster));
@@ -320,6 +325,8 @@ impl<'a> Situation<'a> {
     /// they serve is never healthy.
     fn is_without_address(&self, task: &Age<'_>) -> bool {
         let report = self.reports.get(&*task.task.from_cluster);
+        // One that is healthy without an address is replaced as any other.
+        let report = report.filter(|it| it.health != Some(ResourceHealth::Healthy));
         let status = report.and_then(|it| it.status.as_ref());
         let balancer = status.and_then(|it| it.0.get("loadBalancer"));
         balancer.is_some_and(|it| it["ingress"].as_array().is_none_or(Vec::is_empty))

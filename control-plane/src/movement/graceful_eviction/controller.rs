@@ -195,6 +195,14 @@ fn check(
     if undone.is_none() || tasks.any(|it| has_ended(&it.from_cluster)) {
         retry.set(Some(UNLISTED));
     }
+    // A target that has still to run it needs what the task tells: its state, and where it failed.
+    let is_over = |name: &str| {
+        let mut targets = spec.clusters.iter();
+        has_ended(name)
+            && !spec.clusters.is_empty()
+            && targets.all(|it| has_ended(&it.name))
+            && is_over_as_a_whole(fleet, &spec.resource)
+    };
     let scene = Scene {
         clusters: &spec.clusters,
         order: &order,
@@ -210,7 +218,7 @@ fn check(
             Operation::InterpretHealth,
         ),
         counts_replicas: counts_replicas(spec, &status.aggregated_status),
-        is_over: &|name| has_ended(name) && is_over_as_a_whole(fleet, &spec.resource),
+        is_over: &is_over,
         asks_for_none: asks_for_none(spec),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.

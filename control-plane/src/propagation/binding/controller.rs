@@ -1,6 +1,7 @@
 //! Reconciles a binding: creates, updates and removes its Works.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,9 +246,9 @@ fn lacks_work(fleet: &Fleet, key: &BindingKey) -> bool {
         return false;
     };
     let works = fleet.work_index.of(key);
-    let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
-    binding.metadata.deletion_timestamp.is_none()
-        && binding.spec.clusters.iter().any(|it| !has_work(&it.name))
+    let placed: HashSet<&str> = works.iter().filter_map(|it| cluster_of(it)).collect();
+    let mut targets = binding.spec.clusters.iter();
+    binding.metadata.deletion_timestamp.is_none() && targets.any(|it| !placed.contains(&*it.name))
 }
 
 /// Returns the client for the Works of a binding. A new Work follows its decision at once, whatever

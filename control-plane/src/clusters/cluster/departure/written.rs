@@ -78,6 +78,50 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent_has_stopped_it() {
+    use muster_shared::fencing::CONFIRMED;
+    use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
+    let renewed = "2024-01-02T00:00:00.000000Z";
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "namespace": CLUSTER_NAMESPACE, "name": "m1",
+            "annotations": {annotation::FENCES: renewed},
+        },
+        "spec": {"renewTime": renewed},
+    });
+    // A person removes m1, and it fell silent a moment ago. The scheduler has chosen m2.
+    let mut bound = binding();
+    bound["spec"]["clusters"] = json!([{"name": "m2"}]);
+    bound["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+    let mut held = work("a", Some("2024-01-01T00:00:00Z"));
+    held["metadata"]["annotations"] = json!({
+        "resourcebinding.karmada.io/namespace": "shop",
+        "resourcebinding.karmada.io/name": "web-deployment",
+    });
+    held["status"] = json!({"conditions": [{
+        "type": CONFIRMED, "status": "True", "reason": "After60Grace5", "message": "",
+        "lastTransitionTime": "2024-01-01T00:00:00Z",
+    }]});
+    let objects = [
+        ("clusters", leaving("Unknown")),
+        ("namespaces", namespace(None)),
+        ("leases", lease),
+        ("resourcebindings", bound),
+        ("works", held),
+    ];
+    let stand = Stand::followed(objects).await;
+    let told = DeletionWaits::default();
+    for (later, is_let_go) in [(1, false), (300, true)] {
+        pass(later).await;
+        step(&stand, &told).await.unwrap();
+        // Without that Work nothing holds the copy in m2 back.
+        let writes = stand.api.writes();
+        assert_eq!(!writes.is_empty(), is_let_go, "{later}: {writes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_namespace_stays_while_there_is_a_work_that_a_list_lacks_and_that_is_deleted() {
     for deletion in [None, Some("2024-01-01T00:00:00Z")] {
         let stand = stand("True").await;

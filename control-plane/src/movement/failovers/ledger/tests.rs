@@ -914,3 +914,22 @@ fn a_record_without_its_cause_is_written_although_a_workload_never_becomes_healt
         assert_eq!((status.state, status.workloads.moved), (State::Settling, 1));
     }
 }
+
+#[test]
+fn the_removal_of_a_cluster_by_a_person_is_no_failover() {
+    let mut ledger = new([], 0);
+    let mut leaving = silent("m1", 40);
+    leaving.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(at(10)));
+    ledger.cluster(&leaving, Some(at(30)), at(41));
+    ledger.cluster_gone("m1", at(50));
+    assert!(
+        write(&mut ledger, 51).is_empty(),
+        "its agent was ended with it"
+    );
+    // One that had failed before somebody gave it up has its record.
+    ledger.cluster(&silent("m2", 40), Some(at(30)), at(41));
+    let mut given_up = silent("m2", 40);
+    given_up.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(at(60)));
+    ledger.cluster(&given_up, Some(at(30)), at(61));
+    assert_eq!(write(&mut ledger, 62).len(), 1);
+}

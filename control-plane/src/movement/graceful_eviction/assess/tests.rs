@@ -595,6 +595,27 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
 }
 
 #[test]
+fn a_pause_keeps_the_old_copy_and_not_the_state_that_its_healthy_successor_was_given() {
+    use std::collections::BTreeMap;
+    let moved = GracefulEvictionTask {
+        purge_mode: Some(PurgeMode::Directly),
+        preserved_label_state: BTreeMap::from([("job".to_owned(), "7f".to_owned())]),
+        clusters_before_failover: vec!["old".into()],
+        ..task(None)
+    };
+    let targets = [target("new", 0)];
+    let reports = [report("new", ResourceHealth::Healthy, None)];
+    let tasks = [moved];
+    let held = assess(&tasks, &scene(&targets, &reports), at(1)).while_paused(&tasks, |_| true);
+    let [kept] = &held.kept[..] else {
+        panic!("{held:?}");
+    };
+    // When the successor fails, too, `eviction::plan` would hand on the state of days ago.
+    let state = &kept.preserved_label_state;
+    assert!(state.is_empty(), "it was healthy with it: {state:?}");
+}
+
+#[test]
 fn a_copy_without_replicas_replaces_none_that_has_some() {
     let deployment = json!({
         "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "replicas": 2,
@@ -714,5 +735,26 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
         let done = assess(&[task(None)], &scene, at(1)).done;
         let done = done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{old:?} {new:?}");
+    }
+}
+
+#[test]
+fn a_healthy_copy_that_needs_no_address_is_not_replaced_by_one_that_does_not_work() {
+    use ResourceHealth::{Healthy, Unhealthy};
+    // As of a kind of the users' own with a rule of their own, such as Contour's HTTPProxy: its
+    // status has the addresses of a load balancer, which may be none.
+    let said = |word: &str| Some(json!({"currentStatus": word, "loadBalancer": {}}));
+    let targets = [target("new", 0)];
+    for (health, word, expected) in [
+        (Unhealthy, "invalid", None),
+        (Healthy, "valid", Some(Done::Replaced)),
+    ] {
+        let reports = [
+            report("old", Healthy, said("valid")),
+            report("new", health, said(word)),
+        ];
+        let done = assess(&[task(None)], &scene(&targets, &reports), at(1)).done;
+        let done = done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{word}");
     }
 }

@@ -441,6 +441,30 @@ async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_task_of_a_failed_job_tells_where_it_failed_until_its_target_has_run_it() {
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
+    let [m1, m2, old, _, (kind, mut binding)] = job_without_a_refuge(&failed);
+    // It has left m1 for m2 a moment ago, where its Work is not made yet.
+    binding["spec"]["placement"] = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Duplicated",
+    }});
+    let task = &mut binding["spec"]["gracefulEvictionTasks"][0];
+    task["purgeMode"] = json!("Directly");
+    task["reason"] = json!("ApplicationFailure");
+    task["preservedLabelState"] = json!({"job": "7f"});
+    task["clustersBeforeFailover"] = json!(["m1"]);
+    let reports = binding["status"]["aggregatedStatus"].as_array_mut();
+    reports.unwrap().truncate(1);
+    // The template of a Job says so as soon as one cluster does, and for ever.
+    let jobs = ("jobs", job(Some("Failed")));
+    let stand = with_jobs([m1, m2, old, (kind, binding), jobs]).await;
+    assert!(
+        !has_ended(&stand),
+        "nothing else has the state for the new copy"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
     let mut binding = leaving("", &json!([{"name": "m2", "replicas": 2}]));
     binding["spec"]["replicas"] = json!(2);
