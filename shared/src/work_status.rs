@@ -22,6 +22,10 @@ pub const DEEPEST_STATUS: usize = 64;
 /// autoscaler of the member: the name of the field manager that set the number.
 pub const REPLICAS_LEFT: &str = "replicasLeftToAutoscaler";
 
+/// Field that the agent adds to the status of a task that has run to its end, such as a Job: the
+/// name of the manifest that it was made from.
+pub const COMPLETED_MANIFEST: &str = "completedManifest";
+
 /// Field that the agent adds to the status of an object that has the annotation
 /// [`DATA_ROLE`](crate::names::annotation::DATA_ROLE).
 pub const DATA_ROLE: &str = "dataRole";

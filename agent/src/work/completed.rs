@@ -10,9 +10,7 @@ use serde_json::{Value, json};
 use super::object::terminates_since;
 use super::ownership::annotation;
 use muster_shared::names::annotation::{TEMPLATE_GENERATION, TEMPLATE_UID};
-
-/// Field of the reported status that names the manifest of the task.
-const FIELD: &str = "completedManifest";
+use muster_shared::work_status::COMPLETED_MANIFEST;
 
 /// Returns whether objects of the kind of a manifest run to an end.
 pub fn is_task(manifest: &Value) -> bool {
@@ -57,7 +55,7 @@ pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
         return;
     }
     if has_succeeded(object) {
-        status[FIELD] = json!(name(manifest));
+        status[COMPLETED_MANIFEST] = json!(name(manifest));
     } else if object["kind"] == "Pod" && status["phase"] == "Succeeded" {
         status["phase"] = json!("Failed");
     }
@@ -65,7 +63,7 @@ pub fn note(status: &mut Value, object: &Value, manifest: &Value) {
 
 /// Returns whether a reported status says that the task of a manifest has succeeded.
 pub fn says(status: &Value, manifest: &Value) -> bool {
-    is_task(manifest) && status[FIELD].as_str() == Some(&*name(manifest))
+    is_task(manifest) && status[COMPLETED_MANIFEST].as_str() == Some(&*name(manifest))
 }
 
 /// Names a manifest by the generation of its template and its share in the task, which a cluster
@@ -172,7 +170,7 @@ mod tests {
     fn a_pod_that_ends_well_because_it_is_deleted_has_not_succeeded() {
         let manifest = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
             "spec": {"restartPolicy": "OnFailure"}});
-        // Somebody, such as a fence, asked it to go at half past.
+        // The pod was deleted, as by a fence, with 30 seconds left to it at 00:00:30.
         for (end, expected) in [
             ("2026-01-01T00:00:29Z", true),
             ("2026-01-01T00:00:31Z", false),

@@ -256,7 +256,7 @@ impl Objects {
         refuse_others(key, &observed, fleet)?;
         self.refuse_unmanaged(key, desired, &observed)?;
         refuse_terminating(key, &observed)?;
-        // What is overwritten keeps nothing that its template does not have.
+        // An object that is overwritten keeps nothing that its template does not have.
         let is_overwritten = !ownership::is_managed(&observed);
         let adoption = || adoption(&observed, None).filter(|_| is_overwritten);
         let observed = match takeover(&observed).or_else(adoption) {
@@ -373,23 +373,22 @@ impl Objects {
             let mut versioned = apply.clone();
             // Retained fields, and the permission to update, were read from this version.
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
-            after = match self.member.apply(key, &versioned, true).await {
+            let applied = self.member.apply(key, &versioned, true).await;
+            let duplicate = applied.as_ref().err().and_then(member::Error::duplicate);
+            let adoption = duplicate.and_then(|list| adoption(&after, Some(&list)));
+            after = match (applied, adoption) {
                 // An entry that somebody changed stands beside that of the template.
-                Err(error) if error.duplicate().is_some() => {
-                    let list = error.duplicate();
-                    let Some(adoption) = adoption(&after, list.as_deref()) else {
-                        return Err(error.into());
-                    };
+                (Err(_), Some(adoption)) => {
                     let adopted = self.member.patch(key, &adoption).await?;
                     versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));
                     self.member.apply(key, &versioned, true).await?
                 }
                 // The lists of a merge patch are whole.
-                Err(error) if error.refuses_repetitions() => {
+                (Err(error), _) if error.refuses_repetitions() => {
                     let whole = without_dropped(versioned, &after);
                     self.member.patch(key, &whole).await?
                 }
-                outcome => outcome?,
+                (outcome, _) => outcome?,
             };
             self.drift.applied(key, &apply, &after);
         }

@@ -5,7 +5,7 @@
 //! stay in the member. The ownership record is therefore rewritten first, as `kubectl` does when it
 //! changes from client-side to server-side apply: Karmada's update becomes this agent's apply.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::member::FIELD_MANAGER;
 
@@ -70,23 +70,18 @@ pub fn adoption(observed: &Value, list: Option<&[String]>) -> Option<Value> {
         let Some(owned) = entry["fieldsV1"].as_object_mut() else {
             continue;
         };
-        if let Some(list) = list {
-            if let Some(taken) = take(&mut entry["fieldsV1"], list) {
-                is_any = true;
-                add(&mut fields, &taken);
-            }
-            if entry["fieldsV1"] != json!({}) {
-                rest.push(entry);
-            }
-            continue;
-        }
-        let metadata = owned.remove("f:metadata");
-        is_any |= !owned.is_empty();
-        add(&mut fields, &entry["fieldsV1"]);
-        if let Some(metadata) = metadata {
-            entry["fieldsV1"] = json!({ "f:metadata": metadata });
+        let taken = if let Some(list) = list {
+            take(owned, list)
+        } else {
+            let metadata = owned.remove_entry("f:metadata").into_iter();
+            let all = std::mem::replace(owned, metadata.collect());
+            (!all.is_empty()).then_some(Value::Object(all))
+        };
+        if !owned.is_empty() {
             rest.push(entry);
         }
+        is_any |= taken.is_some();
+        add(&mut fields, &taken.unwrap_or_default());
     }
     if !is_any {
         return None;
@@ -133,15 +128,14 @@ fn take_out(patch: &mut Value, owned: &Value, observed: &Value) {
 }
 
 /// Takes what lies below a path out of a set of fields, and leaves nothing empty behind.
-fn take(from: &mut Value, path: &[String]) -> Option<Value> {
+fn take(fields: &mut Map<String, Value>, path: &[String]) -> Option<Value> {
     let (name, rest) = path.split_first()?;
-    let fields = from.as_object_mut()?;
     let taken = if rest.is_empty() {
         fields.remove(name)?
     } else {
-        let below = fields.get_mut(name)?;
+        let below = fields.get_mut(name)?.as_object_mut()?;
         let taken = take(below, rest)?;
-        if *below == json!({}) {
+        if below.is_empty() {
             fields.remove(name);
         }
         taken

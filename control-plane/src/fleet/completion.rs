@@ -7,6 +7,7 @@ use muster_shared::api::binding::{
     AggregatedStatusItem, ObjectReference, ResourceBindingSpec, TargetCluster,
 };
 use muster_shared::api::policy::Placement;
+use muster_shared::work_status::COMPLETED_MANIFEST;
 use serde_json::Value;
 
 use super::Fleet;
@@ -14,9 +15,6 @@ use super::job_status::{is_complete, is_over};
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 use super::works::{self, CachedWork, cluster_of};
-
-/// Field of a reported status by which an agent says that a task has run to its end.
-const COMPLETED_MANIFEST: &str = "completedManifest";
 
 /// Returns whether a resource is a Job.
 pub fn is_job(resource: &ObjectReference) -> bool {
@@ -138,8 +136,8 @@ pub fn undone(
 }
 
 /// Returns whether a part of the completions of a binding runs in no cluster, as its Works tell.
-/// What copies have done that it has left counts as done where `reports` say so. `None` means that
-/// its template cannot be read yet.
+/// Completions of a cluster that is being left count as done where `reports` say so. `None` means
+/// that the template cannot be read yet.
 pub fn leaves_undone<'a>(
     fleet: &Fleet,
     spec: &ResourceBindingSpec,
