@@ -6,6 +6,7 @@
 //!
 //! Documentation comments on fields become the descriptions that `kubectl explain` shows.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::apimachinery::pkg::{
@@ -20,6 +21,7 @@ use super::{
     any_binding::AnyBinding,
     data_replication::DataReplication,
     definition::Column,
+    failover::PurgeMode,
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
     schema,
@@ -235,6 +237,16 @@ pub struct ResourceBindingSpec {
 }
 
 impl ResourceBindingSpec {
+    /// Returns the labels that a failover saved for the copy in a cluster: those of the last task,
+    /// where that purged directly and the workload was not in the cluster before (Karmada's rule).
+    pub fn state_given(&self, cluster: &str) -> Option<&BTreeMap<String, String>> {
+        let task = self.graceful_eviction_tasks.last()?;
+        let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
+        let mut before = task.clusters_before_failover.iter();
+        let is_new = !before.any(|it| it == cluster);
+        (mode == Some(&PurgeMode::Directly) && is_new).then_some(&task.preserved_label_state)
+    }
+
     /// Returns whether the resource runs pods: it has replicas, requirements or components.
     pub fn is_workload(&self) -> bool {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()

@@ -372,11 +372,6 @@ impl Departure<'_> {
     /// what it reports.
     fn state(&self) -> Result<BTreeMap<String, String>, preserve::Error> {
         let rules = self.reason.rules(self.spec);
-        let brought = |task: &&GracefulEvictionTask| {
-            let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
-            let mut before = task.clusters_before_failover.iter();
-            mode == Some(&PurgeMode::Directly) && !before.any(|it| it == self.cluster)
-        };
         let has_all = |given: &&BTreeMap<String, String>| {
             let mut rules = rules.iter();
             rules.all(|rule| given.contains_key(&rule.alias_label_name))
@@ -385,8 +380,7 @@ impl Departure<'_> {
         let is_healthy = reports.any(|it| {
             it.cluster_name == self.cluster && it.health == Some(ResourceHealth::Healthy)
         });
-        let task = self.spec.graceful_eviction_tasks.last().filter(brought);
-        let given = task.map(|it| &it.preserved_label_state).filter(has_all);
+        let given = self.spec.state_given(self.cluster).filter(has_all);
         match given {
             Some(given) if !rules.is_empty() && !is_healthy => Ok(given.clone()),
             _ => preserve::labels(rules, self.status, self.cluster),

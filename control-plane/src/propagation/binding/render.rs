@@ -446,10 +446,7 @@ fn preserved_state<'a>(
     targets: &[TargetCluster],
 ) -> Option<&'a Pairs> {
     let [target] = targets else { return None };
-    let task = spec.graceful_eviction_tasks.last()?;
-    let directly = task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly);
-    let is_new = !task.clusters_before_failover.contains(&target.name);
-    (directly && is_new).then_some(&task.preserved_label_state)
+    spec.state_given(&target.name)
 }
 
 #[cfg(test)]
