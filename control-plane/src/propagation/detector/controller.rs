@@ -321,15 +321,15 @@ impl Detector {
         // manifest, or written by somebody who wanted that policy, or somebody edited the labels by
         // which it was selected. The same object may be served by two API groups of which the
         // policy names one: then its binding is of that one.
-        let is_of_another_group =
-            |binding: Arc<AnyBinding>| TemplateKey::of(&binding.spec.resource) != *key;
         let binding = self.binding_of(key, &template);
-        if reaches(&policy, subject) && binding.is_some_and(is_of_another_group) {
+        let is_of_another_group =
+            |binding: &Arc<AnyBinding>| TemplateKey::of(&binding.spec.resource) != *key;
+        if reaches(&policy, subject) && binding.as_ref().is_some_and(is_of_another_group) {
             return Ok(Next::Done);
         }
         // The cache of policies may be behind that of templates, and what is released may go to
         // another policy at once, and with it to other clusters.
-        if self.binding_of(key, &template).is_some()
+        if binding.is_some()
             && let Some(policy) = claim.policy.read(&self.fleet).await?
             && !policy.is_deleting()
             && selects(&policy, subject)
