@@ -429,7 +429,7 @@ mod tests {
     fn clusters_with_agents_are_listened_to_as_long_as_they_are_there() {
         for (mode, deleting, expected) in [
             ("Pull", false, true),
-            // Its removal waits for its agent, unless it is silent.
+            // The removal of a cluster waits for its agent, unless the cluster is silent.
             ("Pull", true, true),
             ("Push", false, false),
             ("Push", true, false),

@@ -96,7 +96,7 @@ pub async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, ku
     match api.get_metadata_opt(name).await {
         Ok(Some(_)) => return Ok(false),
         Ok(None) => {}
-        // Who may not read it may still create it.
+        // Whoever may not read namespaces may still be allowed to create one.
         Err(kube::Error::Api(status)) if status.is_forbidden() => {}
         Err(error) => return Err(error),
     }

@@ -201,7 +201,7 @@ impl Pauses {
             Ok(found) => found,
             Err(error) if says_absent(&error, name) => None,
             Err(error) => {
-                // Of one that was never read the caches tell.
+                // A record that was never read is reported by the caches.
                 let was_read = std::mem::replace(&mut self.write().is_read, false);
                 if was_read {
                     tracing::warn!(name, %error, "cannot read the record of a pause: it is as it was");

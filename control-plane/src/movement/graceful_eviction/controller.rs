@@ -185,8 +185,9 @@ fn check(
     } else {
         Vec::new()
     };
-    // Nobody does the completions of an old copy of a Job until a target has been given them. Once
-    // it has done them, its Work is all that tells, until the template says that the Job is over.
+    // The completions of an old copy of a Job are done by nobody until a target has been given
+    // them. Those that the copy has done are told by its Work alone, until the template says that
+    // the Job is over.
     let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
     let told = &status.aggregated_status;
     let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);

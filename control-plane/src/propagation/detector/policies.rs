@@ -429,38 +429,46 @@ mod tests {
         assert_eq!(bindings.iter().count(), 1, "it waits for nothing any more");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_template_that_is_edited_so_that_another_policy_selects_it_follows_that_one_at_once()
-    {
-        let id = "propagationpolicy.karmada.io/permanent-id";
-        let policy = |name: &str, app: &str, cluster: &str| {
-            json!({
-                "metadata": {
-                    "namespace": "shop", "name": name, "uid": name, "generation": 1,
-                    "labels": {(id): name},
-                    "finalizers": ["karmada.io/propagation-policy-controller"],
-                    "creationTimestamp": "2026-01-01T00:00:00Z",
-                },
-                "spec": {
-                    "resourceSelectors": [{
-                        "apiVersion": "apps/v1", "kind": "Deployment",
-                        "labelSelector": {"matchLabels": {"app": app}},
-                    }],
-                    "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
-                },
-            })
-        };
-        let template = json!({
+    /// Label by which a template names the policy that places it.
+    const ID: &str = "propagationpolicy.karmada.io/permanent-id";
+
+    /// Returns a policy that places the Deployments with a label in a cluster.
+    fn policy(name: &str, generation: u32, app: &str, cluster: &str) -> serde_json::Value {
+        json!({
+            "metadata": {
+                "namespace": "shop", "name": name, "uid": name, "generation": generation,
+                "labels": {ID: name},
+                "finalizers": ["karmada.io/propagation-policy-controller"],
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {
+                "resourceSelectors": [{
+                    "apiVersion": "apps/v1", "kind": "Deployment",
+                    "labelSelector": {"matchLabels": {"app": app}},
+                }],
+                "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
+            },
+        })
+    }
+
+    /// Returns a Deployment with the label `app=web`.
+    fn web() -> serde_json::Value {
+        json!({
             "metadata": {
                 "namespace": "shop", "name": "web", "uid": "t", "generation": 1,
                 "labels": {"app": "web"}, "creationTimestamp": "2026-01-01T00:00:00Z",
             },
             "spec": {"replicas": 2},
-        });
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_template_that_is_edited_so_that_another_policy_selects_it_follows_that_one_at_once()
+    {
         let mut stand = Stand::new([
-            ("propagationpolicies", policy("first", "web", "m1")),
-            ("propagationpolicies", policy("second", "api", "m2")),
-            ("deployments", template),
+            ("propagationpolicies", policy("first", 1, "web", "m1")),
+            ("propagationpolicies", policy("second", 1, "api", "m2")),
+            ("deployments", web()),
         ]);
         stand.api.serve_deployments();
         crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
@@ -472,14 +480,14 @@ mod tests {
                 .object("deployments", "shop", "web")
                 .expect("it stays")
         };
-        assert_eq!(held()["metadata"]["labels"][id], "first");
+        assert_eq!(held()["metadata"]["labels"][ID], "first");
         let mut edited = held();
         edited["metadata"]["labels"]["app"] = json!("api");
         edited["metadata"]["generation"] = json!(2);
         edited["spec"]["replicas"] = json!(5);
         stand.api.put("deployments", edited);
         pass(10).await;
-        assert_eq!(held()["metadata"]["labels"][id], "second");
+        assert_eq!(held()["metadata"]["labels"][ID], "second");
         let bound = stand.binding("web-deployment").expect("it is bound");
         let bound = json!(bound.spec);
         assert_eq!(bound["replicas"], 5, "an edit is carried out");
@@ -489,23 +497,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_template_stays_with_a_policy_that_was_edited_to_select_it_and_is_heard_of_late() {
-        let near = |generation: u32, app: &str| {
-            json!({
-                "metadata": {
-                    "namespace": "shop", "name": "first", "uid": "first", "generation": generation,
-                    "labels": {"propagationpolicy.karmada.io/permanent-id": "first"},
-                    "finalizers": ["karmada.io/propagation-policy-controller"],
-                    "creationTimestamp": "2026-01-01T00:00:00Z",
-                },
-                "spec": {
-                    "resourceSelectors": [{
-                        "apiVersion": "apps/v1", "kind": "Deployment",
-                        "labelSelector": {"matchLabels": {"app": app}},
-                    }],
-                    "placement": {"clusterAffinity": {"clusterNames": ["m1"]}},
-                },
-            })
-        };
+        let near = |generation: u32, app: &str| policy("first", generation, app, "m1");
         let for_all = json!({
             "metadata": {
                 "name": "all", "uid": "all", "generation": 1,
@@ -518,17 +510,10 @@ mod tests {
                 "placement": {"clusterAffinity": {"clusterNames": ["m2"]}},
             },
         });
-        let template = json!({
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "t", "generation": 1,
-                "labels": {"app": "web"}, "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {"replicas": 2},
-        });
         let mut stand = Stand::new([
             ("propagationpolicies", near(1, "web")),
             ("clusterpropagationpolicies", for_all),
-            ("deployments", template),
+            ("deployments", web()),
         ]);
         stand.api.serve_deployments();
         crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);

@@ -256,6 +256,19 @@ mod tests {
         }
     }
 
+    /// Returns the Work of a part of a Job.
+    fn part((cluster, share): (&str, u64)) -> Arc<CachedWork> {
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": share},
+        });
+        let namespace = muster_shared::names::execution_namespace(cluster);
+        let work = json!({
+            "metadata": {"namespace": namespace, "name": "sum"},
+            "spec": {"workload": {"manifests": [job]}},
+        });
+        Arc::new(serde_json::from_value(work).unwrap())
+    }
+
     #[test]
     fn a_job_is_not_complete_whose_share_of_a_cluster_that_left_was_done_by_nobody() {
         let template = json!({
@@ -264,17 +277,6 @@ mod tests {
         let complete = |cluster: &str| -> AggregatedStatusItem {
             let status = json!({"conditions": [{"type": "Complete", "status": "True"}]});
             serde_json::from_value(json!({"clusterName": cluster, "status": status})).unwrap()
-        };
-        let work = |(cluster, share): (&str, u64)| {
-            let job = json!({
-                "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": share},
-            });
-            let namespace = muster_shared::names::execution_namespace(cluster);
-            let work = json!({
-                "metadata": {"namespace": namespace, "name": "sum"},
-                "spec": {"workload": {"manifests": [job]}},
-            });
-            Arc::new(serde_json::from_value(work).unwrap())
         };
         for (kind, shares, expected) in [
             ("Divided", &[("m1", 27), ("m2", 13)][..], true),
@@ -290,7 +292,7 @@ mod tests {
                 "placement": {"replicaScheduling": {"replicaSchedulingType": kind}},
             }))
             .unwrap();
-            let works: Vec<_> = shares.iter().copied().map(work).collect();
+            let works: Vec<_> = shares.iter().copied().map(part).collect();
             let items: Vec<_> = shares.iter().map(|(name, _)| complete(name)).collect();
             let shown = Shown {
                 items: &items,
@@ -313,7 +315,7 @@ mod tests {
             "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": 40, "parallelism": 3},
         });
         let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
-        // It left `m1` while it ran there, and nobody but `m2`, which had its own part, took it.
+        // The Job left `m1` while it ran there, and nobody but `m2`, with its own part, took it.
         let spec: ResourceBindingSpec = serde_json::from_value(json!({
             "resource": {"apiVersion": "batch/v1", "kind": "Job", "name": "sum"},
             "replicas": 3, "clusters": [{"name": "m2", "replicas": 3}],
@@ -321,17 +323,7 @@ mod tests {
             "gracefulEvictionTasks": [{"fromCluster": "m1", "reason": "r", "producer": "p"}],
         }))
         .unwrap();
-        let works: [Arc<CachedWork>; 2] = [("m1", 27), ("m2", 13)].map(|(cluster, share)| {
-            let job = json!({
-                "apiVersion": "batch/v1", "kind": "Job", "spec": {"completions": share},
-            });
-            let namespace = muster_shared::names::execution_namespace(cluster);
-            let work = json!({
-                "metadata": {"namespace": namespace, "name": "sum"},
-                "spec": {"workload": {"manifests": [job]}},
-            });
-            Arc::new(serde_json::from_value(work).unwrap())
-        });
+        let works = [("m1", 27), ("m2", 13)].map(part);
         for (old, expected) in [(json!({"active": 2}), false), (done.clone(), true)] {
             let items: Vec<AggregatedStatusItem> = serde_json::from_value(json!([
                 {"clusterName": "m1", "status": old}, {"clusterName": "m2", "status": done},

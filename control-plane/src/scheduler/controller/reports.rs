@@ -154,11 +154,13 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::Value;
 
     use super::*;
     use crate::fleet::budget::pace::Pace;
-    use crate::fleet::testing::{Stand, binding, cluster};
+    use crate::fleet::testing::{Stand, binding, cluster, pass};
     use crate::scheduler::core::report::Verdict;
 
     /// Returns a binding of generation 3 whose schedule of generation 1 was reported.
@@ -185,6 +187,39 @@ mod tests {
             scheduled_at: Some(now),
             affinity_name: None,
         }
+    }
+
+    /// Returns a fleet with these objects, its scheduler, and the binding, whose placement was
+    /// written and is not reported yet.
+    async fn unreported<'a>(
+        objects: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> (Stand, Scheduler, Arc<AnyBinding>) {
+        let mut stand = Stand::new(objects);
+        let fleet = Arc::clone(&stand.fleet);
+        let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
+        stand.follow().await;
+        pass(5).await;
+        let written = stand.binding("web-deployment").unwrap();
+        let key = BindingKey::of(written.as_ref());
+        let now = fleet.clock.now();
+        let api = key.api(&fleet.client);
+        let placed = scheduler.report_placed(&api, &key, &written, success(3, now), now);
+        placed.await.unwrap();
+        (stand, scheduler, written)
+    }
+
+    /// Returns the status of the binding once all is reported of the one placement that waits.
+    async fn confirmed(stand: &Stand, scheduler: &Scheduler, key: &BindingKey) -> Value {
+        assert_eq!(scheduler.reports.len(), 1);
+        while scheduler.confirm(&stand.fleet, key.clone()).await.unwrap() != Next::Done {
+            pass(10).await;
+        }
+        let stored = stand
+            .api
+            .object("resourcebindings", "shop", "web-deployment");
+        let status = stored.unwrap()["status"].clone();
+        assert_eq!(status["schedulerObservedGeneration"], 3);
+        status
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,78 +293,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_move_waits_for_is_said_although_the_placement_before_it_is_not_reported_yet() {
-        use std::sync::Arc;
-
-        use crate::fleet::testing::pass;
         use crate::scheduler::controller::movement::Held;
 
         // Its cluster leaves the fleet a moment after it was placed there.
         let mut leaving = cluster("m1");
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let mut stand = Stand::new([
+        let objects = [
             ("clusters", leaving),
             ("clusters", cluster("m2")),
             ("resourcebindings", reported("True")),
-        ]);
-        let fleet = Arc::clone(&stand.fleet);
-        let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
-        stand.follow().await;
-        pass(5).await;
-        let written = stand.binding("web-deployment").unwrap();
-        let key = BindingKey::of(written.as_ref());
+        ];
+        let (stand, scheduler, written) = unreported(objects).await;
+        let (fleet, key) = (&stand.fleet, BindingKey::of(written.as_ref()));
         let now = fleet.clock.now();
-        let report = success(3, now);
-        let api = key.api(&fleet.client);
-        let placed = scheduler.report_placed(&api, &key, &written, report, now);
-        placed.await.unwrap();
         let snapshot = scheduler.snapshot.get();
-        let (outcome, _) = scheduler.outcome(&fleet, &written, false, &snapshot, now);
-        scheduler.hold(&fleet, (&key, &written), &outcome, &Held::InLine, now);
-        assert_eq!(scheduler.reports.len(), 1);
-        while scheduler.confirm(&fleet, key.clone()).await.unwrap() != Next::Done {
-            pass(10).await;
-        }
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        let status = stored.unwrap()["status"].clone();
-        assert_eq!(status["schedulerObservedGeneration"], 3);
+        let (outcome, _) = scheduler.outcome(fleet, &written, false, &snapshot, now);
+        scheduler.hold(fleet, (&key, &written), &outcome, &Held::InLine, now);
+        let status = confirmed(&stand, &scheduler, &key).await;
         assert_ne!(status["conditions"][0]["reason"], "Success");
     }
 
     #[tokio::test(start_paused = true)]
     async fn that_no_clusters_are_found_any_more_is_said_although_a_placement_is_not_reported_yet()
     {
-        use std::sync::Arc;
-
-        use crate::fleet::testing::pass;
-
         // The policy wants two clusters, and one of them is gone a moment after the placement.
         let mut object = reported("True");
         object["spec"]["placement"]["spreadConstraints"] =
             json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
-        let mut stand = Stand::new([("clusters", cluster("m1")), ("resourcebindings", object)]);
-        let fleet = Arc::clone(&stand.fleet);
-        let scheduler = Scheduler::new(&fleet, Pace::of(&fleet.settings));
-        stand.follow().await;
-        pass(5).await;
-        let written = stand.binding("web-deployment").unwrap();
-        let key = BindingKey::of(written.as_ref());
-        let now = fleet.clock.now();
-        let report = success(3, now);
-        let api = key.api(&fleet.client);
-        let placed = scheduler.report_placed(&api, &key, &written, report, now);
-        placed.await.unwrap();
-        scheduler.handle(&fleet, key.clone()).await.unwrap();
-        assert_eq!(scheduler.reports.len(), 1);
-        while scheduler.confirm(&fleet, key.clone()).await.unwrap() != Next::Done {
-            pass(10).await;
-        }
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        let status = stored.unwrap()["status"].clone();
-        assert_eq!(status["schedulerObservedGeneration"], 3);
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", object)];
+        let (stand, scheduler, written) = unreported(objects).await;
+        let (fleet, key) = (&stand.fleet, BindingKey::of(written.as_ref()));
+        scheduler.handle(fleet, key.clone()).await.unwrap();
+        let status = confirmed(&stand, &scheduler, &key).await;
         assert_eq!(status["conditions"][0]["status"], "False", "{status}");
     }
 }

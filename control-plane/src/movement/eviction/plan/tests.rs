@@ -626,14 +626,14 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
 fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
     let mut spec = divided();
     spec.clusters.truncate(1);
-    // It was moved to member1 a moment ago, and its task is there because it is not healthy yet.
+    // The workload was moved to member1 a moment ago, and keeps its task until it is healthy there.
     spec.graceful_eviction_tasks = serde_json::from_value(json!([{
         "fromCluster": "member3", "purgeMode": "Directly", "reason": "TaintUntolerated",
         "producer": "TaintManager", "preservedLabelState": {"job": "abc"},
         "clustersBeforeFailover": ["member3"],
     }]))
     .unwrap();
-    // It reports no state of its own, and then one that nothing was saved under.
+    // The copy reports no state of its own, or one of another name than the saved one.
     for path in ["{.gone}", "{.id}"] {
         let rules = json!([{"aliasLabelName": "job", "jsonPath": path}]);
         let failover = json!({"cluster": {"statePreservation": {"rules": rules}}});

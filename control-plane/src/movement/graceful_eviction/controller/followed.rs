@@ -274,24 +274,7 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
 
 #[tokio::test(start_paused = true)]
 async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_completions() {
-    let template = json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"namespace": "shop", "name": "web"},
-        "spec": {"parallelism": 3, "completions": 40, "template": {"spec": {"containers": []}}},
-    });
-    let work_with = |cluster: &str, completions: u64| {
-        let mut work = work(cluster, "Healthy");
-        work["spec"] = json!({"workload": {"manifests": [{
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"parallelism": 2, "completions": completions},
-        }]}});
-        let said = &mut work["status"]["manifestStatuses"][0];
-        said["identifier"]["group"] = json!("batch");
-        said["identifier"]["kind"] = json!("Job");
-        said["status"] = json!({"active": 3, "ready": 3});
-        ("works", work)
-    };
+    let running = json!({"active": 3, "ready": 3});
     // Completions that the Work of each target asks for, and whether the copy in `m1`, which has to
     // do 27 of 40, may go.
     for (targets, goes) in [
@@ -301,59 +284,58 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
     ] {
         let shares = targets.iter();
         let shares = shares.map(|(name, _)| json!({"name": name, "replicas": 1}));
-        let mut binding = leaving("", &shares.collect());
-        binding["spec"]["replicas"] = json!(targets.len());
-        binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
-        binding["spec"]["resource"]["kind"] = json!("Job");
-        binding["spec"]["placement"] = json!({"replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        }});
+        let mut binding = leaving_job(targets.len(), &shares.collect());
         let reports = targets.iter();
         let reports = reports.map(|(name, _)| json!({"clusterName": name, "health": "Healthy"}));
         binding["status"]["aggregatedStatus"] = reports.collect();
         let clusters = ["m1", "m2", "m3"].map(|it| ("clusters", cluster(it)));
-        let works = targets.iter().map(|(name, asked)| work_with(name, *asked));
-        let mut stand = Stand::new(clusters.into_iter().chain(works).chain([
-            work_with("m1", 27),
-            ("jobs", template.clone()),
+        let works = targets.iter();
+        let works = works.map(|(name, asked)| job_work(name, *asked, &running));
+        let stand = with_jobs(clusters.into_iter().chain(works).chain([
+            job_work("m1", 27, &running),
+            ("jobs", job(None)),
             ("resourcebindings", binding),
         ]));
-        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        stand.fleet.follow_templates();
-        let pace = Pace::of(&stand.fleet.settings);
-        start(&stand.fleet, &pace, &mut stand.tasks);
-        stand.follow().await;
-        pass(60).await;
-        let bound = stand.binding("web-deployment").unwrap();
-        let left = bound.spec.graceful_eviction_tasks.is_empty();
-        assert_eq!(left, goes, "{targets:?}");
+        assert_eq!(has_ended(&stand.await), goes, "{targets:?}");
     }
+}
+
+/// Returns the Work of a part of a Job, of which its cluster reports this status.
+fn job_work(
+    cluster: &str,
+    completions: u64,
+    said: &serde_json::Value,
+) -> (&'static str, serde_json::Value) {
+    let mut work = work(cluster, "Healthy");
+    work["spec"] = json!({"workload": {"manifests": [{
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"parallelism": 2, "completions": completions},
+    }]}});
+    let told = &mut work["status"]["manifestStatuses"][0];
+    told["identifier"]["group"] = json!("batch");
+    told["identifier"]["kind"] = json!("Job");
+    told["status"] = said.clone();
+    ("works", work)
+}
+
+/// Returns the binding of a divided Job that leaves `m1` for these clusters.
+fn leaving_job(replicas: usize, targets: &serde_json::Value) -> serde_json::Value {
+    let mut binding = leaving("", targets);
+    binding["spec"]["replicas"] = json!(replicas);
+    binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+    binding["spec"]["resource"]["kind"] = json!("Job");
+    binding["spec"]["placement"] = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+    }});
+    binding
 }
 
 /// Returns the binding of a Job that has to do 40 and left `m1`, which had to do 27 of them, when
 /// nobody but `m2` was there, which has its own 13; and the Works of both. `m1` reports this
 /// status.
 fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json::Value); 5] {
-    let work_with = |cluster: &str, completions: u64, said: &serde_json::Value| {
-        let mut work = work(cluster, "Healthy");
-        work["spec"] = json!({"workload": {"manifests": [{
-            "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": {"namespace": "shop", "name": "web"},
-            "spec": {"parallelism": 2, "completions": completions},
-        }]}});
-        let told = &mut work["status"]["manifestStatuses"][0];
-        told["identifier"]["group"] = json!("batch");
-        told["identifier"]["kind"] = json!("Job");
-        told["status"] = said.clone();
-        ("works", work)
-    };
-    let mut binding = leaving("", &json!([{"name": "m2", "replicas": 3}]));
-    binding["spec"]["replicas"] = json!(3);
-    binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
-    binding["spec"]["resource"]["kind"] = json!("Job");
-    binding["spec"]["placement"] = json!({"replicaScheduling": {
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-    }});
+    let mut binding = leaving_job(3, &json!([{"name": "m2", "replicas": 3}]));
     let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
     binding["status"]["aggregatedStatus"] = json!([
         {"clusterName": "m1", "health": "Healthy", "status": said},
@@ -362,8 +344,8 @@ fn job_without_a_refuge(said: &serde_json::Value) -> [(&'static str, serde_json:
     [
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
-        work_with("m1", 27, said),
-        work_with("m2", 13, &done),
+        job_work("m1", 27, said),
+        job_work("m2", 13, &done),
         ("resourcebindings", binding),
     ]
 }
@@ -444,7 +426,7 @@ async fn the_task_of_a_job_that_has_failed_ends_also_where_the_target_has_failed
 async fn the_task_of_a_failed_job_tells_where_it_failed_until_its_target_has_run_it() {
     let failed = json!({"conditions": [{"type": "Failed", "status": "True"}]});
     let [m1, m2, old, _, (kind, mut binding)] = job_without_a_refuge(&failed);
-    // It has left m1 for m2 a moment ago, where its Work is not made yet.
+    // The Job has left m1 for m2 a moment ago, where no Work of it is made yet.
     binding["spec"]["placement"] = json!({"replicaScheduling": {
         "replicaSchedulingType": "Duplicated",
     }});

@@ -214,7 +214,7 @@ impl Failback {
             return false;
         }
         self.is_stopped.store(true, Ordering::SeqCst);
-        // It may have begun again before that was noted.
+        // Movement may have begun again before the wait was noted.
         !moves()
     }
 

@@ -98,6 +98,16 @@ fn rendered(
     spec: Value,
     interpreters: &Interpreters,
 ) -> Vec<Result<Rendered, muster_interpreter::Error>> {
+    rendered_beside(&BTreeMap::new(), template, spec, interpreters)
+}
+
+/// Returns the same where clusters have Jobs with these completions.
+fn rendered_beside(
+    held: &BTreeMap<&str, u64>,
+    template: &Value,
+    spec: Value,
+    interpreters: &Interpreters,
+) -> Vec<Result<Rendered, muster_interpreter::Error>> {
     let origin = Origin {
         namespace: Some("shop".to_owned()),
         name: "w".to_owned(),
@@ -111,7 +121,7 @@ fn rendered(
         template,
         false,
         interpreters,
-        &BTreeMap::new(),
+        held,
         unchanged,
     )
 }
@@ -213,19 +223,31 @@ fn a_work_tells_the_generation_of_its_template_if_that_has_one() {
     }
 }
 
-#[test]
-fn each_index_of_a_divided_job_is_done_once() {
+/// Renders an Indexed Job with this number of completions and of pods at a time, which are divided
+/// over these clusters; they have Jobs of it with the completions of `held`.
+fn indexed(
+    [completions, parallelism]: [u32; 2],
+    clusters: &Value,
+    held: &BTreeMap<&str, u64>,
+) -> Vec<Rendered> {
     let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
-        "spec": { "completionMode": "Indexed", "completions": 4, "parallelism": 2 } });
+        "spec": {
+            "completionMode": "Indexed", "completions": completions, "parallelism": parallelism,
+        } });
     let spec = json!({
-        "replicas": 2,
+        "replicas": parallelism, "clusters": clusters,
         "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
-        "clusters": [{ "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 }],
     });
-    let works = rendered(&template, spec, &Interpreters::default());
+    let works = rendered_beside(held, &template, spec, &Interpreters::default());
     let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
-    let works = works.unwrap();
+    works.unwrap()
+}
+
+#[test]
+fn each_index_of_a_divided_job_is_done_once() {
+    let clusters = json!([{ "name": "m1", "replicas": 1 }, { "name": "m2", "replicas": 1 }]);
+    let works = indexed([4, 2], &clusters, &BTreeMap::new());
     // Each member counts the indexes of its Job from zero.
     let completions = |work: &Rendered| work.manifest["spec"]["completions"].as_u64().unwrap();
     let mut indexes: Vec<u64> = works.iter().flat_map(|it| 0..completions(it)).collect();
@@ -235,36 +257,11 @@ fn each_index_of_a_divided_job_is_done_once() {
 
 #[test]
 fn an_indexed_job_whose_two_numbers_are_scaled_together_is_scaled_where_it_is() {
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w".to_owned(),
-        id: "1".to_owned(),
-    };
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
-    let interpreters = Interpreters::default();
     // API servers allow both to be changed while they are the same (KEP-3715).
     for number in [8, 2] {
-        let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
-            "spec": { "completionMode": "Indexed", "completions": number, "parallelism": number } });
-        let spec: ResourceBindingSpec = serde_json::from_value(json!({
-            "replicas": number,
-            "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
-            "clusters": [{ "name": "m1", "replicas": number }],
-        }))
-        .unwrap();
-        let held = BTreeMap::from([("m1", 4)]);
-        let works = render(
-            &origin,
-            &spec,
-            &template,
-            false,
-            &interpreters,
-            &held,
-            unchanged,
-        );
-        let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
-        let asked = &works.unwrap()[0].manifest["spec"];
+        let clusters = json!([{ "name": "m1", "replicas": number }]);
+        let works = indexed([number; 2], &clusters, &BTreeMap::from([("m1", 4)]));
+        let asked = &works[0].manifest["spec"];
         assert_eq!(asked["parallelism"], number);
         assert_eq!(asked["completions"], number);
     }
@@ -272,37 +269,14 @@ fn an_indexed_job_whose_two_numbers_are_scaled_together_is_scaled_where_it_is() 
 
 #[test]
 fn an_indexed_job_whose_pods_are_divided_is_not_asked_for_what_api_servers_refuse() {
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w".to_owned(),
-        id: "1".to_owned(),
-    };
-    let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
     // One cluster was given all 8 completions, and each half of the pods.
     let held = BTreeMap::from([("m1", 8), ("m2", 0)]);
     for number in [10, 4] {
-        let template = json!({ "apiVersion": "batch/v1", "kind": "Job",
-            "metadata": { "name": "w", "namespace": "shop", "uid": "u" },
-            "spec": { "completionMode": "Indexed", "completions": number, "parallelism": number } });
-        let spec: ResourceBindingSpec = serde_json::from_value(json!({
-            "replicas": number,
-            "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
-            "clusters": [
-                { "name": "m1", "replicas": number / 2 }, { "name": "m2", "replicas": number / 2 },
-            ],
-        }))
-        .unwrap();
-        let works = render(
-            &origin,
-            &spec,
-            &template,
-            false,
-            &Interpreters::default(),
-            &held,
-            unchanged,
-        );
-        let works: Result<Vec<Rendered>, _> = works.into_iter().collect();
-        let asked = &works.unwrap()[0].manifest["spec"];
+        let half = number / 2;
+        let clusters =
+            json!([{ "name": "m1", "replicas": half }, { "name": "m2", "replicas": half }]);
+        let works = indexed([number; 2], &clusters, &held);
+        let asked = &works[0].manifest["spec"];
         let is_kept = asked["completions"] == 8;
         let is_in_tandem = asked["completions"] == asked["parallelism"];
         assert!(

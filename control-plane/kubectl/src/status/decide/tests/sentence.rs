@@ -101,7 +101,7 @@ pub(super) const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-0
 
 #[test]
 fn a_workload_that_asks_for_no_replicas_is_not_without_service() {
-    // Its replicas are divided: where there are none, it has no cluster.
+    // A workload whose replicas are divided has no cluster where it has no replicas.
     let asleep: AnyBinding = serde_json::from_value(json!({
         "metadata": { "name": "web", "namespace": "default" },
         "spec": {
