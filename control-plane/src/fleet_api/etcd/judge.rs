@@ -56,26 +56,56 @@ pub(super) enum Answer {
 pub(super) enum Verdict {
     /// etcd may start, and why.
     Start(String),
+    /// etcd may join members that run, and why, if they say the same for a while: see [`Rounds`].
+    Join(String),
     /// Not before something changes by itself.
     Wait(String),
     /// Not before somebody does something.
     Refuse(String),
 }
 
+/// Rounds of questions in a row that must allow a member to join.
+const ROUNDS: usize = 5;
+
+/// Counts the rounds in a row that allowed a member to join, and lets it wait until they suffice.
+///
+/// etcd lists its members while it reads its log after a restart, so that one which started months
+/// ago is for an instant one which has never started. With the same id and an empty volume it would
+/// have forgotten its votes, and the store could lose what it acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Rounds(usize);
+
+impl Rounds {
+    /// Returns what the verdict of a round means after those before it. It is never `Join`.
+    pub(super) fn settle(&mut self, verdict: Verdict) -> Verdict {
+        let Verdict::Join(why) = verdict else {
+            self.0 = 0;
+            return verdict;
+        };
+        self.0 += 1;
+        if self.0 >= ROUNDS {
+            return Verdict::Start(why);
+        }
+        Verdict::Wait(format!(
+            "{why}, and if it still says so in {ROUNDS} s, etcd may start"
+        ))
+    }
+}
+
 /// Judges the answers of all other members, with their names.
 pub(super) fn judge(joining: &Joining, answers: &[(&str, Answer)]) -> Verdict {
-    let mut starts = None;
+    let mut joins = None;
     for (name, answer) in answers {
         let Answer::Serves(members) = answer else {
             continue;
         };
         match within(joining, name, members) {
-            Verdict::Start(why) => starts = Some(why),
+            Verdict::Join(why) => joins = Some(why),
             verdict => return verdict,
         }
     }
-    if let Some(why) = starts {
-        return Verdict::Start(why);
+    if let Some(why) = joins {
+        return Verdict::Join(why);
     }
     let silent: Vec<String> = answers
         .iter()
@@ -119,9 +149,9 @@ fn within(joining: &Joining, name: &str, members: &[Member]) -> Verdict {
              ({PAGE}#replace-a-member-of-etcd)"
         )),
         (true, false, true) => {
-            Verdict::Start(format!("{name} serves the store that it was added to"))
+            Verdict::Join(format!("{name} serves the store that it was added to"))
         }
-        (_, false, false) => Verdict::Start(format!(
+        (_, false, false) => Verdict::Join(format!(
             "{name} has begun to make the store that this member belongs to"
         )),
     }
@@ -169,6 +199,7 @@ mod tests {
         let [first, last] = answers;
         match judge(&joining(is_added), &[("etcd-0", first), ("etcd-2", last)]) {
             Verdict::Start(why) => ("start", why),
+            Verdict::Join(why) => ("join", why),
             Verdict::Wait(why) => ("wait", why),
             Verdict::Refuse(why) => ("refuse", why),
         }
@@ -216,16 +247,36 @@ mod tests {
         let (word, why) = verdict(false, [added.clone(), silent()]);
         assert_eq!(word, "refuse");
         assert!(why.contains("initialClusterState=existing"), "{why}");
-        assert_eq!(verdict(true, [added, silent()]).0, "start");
+        assert_eq!(verdict(true, [added, silent()]).0, "join");
     }
 
     #[test]
     fn a_member_that_is_late_joins_those_that_have_begun_to_make_the_store() {
         let begun = serves(Some(member(ID, OWN, false)));
-        assert_eq!(verdict(false, [begun.clone(), silent()]).0, "start");
-        assert_eq!(verdict(false, [Answer::Empty, begun.clone()]).0, "start");
+        assert_eq!(verdict(false, [begun.clone(), silent()]).0, "join");
+        assert_eq!(verdict(false, [Answer::Empty, begun.clone()]).0, "join");
         // One answer that refuses outweighs one that allows.
         assert_eq!(verdict(false, [begun, serves(None)]).0, "refuse");
+    }
+
+    #[test]
+    fn a_member_joins_no_store_whose_members_are_still_reading_their_logs() {
+        let join = || Verdict::Join("etcd-2 has begun to make the store".to_owned());
+        let mut rounds = Rounds::default();
+        let mut waits = |verdict| matches!(rounds.settle(verdict), Verdict::Wait(_));
+        for _ in 1..ROUNDS {
+            assert!(waits(join()));
+        }
+        assert!(waits(Verdict::Wait("no answer of etcd-2".to_owned())));
+        for _ in 1..ROUNDS {
+            assert!(waits(join()), "it counts from the start again");
+        }
+        assert!(matches!(rounds.settle(join()), Verdict::Start(_)));
+        let refuse = Verdict::Refuse("its part is lost".to_owned());
+        assert_eq!(rounds.settle(refuse.clone()), refuse);
+        // Members that are all empty have no log, and wait for nothing.
+        let start = Verdict::Start("the volume of every member is empty".to_owned());
+        assert_eq!(rounds.settle(start.clone()), start);
     }
 
     #[test]

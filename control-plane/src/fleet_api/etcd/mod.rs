@@ -23,7 +23,7 @@ use futures::future::join_all;
 use muster_shared::clock;
 use muster_shared::serve::listen;
 
-use self::judge::{Joining, Verdict};
+use self::judge::{Joining, Rounds, Verdict};
 use self::peers::{Identity, Peer};
 
 /// Name of the command.
@@ -113,17 +113,19 @@ async fn run(options: &Options) -> anyhow::Result<String> {
     let listener = listener.with_context(|| format!("listen on {}", options.listen))?;
     let answering = clock::spawn(peers::answer(listener, identity.acceptor()));
     let mut said = String::new();
+    let mut rounds = Rounds::default();
     let verdict = loop {
         let answers = join_all(peers.iter().map(|it| it.ask(&identity))).await;
         let answers = peers.iter().map(|it| it.name.as_str()).zip(answers);
-        match judge::judge(&joining, &answers.collect::<Vec<_>>()) {
+        let verdict = judge::judge(&joining, &answers.collect::<Vec<_>>());
+        match rounds.settle(verdict) {
             Verdict::Start(why) => break Ok(why),
             Verdict::Refuse(why) => break Err(anyhow::Error::msg(why)),
-            Verdict::Wait(why) if why != said => {
+            Verdict::Wait(why) | Verdict::Join(why) if why != said => {
                 println!("waiting: {why}");
                 said = why;
             }
-            Verdict::Wait(_) => {}
+            Verdict::Wait(_) | Verdict::Join(_) => {}
         }
         tokio::time::sleep(PAUSE).await;
     };
