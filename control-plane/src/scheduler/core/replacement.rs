@@ -30,11 +30,13 @@ pub enum Cause {
         /// The group in use from now on.
         to: String,
     },
+    /// The workload asks for more replicas than its clusters have, and other clusters take them all.
+    Grown,
     /// Clusters changed, by another label or region for example, and nobody edited the policy.
     ClustersChanged {
         /// The clusters that do not match the placement any more.
         unmatched: Vec<String>,
-        /// Whether the others are given up by an edit of the number of replicas.
+        /// Whether the others are given up by an edit that asks for fewer replicas.
         is_resized: bool,
     },
 }
@@ -74,16 +76,21 @@ impl Cause {
         let unmatched: Vec<String> = unmatched.map(str::to_owned).collect();
         // What runs without a share was not given up by the number that is divided now.
         let is_resized = need == Need::ReplicasChanged && !runs_undivided(spec, status);
-        (!is_resized || !unmatched.is_empty()).then_some(Self::ClustersChanged {
+        // Whoever asks for more replicas gives up none of those that run.
+        let grows = is_resized && grows(spec);
+        if is_resized && unmatched.is_empty() {
+            return grows.then_some(Self::Grown);
+        }
+        Some(Self::ClustersChanged {
             unmatched,
-            is_resized,
+            is_resized: is_resized && !grows,
         })
     }
 
     /// Returns whether the copy in a dropped cluster stays until there are others.
     pub fn keeps(&self, cluster: &str) -> bool {
         match self {
-            Self::Requested | Self::GroupSwitched { .. } => true,
+            Self::Requested | Self::GroupSwitched { .. } | Self::Grown => true,
             Self::ClustersChanged {
                 unmatched,
                 is_resized,
@@ -98,6 +105,10 @@ impl Cause {
             }
             Self::GroupSwitched { from, to } => format!(
                 "{cluster} is no target any more since affinity group {to} took the place of {from}"
+            ),
+            Self::Grown => format!(
+                "{cluster} is no target any more since the workload asks for more replicas than it \
+                 had, and others were chosen"
             ),
             Self::ClustersChanged { unmatched, .. } if unmatched.iter().any(|it| it == cluster) => {
                 format!("{cluster} does not match the placement any more")
@@ -147,6 +158,13 @@ pub fn tasks(
     }
     let changed = after.graceful_eviction_tasks != spec.graceful_eviction_tasks;
     changed.then_some(after.graceful_eviction_tasks)
+}
+
+/// Returns whether a workload asks for more replicas than its clusters have together. One that is
+/// scaled from zero has none to keep.
+fn grows(spec: &ResourceBindingSpec) -> bool {
+    let placed: i64 = spec.clusters.iter().map(|it| i64::from(it.replicas)).sum();
+    placed > 0 && i64::from(spec.replicas) > placed
 }
 
 /// Returns whether pods of a workload run although its replicas are not divided yet.

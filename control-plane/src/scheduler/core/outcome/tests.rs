@@ -549,6 +549,43 @@ fn a_cluster_that_does_not_match_any_more_keeps_its_copy_until_the_others_are_he
 }
 
 #[test]
+fn a_workload_that_grows_beyond_its_cluster_keeps_its_copy_there_until_the_new_one_is_healthy() {
+    let mut placement = aggregated();
+    placement["spreadConstraints"] =
+        json!([{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]);
+    let directly = json!({"cluster": {"purgeMode": "Directly"}});
+    let status = ResourceBindingStatus::default();
+    // `m1` has no room beside the two that it has.
+    for (what, replicas, failover, expected) in [
+        ("up", 3, json!({}), json!([["m1", "Gracefully", 2]])),
+        ("up, alone", 3, directly, json!([])),
+        ("down", 1, json!({}), json!([])),
+    ] {
+        let mut spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
+        spec.failover = serde_json::from_value(failover).unwrap();
+        let applied = record(&spec);
+        let subject = Subject {
+            generation: 2,
+            applied_placement: Some(&applied),
+            spec: &spec,
+            status: &status,
+        };
+        let clusters = snapshot(&[cluster("m1", 0), cluster("m2", 10)]);
+        let options = Options::default();
+        let placed = pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH).placed;
+        let placed = placed.expect("it is scaled");
+        let chosen = if replicas > 2 { "m2" } else { "m1" };
+        let targets = json!([{"name": chosen, "replicas": replicas}]);
+        assert_eq!(json!(placed.clusters), targets, "{what}");
+        let tasks = placed.tasks.unwrap_or_default();
+        let tasks = tasks
+            .iter()
+            .map(|it| json!([it.from_cluster, it.purge_mode, it.replicas]));
+        assert_eq!(tasks.collect::<Value>(), expected, "{what}");
+    }
+}
+
+#[test]
 fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
     let one = json!({"spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1},
