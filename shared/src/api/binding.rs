@@ -252,6 +252,11 @@ impl ResourceBindingSpec {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()
     }
 
+    /// Returns whether the resource is a workload that is scaled to zero: it need not be anywhere.
+    pub fn is_scaled_to_zero(&self) -> bool {
+        self.is_workload() && self.replicas == 0 && self.components.is_empty()
+    }
+
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
     /// a workload that was scaled from zero, or whose kind was not counted before. Nobody has
     /// decided that anything stops.

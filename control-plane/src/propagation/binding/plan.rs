@@ -196,8 +196,7 @@ fn successors<'a>(
     // Nobody has said that nothing runs by a copy of which nothing is known.
     let runs = |work: &CachedWork| pods(resource, &work.status()) != Some(0);
     let is_running = || unwanted.iter().any(|(it, _)| runs(it));
-    let asks_for_none = spec.is_workload() && spec.replicas == 0 && spec.components.is_empty();
-    if asks_for_none && !(is_running() && (facts.members_scale)() != Some(false))
+    if spec.is_scaled_to_zero() && !(is_running() && (facts.members_scale)() != Some(false))
         || targets.is_empty() && spec.placement.is_none()
     {
         return Some(Vec::new());

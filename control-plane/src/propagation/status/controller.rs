@@ -211,7 +211,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let reported = |work: &Arc<CachedWork>| work.is_reported();
     // What is to have no replicas has no clusters, and is as it should be.
     let is_scheduled = status.last_scheduled_time.is_some();
-    let is_for_none = is_scheduled && spec.is_workload() && spec.replicas == 0;
+    let is_for_none = is_scheduled && spec.is_scaled_to_zero();
     let is_heard = !status.aggregated_status.is_empty() || works.iter().any(reported);
     let template = TemplateKey::of(&spec.resource);
     let shown = Shown {

@@ -104,20 +104,14 @@ fn concerns(
         _ if stays => false,
         Effect::Moved(cluster) => is_target(cluster) || may_choose,
         Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
-        Effect::AdmitsLess(_) => is_scaled_to_zero(spec) && may_choose,
+        // It is settled with an empty result (Karmada behaviour).
+        Effect::AdmitsLess(_) => spec.is_scaled_to_zero() && spec.clusters.is_empty() && may_choose,
     }
 }
 
 /// Returns whether bindings stay where they are as long as their clusters do.
 fn stays(are_workloads: bool, placement: &Placement) -> bool {
     are_workloads && placement.is_divided()
-}
-
-/// Returns whether the workload is settled with an empty result, since it asks for no replica
-/// (Karmada behaviour).
-fn is_scaled_to_zero(spec: &ResourceBindingSpec) -> bool {
-    let none = spec.replicas == 0 && spec.components.is_empty();
-    none && spec.is_workload() && spec.clusters.is_empty()
 }
 
 /// Which clusters a placement can choose at all, in any of its affinity groups.

@@ -112,3 +112,30 @@ async fn a_copy_that_is_kept_elsewhere_neither_holds_the_generation_back_nor_cou
     pass(10).await;
     assert_eq!(told(&stand), (json!(3), json!(2)), "m2 has taken over");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_nowhere_is_applied_only_if_it_asks_for_nothing() {
+    for (components, expected) in [
+        (json!([]), "True"),
+        (json!([{"name": "manager", "replicas": 1}]), "False"),
+    ] {
+        // Its last cluster has left the fleet.
+        let mut binding = testing::binding();
+        binding["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "id"});
+        binding["spec"]["replicas"] = json!(0);
+        binding["spec"]["components"] = components.clone();
+        binding["spec"]["clusters"] = json!([]);
+        binding["status"] = json!({
+            "lastScheduledTime": "2026-01-01T00:00:00Z",
+            "aggregatedStatus": [{"clusterName": "m1", "applied": true}],
+        });
+        let mut stand = Stand::new([("resourcebindings", binding)]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let held = stand.binding("web-deployment").unwrap();
+        let told = conditions::status(&held.status().conditions, "FullyApplied");
+        assert_eq!(told, Some(expected), "{components}");
+    }
+}
