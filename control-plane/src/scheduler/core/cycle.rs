@@ -160,18 +160,6 @@ fn avoids(taint: &Taint, tolerations: &[Toleration]) -> bool {
     taint.effect == PREFER_NO_SCHEDULE && !tolerations.iter().any(|it| tolerates(it, taint))
 }
 
-/// Returns whether a placement asks for exactly one cluster.
-fn is_for_one_cluster(placement: &Placement) -> bool {
-    placement.spread_constraints.iter().any(|constraint| {
-        let field = constraint.spread_by_field.as_ref();
-        let by_cluster = match field {
-            Some(field) => field.as_str() == "cluster",
-            None => constraint.spread_by_label.is_none(),
-        };
-        by_cluster && constraint.min_groups == 1 && constraint.max_groups == 1
-    })
-}
-
 /// Returns the components as the one cluster has them.
 fn assigned(components: &[Component]) -> Vec<TargetComponent> {
     let assigned = components.iter().map(|component| TargetComponent {
@@ -461,9 +449,13 @@ impl<'a> Trial<'a> {
     /// Returns the components of which a cluster needs room for a complete set: those of a workload
     /// that goes to exactly one cluster. Of others it is not known what each cluster would get.
     fn parts(&self) -> Option<Vec<Part>> {
-        let is_one = self.options.components && is_for_one_cluster(self.placement);
         let components = &self.spec.components;
-        (is_one && !components.is_empty()).then(|| components.iter().map(Part::of).collect())
+        if !self.options.components || components.is_empty() {
+            return None;
+        }
+        let count = self.spread().cluster;
+        let is_one = count.is_some_and(|it| (it.min, it.max) == (1, 1));
+        is_one.then(|| components.iter().map(Part::of).collect())
     }
 
     /// Returns whether the workload is counted in replicas.

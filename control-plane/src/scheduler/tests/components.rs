@@ -41,19 +41,23 @@ fn decide(
 #[test]
 fn a_workload_goes_to_the_cluster_that_has_room_for_all_its_components() {
     let clusters = [cluster("m1", 4), cluster("m2", 9)];
-    for (tasks, gate, expected) in [
-        (3, true, "m2:0"),
-        (5, true, "no cluster"),
-        (3, false, "m1:0"),
-        (5, false, "m1:0"),
+    // The same, as it is without admission.
+    let short = || json!({ "maxGroups": 1 });
+    for (constraint, tasks, gate, expected) in [
+        (one_cluster(), 3, true, "m2:0"),
+        (one_cluster(), 5, true, "no cluster"),
+        (short(), 3, true, "m2:0"),
+        (short(), 5, true, "no cluster"),
+        (one_cluster(), 3, false, "m1:0"),
+        (one_cluster(), 5, false, "m1:0"),
     ] {
-        let spec = job(tasks, &one_cluster());
+        let spec = job(tasks, &constraint);
         let found = decide(&spec, &clusters, gate);
         match (&found, expected) {
             (Err(error), "no cluster") => {
                 assert!(error.to_string().contains("no enough resource"), "{error}");
             }
-            _ => assert_eq!(text(found), expected, "{tasks} tasks, {gate}"),
+            _ => assert_eq!(text(found), expected, "{constraint}: {tasks} tasks, {gate}"),
         }
     }
 }
