@@ -14,6 +14,9 @@ use super::Fleet;
 use super::api_error::ApiError;
 use super::binding::BindingKey;
 use super::claim::Claim;
+use super::policy::Policy;
+use super::template::{TemplateKey, recorded_fingerprint};
+use super::template_event::Lookup;
 
 /// Writes into a binding's spec what its policy says of copies in members but for their places:
 /// failover, replicated data, conflicts, deletion and suspension.
@@ -39,13 +42,14 @@ pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
 }
 
 /// Returns the spec of a binding with what its policy says by the cache, which may be newer than
-/// the copy in the binding. An edit of a lazy policy waits for the template, as it says.
+/// the copy in the binding. An edit of a lazy policy waits for that of the template, as it says.
 pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
     let policy = Claim::on(&binding.metadata).and_then(|claim| {
         let policy = claim.policy.presence(fleet).there()?;
         (Claim::by(&policy).as_ref() == Some(&claim)).then_some(policy)
     });
-    let Some(policy) = policy.filter(|policy| !policy.is_lazy()) else {
+    let takes_effect = |policy: &Policy| !policy.is_lazy() || is_outdated(fleet, binding);
+    let Some(policy) = policy.filter(takes_effect) else {
         return Cow::Borrowed(&binding.spec);
     };
     let mut spec = binding.spec.clone();
@@ -55,6 +59,19 @@ pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, Resource
     } else {
         Cow::Owned(spec)
     }
+}
+
+/// Returns whether a binding was made of another state of its template than the present one, which
+/// goes to the members before the binding follows.
+fn is_outdated(fleet: &Fleet, binding: &AnyBinding) -> bool {
+    let template = fleet
+        .templates
+        .get(&TemplateKey::of(&binding.spec.resource));
+    let Lookup::Found(template) = template else {
+        return false;
+    };
+    let recorded = recorded_fingerprint(&binding.metadata);
+    recorded.is_some_and(|recorded| recorded != template.fingerprint())
 }
 
 /// Returns whether objects of a binding stay in the members when the binding is deleted, as its
@@ -110,7 +127,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, refusal};
+    use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
+    use crate::fleet::testing::{Stand, binding, pass, refusal};
 
     fn policy(preserves: bool, id: &str) -> Value {
         json!({
@@ -258,6 +276,36 @@ mod tests {
             ];
             assert_eq!(json!(found), expected);
             assert_eq!(spec["placement"], json!(held.spec)["placement"]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lazy_policy_protects_from_the_edit_of_the_template_on_that_it_waits_for() {
+        let template = |image: &str| {
+            json!({
+                "metadata": {"namespace": "shop", "name": "web"}, "spec": {"image": image},
+            })
+        };
+        let mut says = policy(true, "p");
+        says["spec"]["suspension"] = json!({"dispatching": true});
+        says["spec"]["activationPreference"] = json!("Lazy");
+        let mut held = claimed(false);
+        let made_of = Template::new(template("a")).unwrap().fingerprint();
+        held["metadata"]["annotations"][TEMPLATE_FINGERPRINT] = json!(made_of);
+        let held: AnyBinding = serde_json::from_value(held).unwrap();
+        for (image, expected) in [("a", Value::Null), ("b", json!({"dispatching": true}))] {
+            let mut stand = Stand::new([
+                ("propagationpolicies", says.clone()),
+                ("deployments", template(image)),
+            ]);
+            stand.api.serve_deployments();
+            stand.fleet.follow_templates();
+            let kind = Kind::new("apps/v1", "Deployment");
+            stand.fleet.templates.name(&kind);
+            stand.follow().await;
+            pass(10).await;
+            let spec = protected(&stand.fleet, &held);
+            assert_eq!(json!(spec.suspension), expected, "made of a, is {image}");
         }
     }
 }
