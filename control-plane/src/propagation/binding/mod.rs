@@ -11,7 +11,7 @@ mod fence;
 pub(crate) mod hold;
 mod hold_condition;
 mod keeping;
-mod namespaces;
+pub(in crate::propagation) mod namespaces;
 mod overriding;
 pub(crate) mod owner;
 mod plan;

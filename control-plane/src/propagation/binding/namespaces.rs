@@ -140,12 +140,12 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         });
 }
 
-/// Annotation of the Work of a namespace (ours): something that lies in the namespace stayed in the
-/// member when the fleet let go of it, so that the namespace stays, too. A policy that propagates
-/// the namespace says nothing about what others have in it.
+/// Annotation of a Work (ours): something that needs its object stayed in the member when the fleet
+/// let go of it, so that the object stays, too: a namespace of what lies in it, or what a workload
+/// refers to. A policy that propagates the object says nothing about what others need.
 const HOLDS: &str = "failover.muster.io/holds-preserved";
 
-/// Returns whether something is preserved in the namespace of a Work.
+/// Returns whether something is preserved that needs the object of a Work.
 pub(super) fn holds(work: &CachedWork) -> bool {
     work.metadata.annotation(HOLDS).is_some()
 }
@@ -169,9 +169,18 @@ pub(super) async fn keep(
     let Some(namespace) = &key.namespace else {
         return Ok(());
     };
-    let name = names::work("Namespace", namespace, "");
+    keep_objects(fleet, &names::work("Namespace", namespace, ""), members).await
+}
+
+/// Has the objects of the Works of a name stay in the members of these execution namespaces, when
+/// the Works go there.
+pub(in crate::propagation) async fn keep_objects(
+    fleet: &Fleet,
+    name: &str,
+    members: impl Iterator<Item = &str>,
+) -> Result<(), ApiError> {
     for lies_in in members {
-        let known = fleet.works.get(Some(lies_in), &name);
+        let known = fleet.works.get(Some(lies_in), name);
         if known.as_ref().is_some_and(|it| holds(it)) {
             continue;
         }
@@ -182,10 +191,10 @@ pub(super) async fn keep(
             "spec": { "preserveResourcesOnDeletion": true },
         });
         let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
-        match merge(&api, &name, &patch).await {
+        match merge(&api, name, &patch).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => return Err(ApiError::of("keep the namespace of", key)(error)),
+            Err(error) => return Err(ApiError::of("keep the objects of work", &name)(error)),
         }
     }
     Ok(())

@@ -11,6 +11,7 @@ use muster_shared::names;
 
 use super::error::Error;
 use super::hold::{self, Hold};
+use super::namespaces::holds;
 use super::prepare::Prepared;
 use super::removal::{self, Reason};
 use super::render::Scope;
@@ -132,7 +133,7 @@ impl<'a> Plan<'a> {
         let reason = |cluster: &str| Reason::of(placements.iter().map(AsRef::as_ref), cluster);
         let remove = going.into_iter().map(|(work, cluster)| Removal {
             work,
-            stays: removal::stays(work.role, reason(cluster), preserves),
+            stays: removal::stays(work.role, reason(cluster), preserves) || holds(work),
         });
         let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
         let is_still_there = |cluster: &str| {

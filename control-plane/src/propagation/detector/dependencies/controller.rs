@@ -189,7 +189,7 @@ impl Distributor {
             {
                 let needs = self.index.lock().needs(&key);
                 for template in needs {
-                    if !preserve(fleet, &template).await? {
+                    if !preserve(fleet, &template, &left.spec).await? {
                         return Ok(Next::Again);
                     }
                 }
@@ -433,7 +433,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, pass};
+    use crate::fleet::testing::{Stand, binding, cluster, pass};
 
     /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
     /// `shop/conf`, whose dependencies have been distributed.
@@ -459,9 +459,9 @@ mod tests {
         referrer
     }
 
-    /// Returns a fleet with these objects and the ConfigMap, whose dependencies have been
-    /// distributed.
-    async fn stand_with(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
+    /// Returns a fleet with these objects and the ConfigMap, whose dependencies are distributed once
+    /// it is followed.
+    fn started(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
         let mut stand = Stand::new(objects.chain([("configmaps", conf)]));
         stand.api.serve_deployments();
@@ -469,6 +469,13 @@ mod tests {
         let scope = Scope::new("", &[]).unwrap();
         start(&stand.fleet, scope, &mut stand.tasks);
         stand.fleet.follow_templates();
+        stand
+    }
+
+    /// Returns a fleet with these objects and the ConfigMap, whose dependencies have been
+    /// distributed.
+    async fn stand_with(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
+        let mut stand = started(objects);
         stand.follow().await;
         pass(10).await;
         stand
@@ -549,6 +556,57 @@ mod tests {
         assert_eq!(conf().map(named), Some(0));
         let preserves = conf().unwrap().spec.preserve_resources_on_deletion;
         assert_eq!(preserves, Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_preserved_workload_needs_stays_with_it_although_another_needs_it_elsewhere() {
+        for preserves in [false, true] {
+            let mut web = referrer();
+            web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+            web["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+            // The policy of the other one would let it go anywhere.
+            let mut other = referrer();
+            other["metadata"]["name"] = json!("other-deployment");
+            other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "o"});
+            other["spec"]["resource"]["name"] = json!("other");
+            other["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+            other["spec"]["placement"] = json!({});
+            let mut second = deployment();
+            second["metadata"]["name"] = json!("other");
+            let objects = [
+                ("clusters", cluster("m1")),
+                ("clusters", cluster("m2")),
+                ("deployments", deployment()),
+                ("deployments", second),
+                ("resourcebindings", web),
+                ("resourcebindings", other),
+            ];
+            let mut stand = started(objects.into_iter());
+            crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(60).await;
+            // The agents apply what they are told.
+            for mut work in stand.api.all("works") {
+                work["status"] = json!({"conditions": [{
+                    "type": "Applied", "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }]});
+                stand.api.put("works", work);
+            }
+            let web = stand
+                .api
+                .object("resourcebindings", "shop", "web-deployment");
+            let mut web = web.unwrap();
+            web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            stand.api.put("resourcebindings", web);
+            pass(60).await;
+            let name = muster_shared::names::work("ConfigMap", "conf", "shop");
+            let in_m1 = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+            let is_leaving = !in_m1["metadata"]["deletionTimestamp"].is_null();
+            assert!(is_leaving, "nothing of the fleet needs it there any more");
+            let stays = &in_m1["spec"]["preserveResourcesOnDeletion"];
+            assert_eq!(*stays, json!(preserves), "the pods of web go on in m1");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use kube::ResourceExt as _;
 use kube::api::PostParams;
 use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -14,7 +16,10 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::TemplateKey;
+use crate::fleet::works::{CachedWork, cluster_of};
 use crate::fleet::write::merge;
+use crate::propagation::binding::namespaces::keep_objects;
+use crate::propagation::binding::render::expects;
 use crate::propagation::detector::controller::LATER;
 use crate::propagation::detector::error::Error;
 
@@ -69,17 +74,28 @@ pub(super) async fn record(
     Ok(!written.await?.is_overtaken())
 }
 
-/// Has what a binding without a policy of its own places stay in the members; `false` when the
-/// binding is not as it was known.
-pub(super) async fn preserve(fleet: &Fleet, template: &TemplateKey) -> Result<bool, Error> {
+/// Has what a binding without a policy of its own places stay in the members beside a workload that
+/// needed it and stays there itself, whoever else needs it; `false` when the binding is not as it
+/// was known.
+pub(super) async fn preserve(
+    fleet: &Fleet,
+    template: &TemplateKey,
+    workload: &ResourceBindingSpec,
+) -> Result<bool, Error> {
     let key = BindingKey::for_template(template);
     let held = fleet.bindings.get(&key);
-    let is_to_change = |held: &Arc<AnyBinding>| {
-        held.spec.placement.is_none() && held.spec.preserve_resources_on_deletion != Some(true)
-    };
-    let Some(held) = held.filter(is_to_change) else {
+    let Some(held) = held.filter(|held| held.spec.placement.is_none()) else {
         return Ok(true);
     };
+    let works = fleet.work_index.of(&key);
+    let is_beside = |it: &&Arc<CachedWork>| cluster_of(it).is_some_and(|it| expects(workload, it));
+    for work in works.iter().filter(is_beside) {
+        let member = work.metadata.namespace.as_deref();
+        keep_objects(fleet, &work.name_any(), member.into_iter()).await?;
+    }
+    if held.spec.preserve_resources_on_deletion == Some(true) {
+        return Ok(true);
+    }
     let patch = json!({
         "metadata": { "resourceVersion": held.metadata.resource_version },
         "spec": { "preserveResourcesOnDeletion": true },
