@@ -81,6 +81,15 @@ fn listen<K: Followed>(
         if old.is_none() && !listed.is_synced() {
             to.memory().first.insert(new.key());
         }
+        if let Some(old) = old
+            && old.is_lazy()
+            && old.spec().resource_selectors != new.spec().resource_selectors
+        {
+            // What it claimed and has not taken effect on has no binding by which it is found.
+            for template in to.labelled(old) {
+                to.templates.add(template);
+            }
+        }
         if old.is_none_or(|old| differ(old, new)) {
             to.policies.add(new.key());
             to.audits.add(new.key());
@@ -167,17 +176,10 @@ impl Detector {
         }
         if let Some(claim) = Claim::by(policy) {
             let mut claimed: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
-            for kind in kinds_of(policy.spec(), &self.scope) {
-                // Those of a kind that is not listed are released when it is, since their policy
-                // has gone then: one kind that cannot be listed keeps neither the policy nor the
-                // templates of its other kinds.
-                let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
-                let ours =
-                    |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
-                let kind = Arc::new(kind);
-                let templates = templates.into_iter().flatten().filter(|it| ours(it));
-                claimed.extend(templates.map(|it| TemplateKey::of_template(&kind, &it)));
-            }
+            // Those of a kind that is not listed are released when it is, since their policy has
+            // gone then: one kind that cannot be listed keeps neither the policy nor the templates
+            // of its other kinds.
+            claimed.extend(self.labelled(policy));
             let mut rest = Rest::default();
             for template in claimed {
                 rest.take(self.release(client, &template, &claim).await);
@@ -237,6 +239,22 @@ impl Detector {
             .iter()
             .filter_map(|key| self.template_of(key))
             .collect()
+    }
+
+    /// Returns the templates of the kinds that a policy selects that bear its id.
+    fn labelled(&self, policy: &Policy) -> Vec<TemplateKey> {
+        let mut labelled = Vec::new();
+        let Some(claim) = Claim::by(policy) else {
+            return labelled;
+        };
+        for kind in kinds_of(policy.spec(), &self.scope) {
+            let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
+            let ours = |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
+            let kind = Arc::new(kind);
+            let templates = templates.into_iter().flatten().filter(|it| ours(it));
+            labelled.extend(templates.map(|it| TemplateKey::of_template(&kind, &it)));
+        }
+        labelled
     }
 
     /// Returns the templates of the bindings of a policy.
@@ -460,6 +478,38 @@ mod tests {
             },
             "spec": {"replicas": 2},
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_lazy_policy_claimed_and_selects_no_more_goes_to_another_policy() {
+        let lazy = |generation: u32, app: &str| {
+            let mut lazy = policy("first", generation, app, "m1");
+            lazy["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:05Z");
+            lazy["spec"]["activationPreference"] = json!("Lazy");
+            lazy["spec"]["priority"] = json!(1);
+            lazy
+        };
+        let mut stand = Stand::new([
+            ("propagationpolicies", lazy(1, "web")),
+            ("propagationpolicies", policy("second", 1, "web", "m2")),
+            ("deployments", web()),
+        ]);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(10).await;
+        let held = stand.api.object("deployments", "shop", "web").unwrap();
+        assert_eq!(held["metadata"]["labels"][ID], "first", "it is claimed");
+        assert!(stand.binding("web-deployment").is_none(), "and waits");
+        stand
+            .api
+            .put("propagationpolicies", lazy(2, "something-else"));
+        pass(10).await;
+        let held = stand.api.object("deployments", "shop", "web").unwrap();
+        assert_eq!(held["metadata"]["labels"][ID], "second");
+        let bound = json!(stand.binding("web-deployment").expect("it is bound").spec);
+        let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
+        assert_eq!(*names, json!(["m2"]));
     }
 
     #[tokio::test(start_paused = true)]
