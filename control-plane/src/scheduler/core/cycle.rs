@@ -394,13 +394,14 @@ impl<'a> Trial<'a> {
         let (demand, parts) = (self.demand(), self.parts());
         let mut estimate = Estimate::new(demand.as_ref(), self.options.grade_rule);
         for candidate in candidates {
-            candidate.allocatable = if candidate.closed {
-                0
-            } else if let Some(parts) = &parts {
+            candidate.allocatable = if let Some(parts) = &parts {
                 let capacity = candidate.cluster.capacity();
+                let capacity = capacity.filter(|_| !candidate.closed);
                 let sets = capacity.map_or(0, |capacity| capacity.sets(parts));
-                // What is there takes its own room.
+                // What is there takes its own room, also where nothing else may go.
                 sets.max(i64::from(candidate.held.is_some()))
+            } else if candidate.closed {
+                0
             } else if self.spec.replicas <= 0 {
                 // Nobody asks for what is not counted in replicas, so it fits anywhere.
                 MAX_REPLICAS

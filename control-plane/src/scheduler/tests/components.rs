@@ -3,7 +3,7 @@
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use serde_json::{Value, json};
 
-use super::fixtures::{cluster, placed, snapshot, text};
+use super::fixtures::{cluster, placed, snapshot, tainted, text};
 use crate::scheduler::core::need::{Need, need};
 use crate::scheduler::core::{Decision, FitError, Options, schedule};
 
@@ -99,6 +99,19 @@ fn the_cluster_has_the_numbers_of_the_components_and_keeps_what_it_has() {
     let decision = decide(&alone, &full, true).unwrap();
     assert_eq!(decision.clusters[0].name, "m2");
     assert!(decision.clusters[0].components.is_empty());
+}
+
+#[test]
+fn a_workload_stays_in_a_cluster_that_takes_no_others() {
+    let held = placed(job(3, &one_cluster()), &[("m1", 0)]);
+    for cores in [0, 20] {
+        let cordoned = tainted("m1", cores, "unschedulable", "NoSchedule");
+        let found = decide(&held, &[cordoned, cluster("m2", 9)], true);
+        assert_eq!(text(found), "m1:0", "{cores} cores");
+    }
+    let cordoned = tainted("m1", 20, "unschedulable", "NoSchedule");
+    let found = decide(&job(3, &one_cluster()), &[cordoned, cluster("m2", 9)], true);
+    assert_eq!(text(found), "m2:0", "a new one does not go there");
 }
 
 #[test]
