@@ -5,6 +5,7 @@
 //! edit. What removes a copy, or writes to one, therefore asks the policy that people write.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, Suspension};
@@ -17,6 +18,9 @@ use super::claim::Claim;
 use super::policy::Policy;
 use super::template::{TemplateKey, recorded_fingerprint};
 use super::template_event::Lookup;
+
+/// Targets of referrers whose policies are asked: a binding that names so many may not name all.
+const MOST_ASKED: usize = 1000;
 
 /// Writes into a binding's spec what its policy says of copies in members but for their places:
 /// failover, replicated data, conflicts, deletion and suspension.
@@ -42,8 +46,52 @@ pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
 }
 
 /// Returns the spec of a binding with what its policy says by the cache, which may be newer than
-/// the copy in the binding. An edit of a lazy policy waits for that of the template, as it says.
+/// the copy in the binding; a dependency, which follows other workloads, is suspended where all of
+/// these are. An edit of a lazy policy waits for that of the template, as it says.
 pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
+    let spec = &binding.spec;
+    let follows = spec.placement.is_none() && !spec.required_by.is_empty();
+    if follows && Claim::on(&binding.metadata).is_none() {
+        with_referrers(fleet, spec)
+    } else {
+        by_policy(fleet, binding)
+    }
+}
+
+/// Returns the spec of a dependency, suspended also where all its referrers are, as their policies
+/// say by now.
+fn with_referrers<'a>(
+    fleet: &Fleet,
+    spec: &'a ResourceBindingSpec,
+) -> Cow<'a, ResourceBindingSpec> {
+    let targets = spec.required_by.iter().map(|it| it.clusters.len().max(1));
+    if targets.sum::<usize>() >= MOST_ASKED {
+        return Cow::Borrowed(spec);
+    }
+    let mut suspended: BTreeMap<&str, bool> = BTreeMap::new();
+    for referrer in &spec.required_by {
+        let held = fleet.bindings.get(&BindingKey::of_snapshot(referrer));
+        let says = held.as_deref().map(|held| by_policy(fleet, held));
+        for target in &referrer.clusters {
+            let stays = says
+                .as_ref()
+                .is_some_and(|it| it.dispatching_suspended_in(&target.name));
+            *suspended.entry(&target.name).or_insert(true) &= stays;
+        }
+    }
+    suspended.retain(|cluster, stays| *stays && !spec.dispatching_suspended_in(cluster));
+    if suspended.is_empty() {
+        return Cow::Borrowed(spec);
+    }
+    let mut spec = spec.clone();
+    let suspension = spec.suspension.get_or_insert_default();
+    let listed = suspension.dispatching_on_clusters.get_or_insert_default();
+    let names = suspended.into_keys().map(str::to_owned);
+    listed.cluster_names.extend(names);
+    Cow::Owned(spec)
+}
+
+fn by_policy<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
     let policy = Claim::on(&binding.metadata).and_then(|claim| {
         let policy = claim.policy.presence(fleet).there()?;
         (Claim::by(&policy).as_ref() == Some(&claim)).then_some(policy)
@@ -206,6 +254,35 @@ mod tests {
             let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
             stand.api.put("propagationpolicies", policy(preserves, "p"));
             assert_eq!(is_preserved(&stand, dependency()).await, preserves);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dependency_is_suspended_as_soon_as_the_policies_of_all_its_referrers_say_so() {
+        let mut says = policy(true, "p");
+        says["spec"]["suspension"] = json!({"dispatching": true});
+        let mut other = binding();
+        other["metadata"]["name"] = json!("other-deployment");
+        let objects = [
+            ("propagationpolicies", says),
+            ("resourcebindings", claimed(false)),
+            ("resourcebindings", other),
+        ];
+        let stand = Stand::followed(objects).await;
+        let needed = |by: &str, cluster: &str| {
+            let clusters = json!([{"name": cluster, "replicas": 1}]);
+            json!({"namespace": "shop", "name": by, "clusters": clusters})
+        };
+        let in_m1 = json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}});
+        for (elsewhere, expected) in [("m2", in_m1), ("m1", Value::Null)] {
+            let mut conf = dependency();
+            conf["spec"]["requiredBy"] = json!([
+                needed("web-deployment", "m1"),
+                needed("other-deployment", elsewhere),
+            ]);
+            let conf: AnyBinding = serde_json::from_value(conf).unwrap();
+            let spec = protected(&stand.fleet, &conf);
+            assert_eq!(json!(spec.suspension), expected, "another in {elsewhere}");
         }
     }
 
