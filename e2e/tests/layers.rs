@@ -201,7 +201,6 @@ const SIMULATION: Floors = &[
     &["fault_kind"],
     &["oracle", "feature", "replication"],
     &["pairs"],
-    &["coverage"],
     &["people"],
     &["random"],
     &["design"],

@@ -13,7 +13,6 @@
 //! * [`plan`] says what a simulation is made of, [`faults`] what can go wrong, [`world`] lives it,
 //!   [`run`](mod@run) runs one in this process, and [`child`] each in a process of its own.
 //! * [`found`] holds plans that find bugs which were fixed.
-//! * [`coverage`] tells which branches of the deciding code a history shows.
 //! * [`network`] carries requests in memory, and [`recorder`] writes the history.
 //!
 //! # Commands
@@ -49,7 +48,6 @@
 
 pub mod child;
 pub mod clock;
-pub mod coverage;
 pub mod design;
 pub mod fault_kind;
 pub mod faults;

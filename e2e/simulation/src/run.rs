@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::coverage::{self, Coverage};
 use crate::history::{Actor, History, Phase, Process, World as Event};
 use crate::network::Watch;
 use crate::pairs::Pairs;
@@ -33,9 +32,6 @@ pub struct Report {
     pub watches: Vec<Watch>,
     /// Writes of each process in the busy phase that carry out or tell decisions.
     pub decisions: Vec<(Process, u64)>,
-    /// How often each branch of a decision was taken.
-    #[serde(default)]
-    pub coverage: Coverage,
     /// How often each pair of features met.
     #[serde(default)]
     pub pairs: Pairs,
@@ -123,7 +119,6 @@ async fn live(plan: Plan) -> anyhow::Result<(Report, History)> {
             .collect(),
         watches: world.network().watches(),
         decisions: decisions(&history),
-        coverage: coverage::of(&history),
         pairs: Pairs::of(&history),
         faults: world.network().faults().counts(),
         lasted: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),

@@ -9,7 +9,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::child::Child;
-use crate::coverage::{self, Coverage};
 use crate::generate::{self, Scale};
 use crate::pairs::Pairs;
 use crate::people::Mix;
@@ -48,8 +47,6 @@ pub struct Findings {
     pub virtual_time: Duration,
     /// How many times each kind of fault did something.
     pub faults: BTreeMap<String, u64>,
-    /// How often each branch of a decision was taken.
-    pub coverage: Coverage,
     /// How often each pair of features met.
     pub pairs: Pairs,
     /// Failures by seed.
@@ -143,9 +140,6 @@ impl Search {
                 *findings.faults.entry(kind).or_default() += count;
             }
             findings.pairs.add(&report.pairs);
-            for (branch, count) in report.coverage {
-                *findings.coverage.entry(branch).or_default() += count;
-            }
         }
         if let Some(failure) = failure {
             eprintln!("{failure}");
@@ -220,18 +214,6 @@ impl std::fmt::Display for Findings {
         )?;
         for (kind, count) in &self.faults {
             writeln!(f, "  {kind}: {count}")?;
-        }
-        let taken = |branch: &&str| self.coverage.contains_key(*branch);
-        let (all, seen) = (
-            coverage::all().count(),
-            coverage::all().filter(taken).count(),
-        );
-        writeln!(f, "decisions: {seen} of {all} branches taken")?;
-        for (branch, count) in &self.coverage {
-            writeln!(f, "  {branch}: {count}")?;
-        }
-        for branch in coverage::all().filter(|branch| !taken(branch)) {
-            writeln!(f, "  {branch}: never")?;
         }
         write!(f, "{}", self.pairs)?;
         let seeds: Vec<String> = self.failures.keys().map(u64::to_string).collect();

@@ -139,7 +139,6 @@ mod tests {
                 (Actor::Workloads, Api::Fleet, "pods".to_owned()),
             ],
             decisions: vec![(Process::ControlPlane(0), 3)],
-            coverage: BTreeMap::new(),
             pairs: Pairs::default(),
             lasted: 0,
         };
