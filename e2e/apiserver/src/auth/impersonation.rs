@@ -147,33 +147,6 @@ mod tests {
     }
 
     #[test]
-    fn headers_say_who_is_wanted_and_what_must_be_allowed() {
-        let joe = wanted(&[
-            ("Impersonate-User", "joe"),
-            ("Impersonate-Group", "dev"),
-            ("Impersonate-Group", "ops"),
-            ("Impersonate-Uid", "u1"),
-            ("Impersonate-Extra-acme.com%2Fx", "b"),
-        ]);
-        let asks: Vec<String> = joe
-            .asks()
-            .into_iter()
-            .map(|a| format!("{} {}/{} {}", a.group, a.resource, a.subresource, a.name))
-            .collect();
-        let expected = [
-            " users/ joe",
-            " groups/ dev",
-            " groups/ ops",
-            "authentication.k8s.io userextras/acme.com/x b",
-            "authentication.k8s.io uids/ u1",
-        ];
-        assert_eq!(asks, expected);
-        let user = joe.user();
-        assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
-        assert_eq!(user.extra["acme.com/x"], ["b"]);
-    }
-
-    #[test]
     fn accounts_bring_their_groups_and_nobody_is_not_authenticated() {
         let user = |name: &str| wanted(&[("Impersonate-User", name)]).user().groups;
         assert_eq!(

@@ -231,15 +231,9 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    /// Returns the built-in kind behind a path, if there is one.
-    fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-        all()
-            .iter()
-            .find(|k| k.plural == plural && k.group == group && k.version == version)
-    }
     use std::collections::HashSet;
+
+    use super::*;
 
     #[test]
     fn every_resource_is_named_once() {
@@ -250,31 +244,5 @@ mod tests {
                 "{kind:?}"
             );
         }
-    }
-
-    #[test]
-    fn status_and_scale_follow_from_the_subresources() {
-        let deployment = find("apps", "v1", "deployments").expect("deployments");
-        assert!(deployment.has("status") && deployment.has("scale") && deployment.namespaced);
-        let config = find("", "v1", "configmaps").expect("configmaps");
-        assert!(!config.has("status") && !config.has("scale"));
-        assert!(!find("", "v1", "nodes").expect("nodes").namespaced);
-    }
-
-    #[test]
-    fn reviews_are_answered_not_stored() {
-        let stored = |group, plural| find(group, "v1", plural).expect(plural).stored();
-        assert!(!stored("authorization.k8s.io", "selfsubjectaccessreviews"));
-        assert!(stored("", "pods"));
-    }
-
-    #[test]
-    fn objects_lead_to_their_kind() {
-        assert_eq!(
-            of_object("apps/v1", "Deployment").map(|k| k.plural),
-            Some("deployments")
-        );
-        assert_eq!(of_object("v1", "Pod").map(|k| k.plural), Some("pods"));
-        assert_eq!(of_object("apps/v1beta1", "Deployment"), None);
     }
 }

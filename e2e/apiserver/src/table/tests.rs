@@ -83,39 +83,3 @@ fn workloads_and_nodes_show_how_they_do() {
         assert_eq!(Value::from(cells(&object)), expected);
     }
 }
-
-#[test]
-fn custom_columns_follow_their_paths_and_types() {
-    let crd = json!({"spec": {"versions": [
-        {"name": "v1", "additionalPrinterColumns": [
-            {"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
-            {"name": "Count", "type": "integer", "jsonPath": ".spec.n", "priority": 1},
-            {"name": "Since", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-            {"name": "Wrong", "type": "integer", "jsonPath": ".metadata.name"},
-            {"name": "Map", "type": "string", "jsonPath": ".spec.map"},
-        ]},
-        {"name": "v2"},
-    ]}});
-    let object = json!({"metadata": {"name": "x", "creationTimestamp": "2026-01-01T23:00:00Z"},
-        "spec": {"n": 2, "map": {"a": 1}}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-    let shown = table(
-        &Columns::of_crd(&crd, "v1"),
-        &[&object],
-        IncludeObject::Metadata,
-        now(),
-    );
-    assert_eq!(
-        shown["rows"][0]["cells"],
-        json!(["x", "True", 2, "60m", null, "{\"a\":1}"])
-    );
-    assert_eq!(shown["rows"][0]["object"]["kind"], "PartialObjectMetadata");
-    assert_eq!(shown["columnDefinitions"][2]["priority"], 1);
-    let plain = table(
-        &Columns::of_crd(&crd, "v2"),
-        &[&object],
-        IncludeObject::Object,
-        now(),
-    );
-    assert_eq!(plain["rows"][0]["cells"], json!(["x", "60m"]));
-    assert_eq!(plain["rows"][0]["object"], object);
-}

@@ -1,22 +1,15 @@
 //! Server-side apply by its documentation's rules.
 
-mod owners;
 mod properties;
-mod record;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ApplyError, apply, track_update};
-use crate::kinds::catalog;
+use super::{ApplyError, apply, keep_times};
 use crate::schema::Schema;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).expect("a time")
-}
-
-fn builtin(api_version: &str, kind: &str) -> Schema {
-    Schema::builtin(catalog::of_object(api_version, kind).expect("a built-in kind"))
 }
 
 /// An object that several managers write to, one step after the other.
@@ -57,37 +50,6 @@ impl Story {
         Ok(())
     }
 
-    fn apply(&mut self, manager: &str, config: &Value) {
-        self.try_apply(manager, config, false).expect("no conflict");
-    }
-
-    fn conflicts(&mut self, manager: &str, config: &Value) -> String {
-        self.try_apply(manager, config, false)
-            .expect_err("a conflict")
-            .to_string()
-    }
-
-    fn update(&mut self, manager: &str, subresource: &str, change: impl FnOnce(&mut Value)) {
-        self.clock += 1;
-        let old = self.object.clone();
-        let mut new = old
-            .clone()
-            .unwrap_or_else(|| json!({"apiVersion": self.api_version, "metadata": {}}));
-        change(&mut new);
-        self.schema.decode(&mut new).expect("decodes");
-        self.schema.default(&mut new);
-        track_update(
-            old.as_ref(),
-            &mut new,
-            manager,
-            self.api_version,
-            subresource,
-            &self.schema,
-            at(self.clock),
-        );
-        self.object = Some(new);
-    }
-
     fn object(&self) -> &Value {
         self.object.as_ref().expect("an object")
     }
@@ -105,28 +67,14 @@ impl Story {
     }
 }
 
-fn config_map(data: &Value) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}, "data": data})
-}
-
-fn config_maps() -> Story {
-    Story::new(builtin("v1", "ConfigMap"), "v1")
-}
-
-fn deployment(spec: &Value) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"}, "spec": spec})
-}
-
-fn deployments() -> Story {
-    Story::new(builtin("apps/v1", "Deployment"), "apps/v1")
-}
-
-fn nginx(replicas: Option<i64>) -> Value {
-    let mut spec = json!({"selector": {"matchLabels": {"app": "nginx"}}, "template": {
-        "metadata": {"labels": {"app": "nginx"}},
-        "spec": {"containers": [{"name": "nginx", "image": "nginx:1.14.2", "ports": [{"containerPort": 80}]}]}}});
-    if let Some(replicas) = replicas {
-        spec["replicas"] = json!(replicas);
+#[test]
+fn times_alone_are_no_difference() {
+    let object = |time: &str, value: &str| json!({"metadata": {"managedFields": [{"manager": "m", "time": time}]}, "data": {"a": value}});
+    let old = object("1", "x");
+    for (new, kept) in [(object("2", "x"), true), (object("2", "y"), false)] {
+        let mut settled = new.clone();
+        keep_times(&old, &mut settled);
+        assert_eq!(settled == old, kept, "{new}");
+        assert_eq!(settled == new, !kept, "{new}");
     }
-    deployment(&spec)
 }

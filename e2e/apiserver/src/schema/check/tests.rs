@@ -121,28 +121,6 @@ fn pods_are_refused_for_these_reasons() {
 }
 
 #[test]
-fn of_a_pod_only_images_deadlines_and_more_tolerations_may_change() {
-    for change in [
-        json!({"spec": {"containers": [{"name": "c", "image": "i:2", "imagePullPolicy": "IfNotPresent"}]}}),
-        json!({"spec": {"activeDeadlineSeconds": 5}}),
-        json!({"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}),
-        json!({"metadata": {"labels": {"a": "b"}}}),
-    ] {
-        assert_eq!(update(&pod(), &change), Vec::<String>::new(), "{change}");
-    }
-    for change in [
-        json!({"spec": {"nodeName": "n"}}),
-        json!({"spec": {"containers": [{"name": "c", "image": "i:1", "command": ["x"]}]}}),
-    ] {
-        let errors = update(&pod(), &change);
-        assert!(
-            errors[0].starts_with("spec: Forbidden: pod updates may not change fields other than"),
-            "{errors:?}"
-        );
-    }
-}
-
-#[test]
 fn what_is_recreated_takes_no_pace_of_a_rolling_update() {
     let change = json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": {}}}});
     let expected = "spec.strategy.rollingUpdate: Forbidden: may not be specified when strategy `type` is 'Recreate'";

@@ -18,29 +18,14 @@ fn errors(property: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
+/// Checks demands that the conversation "every demand of a schema" does not hold, and the words.
 #[test]
-#[allow(clippy::too_many_lines)]
-fn each_demand_is_refused_in_the_words_of_the_real_server() {
+fn demands_are_refused_in_the_words_of_the_real_server() {
     for (property, value, expected) in [
-        (
-            json!({"type": "integer"}),
-            json!("a"),
-            "x: Invalid value: \"string\": x in body must be of type integer: \"string\"",
-        ),
-        (
-            json!({"type": "string"}),
-            json!(null),
-            "x: Invalid value: \"null\": x in body must be of type string: \"null\"",
-        ),
         (
             json!({"type": "integer"}),
             json!(1.5),
             "x: Invalid value: \"number\": x in body must be of type integer: \"number\"",
-        ),
-        (
-            json!({"type": "object"}),
-            json!([]),
-            "x: Invalid value: \"array\": x in body must be of type object: \"array\"",
         ),
         (
             json!({"x-kubernetes-int-or-string": true}),
@@ -53,92 +38,15 @@ fn each_demand_is_refused_in_the_words_of_the_real_server() {
             "x: Unsupported value: \"c\": supported values: \"a\", \"b\"",
         ),
         (
-            json!({"type": "string", "pattern": "^a+$"}),
-            json!("b"),
-            "x: Invalid value: \"b\": x in body should match '^a+$'",
-        ),
-        (
-            json!({"type": "string", "minLength": 2}),
-            json!("b"),
-            "x: Invalid value: \"b\": x in body should be at least 2 chars long",
-        ),
-        (
-            json!({"type": "string", "maxLength": 2}),
-            json!("bbb"),
-            "x: Too long: may not be more than 2 bytes",
-        ),
-        (
-            json!({"type": "integer", "minimum": 1}),
-            json!(0),
-            "x: Invalid value: 0: x in body should be greater than or equal to 1",
-        ),
-        (
-            json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}),
-            json!(1),
-            "x: Invalid value: 1: x in body should be greater than 1",
-        ),
-        (
-            json!({"type": "integer", "maximum": 1}),
-            json!(2),
-            "x: Invalid value: 2: x in body should be less than or equal to 1",
-        ),
-        (
-            json!({"type": "integer", "multipleOf": 2}),
-            json!(3),
-            "x: Invalid value: 3: x in body should be a multiple of 2",
-        ),
-        (
-            json!({"type": "array", "minItems": 1, "items": {"type": "string"}}),
-            json!([]),
-            "x: Invalid value: 0: x in body should have at least 1 items",
-        ),
-        (
-            json!({"type": "array", "maxItems": 1, "items": {"type": "string"}}),
-            json!(["a", "b"]),
-            "x: Too many: 2: must have at most 1 items",
-        ),
-        (
-            json!({"type": "object", "required": ["y"], "properties": {"y": {"type": "string"}}}),
-            json!({}),
-            "x.y: Required value",
-        ),
-        (
             json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}),
             json!(["a", "b", "a", "a"]),
             "x[2]: Duplicate value: \"a\"",
-        ),
-        (
-            json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
-            "items": {"type": "object", "properties": {"k": {"type": "string"}}}}),
-            json!([{"k": "a"}, {"k": "a"}]),
-            "x[1]: Duplicate value: {\"k\":\"a\"}",
-        ),
-        (
-            json!({"type": "string", "format": "date-time"}),
-            json!("yesterday"),
-            "x: Invalid value: \"yesterday\": x in body must be of type date-time: \"yesterday\"",
         ),
         (
             json!({"type": "object", "x-kubernetes-embedded-resource": true,
             "x-kubernetes-preserve-unknown-fields": true}),
             json!({"apiVersion": "v1"}),
             "x.kind: Required value",
-        ),
-        (
-            json!({"type": "object", "not": {"required": ["a"]}, "properties": {"a": {"type": "string"}}}),
-            json!({"a": "1"}),
-            "<nil>: Invalid value: \"\": \"x\" must not validate the schema (not)",
-        ),
-        (
-            json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
-            "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
-            json!({"a": "1", "b": "2"}),
-            "<nil>: Invalid value: \"\": \"x\" must validate one and only one schema (oneOf). Found 2 valid alternatives",
-        ),
-        (
-            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
-            json!({"a": "b"}),
-            "x.a: Invalid value: \"string\": x.a in body must be of type integer: \"string\"",
         ),
         (
             json!({"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}),
