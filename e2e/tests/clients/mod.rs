@@ -1,6 +1,6 @@
-//! Clients that nobody here wrote: kubectl and the official Python client do their usual work on
-//! the embedded API, and, where `KUBEBUILDER_ASSETS` names one, on a real API, which shows that
-//! what is expected here is what they do there.
+//! A client that nobody here wrote: kubectl does its usual work on the embedded API, and, where
+//! `KUBEBUILDER_ASSETS` names one, on a real API, which shows that what is expected here is what it
+//! does there.
 
 mod kubectl;
 
@@ -33,8 +33,8 @@ enum Alive {
 }
 
 impl Server {
-    fn new(name: &'static str, test: &str, kubeconfig: &Kubeconfig, alive: Alive) -> Self {
-        let file = format!("{test}-{name}-{}.kubeconfig", std::process::id());
+    fn new(name: &'static str, kubeconfig: &Kubeconfig, alive: Alive) -> Self {
+        let file = format!("kubectl-{name}-{}.kubeconfig", std::process::id());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
         write(kubeconfig, &path).unwrap();
         Self {
@@ -45,24 +45,16 @@ impl Server {
     }
 
     /// Starts the embedded server, and a real one if there is one.
-    async fn all(test: &str) -> Vec<Self> {
+    async fn all() -> Vec<Self> {
         let embedded = ApiServer::for_test().await;
         let kubeconfig = embedded.admin_kubeconfig().unwrap();
-        let mut all = vec![Self::new(
-            "embedded",
-            test,
-            &kubeconfig,
-            Alive::Embedded(embedded),
-        )];
+        let embedded = Alive::Embedded(embedded);
+        let mut all = vec![Self::new("embedded", &kubeconfig, embedded)];
         if let Some(options) = Options::from_environment().unwrap() {
             let real = Envtest::start(options).await.unwrap();
             let kubeconfig = real.kubeconfig().unwrap();
-            all.push(Self::new(
-                "real",
-                test,
-                &kubeconfig,
-                Alive::Real(Box::new(real)),
-            ));
+            let real = Alive::Real(Box::new(real));
+            all.push(Self::new("real", &kubeconfig, real));
         }
         all
     }
@@ -88,50 +80,6 @@ async fn run(command: &mut Command) -> std::io::Result<(bool, String, String)> {
     ))
 }
 
-/// Returns a Python with the official client, in a virtual environment that is kept for the next
-/// run, or the reason why there is none.
-async fn python() -> Result<PathBuf, String> {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-client");
-    let python = place.join("bin/python");
-    let has = |python: PathBuf| async move {
-        let mut command = Command::new(python);
-        command.args(["-c", "import kubernetes"]);
-        run(&mut command).await.is_ok_and(|(fine, ..)| fine)
-    };
-    if has(python.clone()).await {
-        return Ok(python);
-    }
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv"]).arg(&place);
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "-q", "--retries", "1", "kubernetes"]);
-    for command in [&mut venv, &mut install] {
-        let (fine, _, complaint) = run(command).await.map_err(|error| error.to_string())?;
-        if !fine {
-            return Err(complaint);
-        }
-    }
-    Ok(python)
-}
-
-#[tokio::test]
-async fn the_python_client_works() {
-    let python = match python().await {
-        Ok(python) => python,
-        Err(why) => {
-            eprintln!("skipped: there is no Python client here: {why}");
-            return;
-        }
-    };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/client.py");
-    for server in Server::all("python").await {
-        let mut command = Command::new(&python);
-        command.arg(script).arg(&server.kubeconfig);
-        let (fine, said, complaint) = run(&mut command).await.unwrap();
-        assert!(fine, "{}: {said}\n{complaint}", server.name);
-    }
-}
-
 #[tokio::test]
 async fn kubectl_works() {
     if run(Command::new("kubectl").args(["version", "--client"]))
@@ -141,7 +89,7 @@ async fn kubectl_works() {
         eprintln!("skipped: there is no kubectl here");
         return;
     }
-    for server in Server::all("kubectl").await {
+    for server in Server::all().await {
         Kubectl::new(server.name, &server.kubeconfig).walk().await;
     }
 }

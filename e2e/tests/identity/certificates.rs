@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::identity::{CSRS, client_with, grant, send, send_as, server, until, who_am_i};
 
-pub(crate) fn request(name: &str, key: &KeyPair) -> String {
+fn request(name: &str, key: &KeyPair) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -19,7 +19,7 @@ pub(crate) fn request(name: &str, key: &KeyPair) -> String {
     STANDARD.encode(params.serialize_request(key).unwrap().pem().unwrap())
 }
 
-pub(crate) fn csr(name: &str, request: &str) -> Value {
+fn csr(name: &str, request: &str) -> Value {
     json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": { "name": name },
         "spec": {

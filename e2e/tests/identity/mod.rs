@@ -2,7 +2,6 @@
 //! RBAC.
 
 mod certificates;
-mod kubectl;
 mod rights;
 mod tokens;
 
