@@ -93,6 +93,8 @@ pub mod measures;
 mod records;
 mod report;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 mod wiring;
 pub mod work;
 mod write;

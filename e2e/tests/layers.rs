@@ -67,6 +67,7 @@ const INTERPRETER: Floors = &[
 ];
 
 const AGENT: Floors = &[
+    &["testing"],
     &["measures"],
     &["digest"],
     &["write"],

@@ -152,45 +152,37 @@ async fn adopt(api: &Api<Cluster>, name: &str, patch: &Value) -> Result<(), Erro
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
-    use std::convert::Infallible;
     use std::sync::Arc;
 
-    use http::{Method, Request, Response};
-    use kube::client::Body;
+    use http::Method;
+    use parking_lot::Mutex;
 
     use super::*;
+    use crate::testing;
 
     /// Returns an API with namespaces of this uid, and the Cluster if given; it records writes.
     fn api(id: &str, cluster: Option<&Value>, writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Client {
         let (id, cluster, writes) = (id.to_owned(), cluster.cloned(), Arc::clone(writes));
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (id, cluster, writes) = (id.clone(), cluster.clone(), Arc::clone(&writes));
-            async move {
-                let (head, body) = request.into_parts();
+        testing::api(move |head, body| {
+            let path = head.uri.path();
+            if head.method != Method::GET {
                 let query = head.uri.query().unwrap_or_default().to_owned();
-                let path = head.uri.path();
-                let missing = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"});
-                let (code, answer) = if head.method != Method::GET {
-                    let body: Value =
-                        serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
-                    writes.lock().push((query, body));
-                    (
-                        200,
-                        cluster.unwrap_or_else(|| json!({"metadata": {"name": "m1"}, "spec": {}})),
-                    )
-                } else if path.contains("/namespaces/") {
-                    (200, json!({"metadata": {"name": "kube-system", "uid": id}}))
-                } else if path.ends_with("/clusters") {
-                    (200, json!({"metadata": {}, "items": []}))
-                } else {
-                    cluster.map_or((404, missing), |cluster| (200, cluster))
-                };
-                let answer = Body::from(answer.to_string().into_bytes());
-                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+                let body = serde_json::from_slice(body).unwrap();
+                writes.lock().push((query, body));
+                let made = || json!({"metadata": {"name": "m1"}, "spec": {}});
+                return (200, cluster.clone().unwrap_or_else(made));
             }
-        });
-        Client::new(service, "default")
+            if path.contains("/namespaces/") {
+                return (200, json!({"metadata": {"name": "kube-system", "uid": id}}));
+            }
+            if path.ends_with("/clusters") {
+                return (200, json!({"metadata": {}, "items": []}));
+            }
+            let missing = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"});
+            cluster
+                .clone()
+                .map_or((404, missing), |cluster| (200, cluster))
+        })
     }
 
     /// Returns the writes of a member of this id that joins a fleet with this Cluster of its name.

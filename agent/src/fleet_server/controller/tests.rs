@@ -1,5 +1,3 @@
-use std::convert::Infallible;
-
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
 use kube::Config;
@@ -11,34 +9,28 @@ use tokio::sync::mpsc;
 use tower::BoxError;
 
 use super::*;
+use crate::testing;
 
 /// Returns a member that answers so when it is asked for the record, and the events that it is
 /// given. It refuses a record if `patch` of that answer is false.
 fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver<Value>) {
     let (record, (told, events)) = (Arc::clone(record), mpsc::unbounded_channel());
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (record, told) = (Arc::clone(&record), told.clone());
-        async move {
-            let method = request.method().clone();
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let (code, answer) = if method == http::Method::POST {
-                let event: Value = serde_json::from_slice(&body).unwrap();
-                told.send(event.clone()).unwrap();
-                (201, event)
-            } else if method == http::Method::PATCH {
-                match record.lock().1["patch"].as_bool() {
-                    Some(false) => refusal(403, "Forbidden", "forbidden"),
-                    _ => (200, json!({"metadata": {"name": "muster-fleet-m1"}})),
-                }
-            } else {
-                record.lock().clone()
-            };
-            let answer = Body::from(answer.to_string().into_bytes());
-            let answer = http::Response::builder().status(code).body(answer);
-            Ok::<_, Infallible>(answer.unwrap())
+    let client = testing::api(move |head, body| {
+        if head.method == http::Method::POST {
+            let event: Value = serde_json::from_slice(body).unwrap();
+            told.send(event.clone()).unwrap();
+            return (201, event);
+        }
+        let record = record.lock();
+        if head.method != http::Method::PATCH {
+            return record.clone();
+        }
+        match record.1["patch"].as_bool() {
+            Some(false) => refusal(403, "Forbidden", "forbidden"),
+            _ => (200, json!({"metadata": {"name": "muster-fleet-m1"}})),
         }
     });
-    (Client::new(service, "default"), events)
+    (client, events)
 }
 
 /// Hosts `a` and `b` of one fleet; the standby `b` was promoted. Others do not answer.

@@ -3,29 +3,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use serde_json::json;
 
 use super::*;
+use crate::testing;
 
 /// Returns a member that serves group `example.io` in version `v1` only.
 fn upgraded(writes: &Arc<AtomicUsize>) -> Member {
     let writes = Arc::clone(writes);
-    let kind = |kind: &str, plural: &str, scope: &str| json!({"resource": plural, "scope": scope, "verbs": ["get"], "responseKind": {"kind": kind}});
-    let resources = json!([
-        kind("Thing", "things", "Namespaced"),
-        kind("Place", "places", "Cluster")
-    ]);
-    let group = json!({"metadata": {"name": "example.io"}, "versions": [{"version": "v1", "resources": resources}]});
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        if request.method() != http::Method::GET {
+    let mut group = testing::group("example.io", &[("things", "Thing"), ("places", "Place")]);
+    group["versions"][0]["resources"][1]["scope"] = json!("Cluster");
+    let client = testing::member(vec![group], move |head, _| {
+        if head.method != http::Method::GET {
             writes.fetch_add(1, Ordering::Relaxed);
         }
-        let items = match request.uri().path() {
-            "/apis" => vec![group.clone()],
-            _ => Vec::new(),
-        };
-        let list = json!({"kind": "APIGroupDiscoveryList", "items": items});
-        let body = kube::client::Body::from(list.to_string().into_bytes());
-        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        (200, json!({"kind": "APIGroupDiscoveryList", "items": []}))
     });
-    let client = Client::new(service, "default");
     let first = Arc::new(AtomicBool::new(true));
     Member::new(client.clone(), Discovery::new(client), move || {
         first.swap(false, Ordering::Relaxed)
@@ -87,25 +77,15 @@ async fn what_belongs_to_an_object_is_read_in_pages_and_one_that_cannot_be_read_
         json!({"metadata": {"continue": "t"}, "items": [pod("a"), odd, pod("unwanted")]}),
         json!({"metadata": {}, "items": [pod("c")]}),
     ];
-    let core = json!({"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": [
-        {"resource": "pods", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Pod"}},
-    ]}]});
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (path, query) = (
-            request.uri().path(),
-            request.uri().query().unwrap_or_default(),
-        );
-        let answer = match path {
-            "/api" => json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
-            "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
-            "/api/v1/namespaces/b/pods" if query.contains("continue=t") => pages[1].clone(),
-            "/api/v1/namespaces/b/pods" if query.contains("limit=") => pages[0].clone(),
+    let core = testing::group("", &[("pods", "Pod")]);
+    let client = testing::member(vec![core], move |head, _| {
+        let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+        match path {
+            "/api/v1/namespaces/b/pods" if query.contains("continue=t") => (200, pages[1].clone()),
+            "/api/v1/namespaces/b/pods" if query.contains("limit=") => (200, pages[0].clone()),
             _ => panic!("{path}?{query}"),
-        };
-        let body = kube::client::Body::from(answer.to_string().into_bytes());
-        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
+        }
     });
-    let client = Client::new(service, "default");
     let member = Member::new(client.clone(), Discovery::new(client), || true);
     let owner = ObjectKey {
         kind: GroupVersionKind::gvk("apps", "v1", "StatefulSet"),

@@ -1,11 +1,10 @@
-use std::convert::Infallible;
-
 use muster_shared::k8s::Client;
 use parking_lot::Mutex;
 
 use super::super::desired::desired;
 use super::*;
 use crate::discovery::Discovery;
+use crate::testing::{self, group};
 
 /// The Work of all objects here.
 const WORK: Origin<'static> = Origin {
@@ -20,45 +19,25 @@ fn service(spec: &Value) -> Value {
 /// Returns a member without objects that answers an apply with a version by this refusal, as
 /// Kubernetes before 1.23 does for Services.
 fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
-    let service = tower::service_fn(
-        move |request: http::Request<kube::client::Body>| async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let (code, answer) = match (parts.method.as_str(), parts.uri.path()) {
-                (_, "/api") => {
-                    let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
-                    let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
-                    (
-                        200,
-                        json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
-                    )
-                }
-                (_, "/apis") => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
-                ("GET", _) => {
-                    let why = json!({"name": "a", "kind": "services"});
-                    (
-                        404,
-                        json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
-                    )
-                }
-                _ => {
-                    let object: Value = serde_json::from_slice(&body).unwrap();
-                    if object.pointer("/metadata/resourceVersion").is_some() {
-                        let (code, reason, message) = refusal;
-                        (
-                            code,
-                            json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}),
-                        )
-                    } else {
-                        (201, object)
-                    }
-                }
-            };
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
-        },
-    );
-    objects(Client::new(service, "default"))
+    let core = group("", &[("services", "Service")]);
+    objects(testing::member(vec![core], move |head, body| {
+        if head.method == http::Method::GET {
+            let why = json!({"name": "a", "kind": "services"});
+            return (
+                404,
+                json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
+            );
+        }
+        let object: Value = serde_json::from_slice(body).unwrap();
+        if object.pointer("/metadata/resourceVersion").is_none() {
+            return (201, object);
+        }
+        let (code, reason, message) = refusal;
+        (
+            code,
+            json!({"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}),
+        )
+    }))
 }
 
 /// Returns a member with this API, into which the agent may write.
@@ -106,33 +85,21 @@ async fn an_object_is_made_where_no_version_may_be_named_with_it() {
 /// for each group, and what is written is noted.
 fn two_groups(uids: [&'static str; 2], writes: &Arc<Mutex<Vec<String>>>) -> Objects {
     let writes = Arc::clone(writes);
-    let group = |name: &str| {
-        let resource = json!({"resource": "ingresses", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Ingress"}});
-        json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [resource]}]})
-    };
-    let groups = json!([group("extensions"), group("networking.k8s.io")]);
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let path = request.uri().path().to_owned();
-        if request.method() != http::Method::GET {
-            writes.lock().push(path.clone());
+    let groups = ["extensions", "networking.k8s.io"];
+    let groups = groups.map(|name| group(name, &[("ingresses", "Ingress")]));
+    objects(testing::member(Vec::from(groups), move |head, _| {
+        let path = head.uri.path();
+        if head.method != http::Method::GET {
+            writes.lock().push(path.to_owned());
         }
-        let answer = match path.as_str() {
-            "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": groups}),
-            "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
-            path => {
-                let uid = uids[usize::from(path.contains("networking"))];
-                let api_version = path.split('/').nth(2).unwrap_or_default();
-                let object = json!({"apiVersion": format!("{api_version}/v1"), "kind": "Ingress",
-                    "metadata": {"name": "web", "namespace": "shop"}});
-                let mut object = desired(&object, WORK, None);
-                object["metadata"]["uid"] = json!(uid);
-                object
-            }
-        };
-        let body = kube::client::Body::from(answer.to_string().into_bytes());
-        async move { Ok::<_, Infallible>(http::Response::new(body)) }
-    });
-    objects(Client::new(service, "default"))
+        let uid = uids[usize::from(path.contains("networking"))];
+        let api_version = path.split('/').nth(2).unwrap_or_default();
+        let object = json!({"apiVersion": format!("{api_version}/v1"), "kind": "Ingress",
+            "metadata": {"name": "web", "namespace": "shop"}});
+        let mut object = desired(&object, WORK, None);
+        object["metadata"]["uid"] = json!(uid);
+        (200, object)
+    }))
 }
 
 #[tokio::test]
@@ -183,40 +150,25 @@ async fn what_the_server_made_of_an_object_is_forgotten_with_it() {
 /// Returns a member with a stopped CronJob and a stopped Job of it; what is written is noted.
 fn stopped_cron_job(writes: &Arc<Mutex<Vec<(String, Value)>>>) -> Objects {
     let writes = Arc::clone(writes);
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let writes = Arc::clone(&writes);
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let path = parts.uri.path().to_owned();
-            if parts.method != http::Method::GET {
-                let body = serde_json::from_slice(&body).unwrap();
-                writes.lock().push((path.clone(), body));
-            }
-            let resource = |name: &str, kind: &str| json!({"resource": name, "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": kind}});
-            let resources = [resource("cronjobs", "CronJob"), resource("jobs", "Job")];
-            let batch = json!({"metadata": {"name": "batch"}, "versions": [{"version": "v1", "resources": resources}]});
-            let stopped =
-                json!({annotation::STOPPED: json!({"spec": {"suspend": null}}).to_string()});
+    let batch = group("batch", &[("cronjobs", "CronJob"), ("jobs", "Job")]);
+    objects(testing::member(vec![batch], move |head, body| {
+        let path = head.uri.path();
+        if head.method != http::Method::GET {
+            let body = serde_json::from_slice(body).unwrap();
+            writes.lock().push((path.to_owned(), body));
+        }
+        let stopped = json!({annotation::STOPPED: json!({"spec": {"suspend": null}}).to_string()});
+        if path.ends_with("/jobs") {
             let job = json!({"metadata": {"name": "job", "namespace": "shop", "annotations": stopped,
                 "ownerReferences": [{"uid": "u", "controller": true}]}, "spec": {"suspend": true}});
-            let answer = match path.as_str() {
-                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [batch]}),
-                "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
-                path if path.ends_with("/jobs") => json!({"metadata": {}, "items": [job]}),
-                _ => {
-                    let mut cron = json!({"apiVersion": "batch/v1", "kind": "CronJob",
-                        "metadata": {"name": "cron", "namespace": "shop", "annotations": stopped}, "spec": {"suspend": true}});
-                    cron = desired(&cron, WORK, None);
-                    cron["metadata"]["uid"] = json!("u");
-                    cron
-                }
-            };
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::new(body))
+            return (200, json!({"metadata": {}, "items": [job]}));
         }
-    });
-    objects(Client::new(service, "default"))
+        let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob",
+            "metadata": {"name": "cron", "namespace": "shop", "annotations": stopped}, "spec": {"suspend": true}});
+        let mut cron = desired(&cron, WORK, None);
+        cron["metadata"]["uid"] = json!("u");
+        (200, cron)
+    }))
 }
 
 #[tokio::test]
@@ -249,46 +201,33 @@ async fn what_was_stopped_with_an_object_runs_again_when_that_is_released() {
 /// Returns a member with one object of a kind, in which each patch is stored as it is. With
 /// `refuses` its admission refuses each apply.
 fn member_of(stored: &Arc<Mutex<Value>>, plural: &'static str, refuses: bool) -> Objects {
-    let stored = Arc::clone(stored);
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let stored = Arc::clone(&stored);
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let kind = parts.headers.get(http::header::CONTENT_TYPE);
-            let is_apply = kind.is_some_and(|kind| kind == "application/apply-patch+yaml");
-            let is_refused = refuses && is_apply;
-            let mut object = stored.lock();
-            if parts.method == http::Method::PATCH && !is_refused {
-                let patch: Value = serde_json::from_slice(&body).unwrap();
-                muster_shared::merge::apply(&mut object, &patch);
-                if patch["spec"]["replicas"].is_number() {
-                    let manager = "muster-agent";
-                    object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update",
-                        "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
-                }
-            }
-            let api_version = object["apiVersion"].as_str().unwrap();
-            let (group, version) = api_version.split_once('/').unwrap();
-            let resource = json!({"resource": plural, "scope": "Namespaced", "verbs": ["get"],
-                "responseKind": {"kind": object["kind"]}});
-            let versions = json!([{"version": version, "resources": [resource]}]);
-            let group = json!({"metadata": {"name": group}, "versions": versions});
-            let answer = match parts.uri.path() {
-                "/apis" => json!({"kind": "APIGroupDiscoveryList", "items": [group]}),
-                "/api" => json!({"kind": "APIGroupDiscoveryList", "items": []}),
-                _ if is_refused => {
-                    json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden",
-                        "message": "admission webhook \"images.example.com\" denied the request"})
-                }
-                _ => object.clone(),
-            };
-            let code = if is_refused { 403 } else { 200 };
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+    let (stored, first) = (Arc::clone(stored), stored.lock().clone());
+    let api_version = first["apiVersion"].as_str().unwrap();
+    let (name, version) = api_version.split_once('/').unwrap();
+    let mut served = group(name, &[(plural, first["kind"].as_str().unwrap())]);
+    served["versions"][0]["version"] = json!(version);
+    objects(testing::member(vec![served], move |head, body| {
+        let kind = head.headers.get(http::header::CONTENT_TYPE);
+        let is_apply = kind.is_some_and(|kind| kind == "application/apply-patch+yaml");
+        if refuses && is_apply {
+            return (
+                403,
+                json!({"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden",
+                    "message": "admission webhook \"images.example.com\" denied the request"}),
+            );
         }
-    });
-    objects(Client::new(service, "default"))
+        let mut object = stored.lock();
+        if head.method == http::Method::PATCH {
+            let patch: Value = serde_json::from_slice(body).unwrap();
+            muster_shared::merge::apply(&mut object, &patch);
+            if patch["spec"]["replicas"].is_number() {
+                let manager = "muster-agent";
+                object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update",
+                    "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+            }
+        }
+        (200, object.clone())
+    }))
 }
 
 #[tokio::test]
@@ -388,62 +327,39 @@ fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
             "f:externalTrafficPolicy": {}, "f:ports": {"k:{\"port\":8080}": {".": {}}},
         }},
     }]);
-    let (held, patches) = (Arc::new(Mutex::new(held)), Arc::clone(patches));
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (held, patches) = (Arc::clone(&held), Arc::clone(&patches));
-        async move {
-            let (parts, body) = request.into_parts();
-            let body = body.collect_bytes().await.unwrap();
-            let kind = parts
-                .headers
-                .get("content-type")
-                .map(|it| it.to_str().unwrap().to_owned());
-            let mut held = held.lock();
-            let managers = held["metadata"]["managedFields"].as_array().unwrap();
-            let is_theirs = managers.iter().any(|it| {
-                it["manager"] == "kubectl-edit" && it["fieldsV1"]["f:spec"]["f:ports"].is_object()
-            });
-            let (code, answer) = match (parts.method.as_str(), parts.uri.path(), kind.as_deref()) {
-                (_, "/api", _) => {
-                    let resource = json!({"resource": "services", "scope": "Namespaced", "verbs": ["get"], "responseKind": {"kind": "Service"}});
-                    let core = json!({"metadata": {}, "versions": [{"version": "v1", "resources": [resource]}]});
-                    (
-                        200,
-                        json!({"kind": "APIGroupDiscoveryList", "items": [core]}),
-                    )
-                }
-                (_, "/apis", _) => (200, json!({"kind": "APIGroupDiscoveryList", "items": []})),
-                ("GET", ..) => (200, held.clone()),
-                (_, _, Some("application/merge-patch+json")) => {
-                    let patch: Value = serde_json::from_slice(&body).unwrap();
-                    held["metadata"]["managedFields"] = patch["metadata"]["managedFields"].clone();
-                    held["metadata"]["resourceVersion"] = json!("8");
-                    patches.lock().push(patch);
-                    (200, held.clone())
-                }
-                _ if is_theirs => {
-                    let why =
-                        json!({"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"});
-                    (
-                        422,
-                        json!({
-                            "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
-                            "message": "", "details": {"causes": [why]},
-                        }),
-                    )
-                }
-                _ => {
-                    let applied: Value = serde_json::from_slice(&body).unwrap();
-                    assert_eq!(applied["metadata"]["resourceVersion"], "8");
-                    held["spec"] = applied["spec"].clone();
-                    (200, held.clone())
-                }
-            };
-            let body = kube::client::Body::from(answer.to_string().into_bytes());
-            Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+    let (held, patches) = (Mutex::new(held), Arc::clone(patches));
+    let core = group("", &[("services", "Service")]);
+    objects(testing::member(vec![core], move |head, body| {
+        let mut held = held.lock();
+        if head.method == http::Method::GET {
+            return (200, held.clone());
         }
-    });
-    objects(Client::new(service, "default"))
+        let sent: Value = serde_json::from_slice(body).unwrap();
+        let kind = head.headers.get(http::header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "application/merge-patch+json") {
+            held["metadata"]["managedFields"] = sent["metadata"]["managedFields"].clone();
+            held["metadata"]["resourceVersion"] = json!("8");
+            patches.lock().push(sent);
+            return (200, held.clone());
+        }
+        let managers = held["metadata"]["managedFields"].as_array().unwrap();
+        let is_theirs = managers.iter().any(|it| {
+            it["manager"] == "kubectl-edit" && it["fieldsV1"]["f:spec"]["f:ports"].is_object()
+        });
+        if is_theirs {
+            let why = json!({"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"});
+            return (
+                422,
+                json!({
+                    "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+                    "message": "", "details": {"causes": [why]},
+                }),
+            );
+        }
+        assert_eq!(sent["metadata"]["resourceVersion"], "8");
+        held["spec"] = sent["spec"].clone();
+        (200, held.clone())
+    }))
 }
 
 #[tokio::test]

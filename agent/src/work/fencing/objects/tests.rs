@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
+use crate::testing::group;
 
 /// A member with objects of a few kinds, which answers no list that it is not asked for in pages.
 #[derive(Default)]
@@ -25,14 +26,6 @@ struct Server {
 
 impl Server {
     fn answer(&self, method: &Method, path: &str, query: &str) -> (u16, Value) {
-        let group = |name: &str, kinds: &[(&str, &str)]| {
-            let resource = |(plural, kind): &(&str, &str)| {
-                json!({ "resource": plural, "scope": "Namespaced",
-                "verbs": ["get"], "responseKind": { "kind": kind } })
-            };
-            let resources: Vec<_> = kinds.iter().map(resource).collect();
-            json!({ "metadata": { "name": name }, "versions": [{ "version": "v1", "resources": resources }] })
-        };
         let refusal = |code: u16| {
             (
                 code,

@@ -1,0 +1,60 @@
+//! APIs that tests answer for.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Request, Response};
+use kube::client::Body;
+use muster_shared::k8s::Client;
+use serde_json::{Value, json};
+
+/// Returns a client of an API that answers each request by its head and its body.
+pub(crate) fn api(
+    answer: impl Fn(&Parts, &[u8]) -> (u16, Value) + Send + Sync + 'static,
+) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = Arc::clone(&answer);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect_bytes().await.unwrap();
+            let (code, body) = answer(&head, &body);
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Returns a client of a member that serves these groups, and answers all but discovery by the head
+/// and the body of the request.
+pub(crate) fn member(
+    groups: Vec<Value>,
+    answer: impl Fn(&Parts, &[u8]) -> (u16, Value) + Send + Sync + 'static,
+) -> Client {
+    let is_core = |group: &Value| group["metadata"]["name"] == "";
+    let (core, named): (Vec<Value>, Vec<Value>) = groups.into_iter().partition(is_core);
+    api(move |head, body| {
+        let items = match head.uri.path() {
+            "/api" => &core,
+            "/apis" => &named,
+            _ => return answer(head, body),
+        };
+        (
+            200,
+            json!({"kind": "APIGroupDiscoveryList", "items": items}),
+        )
+    })
+}
+
+/// Returns version `v1` of a group as discovery lists it, with the plurals and the names of its
+/// namespaced kinds. The core group has no name.
+pub(crate) fn group(name: &str, kinds: &[(&str, &str)]) -> Value {
+    let resource = |(plural, kind): &(&str, &str)| {
+        json!({"resource": plural, "scope": "Namespaced", "verbs": ["get"],
+            "responseKind": {"kind": kind}})
+    };
+    let resources: Vec<Value> = kinds.iter().map(resource).collect();
+    json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]})
+}
