@@ -110,26 +110,6 @@ async fn followed() -> (
 }
 
 #[tokio::test]
-async fn an_informer_tells_what_is_there_and_what_changes() {
-    let (_server, api, informer, mut told, shutdown) = followed().await;
-    create(&api, config_map("a", "1")).await;
-    tokio::spawn(informer.clone().run(shutdown.clone()));
-    assert_eq!(told.next().await, "+a=1");
-    create(&api, config_map("b", "1")).await;
-    assert_eq!(told.next().await, "+b=1");
-    let patch = Patch::Merge(json!({"data": {"value": "2"}}));
-    api.patch("a", &PatchParams::default(), &patch)
-        .await
-        .unwrap();
-    assert_eq!(told.next().await, "~a=2");
-    delete(&api, "b").await;
-    assert_eq!(told.next().await, "-b");
-    assert!(informer.is_synced());
-    assert_eq!(informer.len(), 1);
-    shutdown.cancel();
-}
-
-#[tokio::test]
 async fn after_a_lost_history_only_real_differences_are_told() {
     let (server, api, informer, mut told, shutdown) = followed().await;
     for name in ["same", "changed", "gone"] {

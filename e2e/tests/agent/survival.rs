@@ -50,30 +50,6 @@ async fn both_apis_may_restart_and_forget_their_history() {
     .await;
 }
 
-#[tokio::test]
-async fn what_happened_while_the_fleet_was_away_is_caught_up_with() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    for name in ["deleted", "changed"] {
-        bench.create_work(name, |_| {}).await;
-        bench.applied(name, "True").await;
-    }
-    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
-    bench.create_work("new", |_| {}).await;
-    delete(&bench.works(), "deleted").await;
-    let change = json!({"spec": {"workload": {"manifests": [config_map("changed", "2")]}}});
-    merge(&bench.works(), "changed", &change).await;
-    bench.fleet.faults().heal();
-    let maps = bench.config_maps();
-    until(&maps, "new", "it is there", |object| value(object) == "1").await;
-    until(&maps, "changed", "it changed", |object| {
-        value(object) == "2"
-    })
-    .await;
-    gone(&maps, "deleted").await;
-}
-
 /// Checks that only a fresh look at the fleet decides when the member answers again. A Work is
 /// deleted while the member is silent, so its removal is pending in the agent; then the fleet goes
 /// away, and behind the agent's back the Work is made anew.

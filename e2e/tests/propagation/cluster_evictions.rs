@@ -110,9 +110,17 @@ async fn directly_the_old_copy_goes_at_once_whatever_becomes_of_the_new_one() {
 
 #[tokio::test]
 async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
-    for mode in ["Gracefully", "Graciously"] {
+    for (mode, gates) in [
+        ("Gracefully", ""),
+        ("Graciously", ""),
+        // The gate is for the classic mode: here the purge mode alone decides.
+        ("Gracefully", "GracefulEviction=false"),
+    ] {
         let bench = Bench::start().await;
-        let _control_plane = bench.evicting_control_plane(Settings::default());
+        let _control_plane = bench.evicting_control_plane(Settings {
+            feature_gates: gates.parse().unwrap(),
+            ..Settings::default()
+        });
         let (here, there) = evict(&bench, &asks(mode)).await;
         let tasks = tasks(&bench).await;
         let [task] = &tasks[..] else {
@@ -148,25 +156,6 @@ async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
             })
             .await;
     }
-}
-
-/// Checks that in the mode of the proposal the purge mode alone decides; the seed of the classic
-/// mode has a gate for it.
-#[tokio::test]
-async fn gracefully_is_what_the_policy_says_whatever_the_gate_for_graceful_eviction_says() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings {
-        feature_gates: "GracefulEviction=false".parse().unwrap(),
-        ..Settings::default()
-    });
-    let (here, there) = evict(&bench, &asks("Gracefully")).await;
-    let tasks = tasks(&bench).await;
-    assert_eq!(tasks.len(), 1, "{tasks:?}");
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    settled(&bench, there).await;
-    is_kept(&bench, here).await;
-    bench.report(there, "web", 4).await;
-    bench.withdrawn(here, "Deployment", "web").await;
 }
 
 #[tokio::test]

@@ -1,21 +1,14 @@
-//! What ends a graceful eviction with each choice of `--evict-plugins`.
+//! What ends a graceful eviction where `--evict-plugins` names one plugin.
 
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::merge;
-use muster_e2e::harness::test_bed::{Task, until};
+use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::work::Work;
 use muster_shared::names;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::propagation::bench::{Bench, shares};
-
-fn control_plane(bench: &Bench, plugins: &str) -> Task {
-    bench.control_plane_with(Settings {
-        evict_plugins: plugins.parse().unwrap(),
-        ..Settings::default()
-    })
-}
 
 /// Places a Deployment in one cluster, and makes it leave that for the other while the old copy
 /// stays; returns the cluster that is left, and the other.
@@ -37,23 +30,6 @@ async fn place(bench: &Bench, cluster: &str, from: &str) {
     merge::<ResourceBinding>(&bench.here(), "web-deployment", spec).await;
 }
 
-async fn reported(bench: &Bench, cluster: &str, health: &str, ready: i64) {
-    let status: Value = json!({ "replicas": 4, "readyReplicas": ready });
-    bench.report_that(cluster, "web", health, status).await;
-    bench
-        .bound("web-deployment", "the report is known", |binding| {
-            let mut reports = binding.status().aggregated_status.iter();
-            reports.any(|report| {
-                report.cluster_name == cluster
-                    && report
-                        .health
-                        .as_ref()
-                        .is_some_and(|it| it.as_str() == health)
-            })
-        })
-        .await;
-}
-
 /// Sees that a cluster is still being left, when all that was to be done has been.
 async fn is_still_left(bench: &Bench, cluster: &str) {
     bench.witness().await;
@@ -71,55 +47,29 @@ async fn is_there(bench: &Bench, cluster: &str) {
     assert!(held.metadata.deletion_timestamp.is_none(), "the copy goes");
 }
 
-async fn is_over(bench: &Bench) -> ResourceBinding {
-    until(
-        &bench.here(),
-        "web-deployment",
-        "the task is over",
-        |binding: &ResourceBinding| binding.spec.graceful_eviction_tasks.is_empty(),
-    )
-    .await
-}
-
 #[tokio::test]
 async fn with_back_in_result_alone_a_healthy_new_copy_ends_nothing_and_a_return_does() {
     let bench = Bench::start().await;
-    let _control_plane = control_plane(&bench, "BackInResult");
+    let _control_plane = bench.control_plane_with(Settings {
+        evict_plugins: "BackInResult".parse().unwrap(),
+        ..Settings::default()
+    });
     let (here, there) = leaving(&bench).await;
-    reported(&bench, there, "Healthy", 4).await;
+    bench.report(there, "web", 4).await;
+    bench
+        .bound("web-deployment", "the report is known", |binding| {
+            let mut reports = binding.status().aggregated_status.iter();
+            reports.any(|report| {
+                let health = report.health.as_ref();
+                report.cluster_name == there && health.is_some_and(|it| it.as_str() == "Healthy")
+            })
+        })
+        .await;
     is_still_left(&bench, here).await;
     place(&bench, here, here).await;
-    let back = is_over(&bench).await;
+    let is_over = |binding: &ResourceBinding| binding.spec.graceful_eviction_tasks.is_empty();
+    let bindings = bench.here::<ResourceBinding>();
+    let back = until(&bindings, "web-deployment", "the task is over", is_over).await;
     assert_eq!(shares(&back), [(here, 4)]);
     is_there(&bench, here).await;
-}
-
-#[tokio::test]
-async fn with_resource_health_alone_a_return_ends_the_task_only_when_it_is_healthy() {
-    let bench = Bench::start().await;
-    let _control_plane = control_plane(&bench, "ResourceHealth");
-    let (here, _) = leaving(&bench).await;
-    reported(&bench, here, "Unhealthy", 0).await;
-    place(&bench, here, here).await;
-    is_still_left(&bench, here).await;
-    reported(&bench, here, "Healthy", 4).await;
-    is_over(&bench).await;
-    is_there(&bench, here).await;
-}
-
-#[tokio::test]
-async fn with_all_of_them_any_one_ends_the_task() {
-    let bench = Bench::start().await;
-    let _control_plane = control_plane(&bench, "*");
-    let (here, there) = leaving(&bench).await;
-    reported(&bench, here, "Unhealthy", 0).await;
-    place(&bench, here, here).await;
-    is_over(&bench).await;
-    is_there(&bench, here).await;
-    bench.withdrawn(there, "Deployment", "web").await;
-    place(&bench, there, here).await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    reported(&bench, there, "Healthy", 4).await;
-    bench.withdrawn(here, "Deployment", "web").await;
-    is_over(&bench).await;
 }

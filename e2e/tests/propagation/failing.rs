@@ -256,37 +256,6 @@ async fn with_the_gate_for_graceful_eviction_off_an_application_stays_and_says_s
 }
 
 #[tokio::test]
-async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Never" });
-    let (here, there) = running(&bench, application).await;
-    fails(&bench, here).await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    bench.report(there, "web", 4).await;
-    let moved = binding(&bench, "the new copy is healthy", |binding| {
-        binding
-            .status()
-            .aggregated_status
-            .iter()
-            .any(|report| report.cluster_name == there && report.applied)
-    })
-    .await;
-    let mut tasks = json!(moved.spec.graceful_eviction_tasks);
-    assert_eq!(tasks[0]["suppressDeletion"], true);
-    bench.sent(here, "Deployment", "web", |_| true).await;
-    tasks[0]["suppressDeletion"] = json!(false);
-    merge::<ResourceBinding>(
-        &bench.here(),
-        "web-deployment",
-        json!({ "spec": { "gracefulEvictionTasks": tasks } }),
-    )
-    .await;
-    bench.withdrawn(here, "Deployment", "web").await;
-}
-
-#[tokio::test]
 async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();
