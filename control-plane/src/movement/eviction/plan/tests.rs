@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Taint;
@@ -84,6 +84,28 @@ fn duplicated() -> ResourceBindingSpec {
     )
 }
 
+/// Returns the departure of a workload from a cluster with a taint. Nothing is reported of the
+/// workload, nothing is in its way, and nothing is paused.
+fn departure<'a>(spec: &'a ResourceBindingSpec, cluster: &'a str) -> Departure<'a> {
+    static UNREPORTED: LazyLock<ResourceBindingStatus> =
+        LazyLock::new(ResourceBindingStatus::default);
+    static CAUSE: LazyLock<Cause> = LazyLock::new(|| Cause {
+        taint: Taint::default(),
+        rule: Rule::Untolerated,
+    });
+    Departure {
+        spec,
+        status: &UNREPORTED,
+        cluster,
+        reason: EvictionReason::Taint(&CAUSE),
+        purge_mode: &PurgeMode::Gracefully,
+        preserves_state: false,
+        ours: true,
+        obstacle: &|_| None,
+        pause: &|_| None,
+    }
+}
+
 struct Leave<'a> {
     spec: &'a ResourceBindingSpec,
     from: &'a str,
@@ -111,22 +133,15 @@ fn try_with(
         taint,
         rule: Rule::Untolerated,
     };
-    let departure = Departure {
-        spec: leave.spec,
-        status: &ResourceBindingStatus::default(),
-        cluster: leave.from,
-        reason: EvictionReason::Taint(&cause),
-        purge_mode: &leave.mode,
-        preserves_state: true,
-        ours: leave.ours,
-        obstacle: &|_| None,
-        pause: &|_| None,
-    };
     let mut reported = status.clone();
     reported["aggregatedStatus"] = json!([{"clusterName": "member1", "status": {"id": "7f"}}]);
     let departure = Departure {
         status: &serde_json::from_value(reported).unwrap(),
-        ..departure
+        reason: EvictionReason::Taint(&cause),
+        purge_mode: &leave.mode,
+        preserves_state: true,
+        ours: leave.ours,
+        ..departure(leave.spec, leave.from)
     };
     plan(&departure, snapshot, options, at(50))
 }
@@ -224,19 +239,13 @@ fn a_failing_application_leaves_only_where_another_cluster_takes_it_over() {
         ),
     ] {
         let departure = Departure {
-            spec: &spec,
-            status: &ResourceBindingStatus::default(),
-            cluster: "member2",
             reason: EvictionReason::Failure {
                 since: at(0),
                 producer: "p",
                 grace_seconds: None,
             },
             purge_mode: &PurgeMode::Directly,
-            preserves_state: false,
-            ours: true,
-            obstacle: &|_| None,
-            pause: &|_| None,
+            ..departure(&spec, "member2")
         };
         let clusters = fleet(&[], &four);
         let found = plan(&departure, &clusters, &Options::default(), at(50));
@@ -286,15 +295,8 @@ fn a_copy_that_no_other_cluster_takes_over_stays_under_a_taint_and_leaves_a_drai
                 rule: Rule::Untolerated,
             };
             let departure = Departure {
-                spec: &spec,
-                status: &ResourceBindingStatus::default(),
-                cluster: "member2",
                 reason: EvictionReason::Taint(&cause),
-                purge_mode: &PurgeMode::Gracefully,
-                preserves_state: false,
-                ours: true,
-                obstacle: &|_| None,
-                pause: &|_| None,
+                ..departure(&spec, "member2")
             };
             let snapshot = Snapshot::new(clusters);
             let found = plan(&departure, &snapshot, &Options::default(), at(50));
@@ -902,10 +904,6 @@ fn in_groups() -> ResourceBindingSpec {
 fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
     let fleet = fleet(&["member1"], &["member2", "member3"]);
     let spec = in_groups();
-    let cause = Cause {
-        taint: Taint::default(),
-        rule: Rule::Untolerated,
-    };
     for (obstructed, expected) in [
         (&[][..], Ok("member2")),
         (&["member2"], Ok("member3")),
@@ -919,15 +917,9 @@ fn a_cluster_in_which_the_order_could_not_be_carried_out_is_passed_over() {
     ] {
         for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
             let departure = Departure {
-                spec: &spec,
-                status: &ResourceBindingStatus::default(),
-                cluster: "member1",
-                reason: EvictionReason::Taint(&cause),
                 purge_mode: &mode,
-                preserves_state: false,
-                ours: true,
                 obstacle: &|name| obstructed.contains(&name).then_some(Obstacle::Suspended),
-                pause: &|_| None,
+                ..departure(&spec, "member1")
             };
             let found = plan(&departure, &fleet, &Options::default(), at(50));
             match (found, expected) {
@@ -963,20 +955,10 @@ fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
         (report(false, "Healthy", json!("quota")), true),
         (report(false, "Unknown", Value::Null), true),
     ] {
-        let cause = Cause {
-            taint: Taint::default(),
-            rule: Rule::Untolerated,
-        };
         let departure = Departure {
-            spec: &spec,
             status: &serde_json::from_value(status.clone()).unwrap(),
-            cluster: "member1",
-            reason: EvictionReason::Taint(&cause),
             purge_mode: &PurgeMode::Directly,
-            preserves_state: false,
-            ours: true,
-            obstacle: &|_| None,
-            pause: &|_| None,
+            ..departure(&spec, "member1")
         };
         let clusters = fleet(&["member1"], &["member2"]);
         let found = plan(&departure, &clusters, &Options::default(), at(50));
@@ -1019,18 +1001,9 @@ fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
             ("member3", true, true),
         ] {
             let departure = Departure {
-                spec,
-                status: &ResourceBindingStatus::default(),
-                cluster: "member2",
-                reason: EvictionReason::Taint(&Cause {
-                    taint: Taint::default(),
-                    rule: Rule::Untolerated,
-                }),
-                purge_mode: &PurgeMode::Gracefully,
-                preserves_state: false,
                 ours,
-                obstacle: &|_| None,
                 pause: &|name| (name == paused).then(Arc::default),
+                ..departure(spec, "member2")
             };
             let found = plan(&departure, &fleet, &Options::default(), at(50));
             let is_paused = matches!(found, Err(Nowhere::Paused(_)));
@@ -1047,9 +1020,7 @@ fn a_healthy_copy_that_is_dropped_beside_one_that_goes_directly_waits_for_health
     let status: ResourceBindingStatus =
         serde_json::from_value(json!({"schedulerObservingAffinityName": "primary"})).unwrap();
     let departure = Departure {
-        spec: &spec,
         status: &status,
-        cluster: "member1",
         // As the controller of failing applications says it, whatever the purge mode is.
         reason: EvictionReason::Failure {
             since: at(0),
@@ -1057,10 +1028,7 @@ fn a_healthy_copy_that_is_dropped_beside_one_that_goes_directly_waits_for_health
             grace_seconds: Some(600),
         },
         purge_mode: &PurgeMode::Directly,
-        preserves_state: false,
-        ours: true,
-        obstacle: &|_| None,
-        pause: &|_| None,
+        ..departure(&spec, "member1")
     };
     let clusters = fleet(&[], &["member1", "member2", "member3", "member5"]);
     let found = plan(&departure, &clusters, &Options::default(), at(50)).unwrap();
@@ -1099,18 +1067,9 @@ fn an_eviction_carries_out_no_request_that_waits_for_its_own_turn() {
         for paused in ["", "member2"] {
             let spec = asked(at_time);
             let departure = Departure {
-                spec: &spec,
                 status: &status,
-                cluster: "member3",
-                reason: EvictionReason::Taint(&Cause {
-                    taint: Taint::default(),
-                    rule: Rule::Untolerated,
-                }),
-                purge_mode: &PurgeMode::Gracefully,
-                preserves_state: false,
-                ours: true,
-                obstacle: &|_| None,
                 pause: &|name| (name == paused).then(Arc::default),
+                ..departure(&spec, "member3")
             };
             let found = plan(&departure, &clusters, &Options::default(), at(50));
             let found = found.map(|plan| plan.clusters);

@@ -232,8 +232,6 @@ fn a_move_keeps_the_time_at_which_it_was_first_seen_to_be_applied() {
     assert_eq!(applied_at(&mut next, 71), [Some(70), None]);
 }
 
-/// Checks that what a process that is killed at any moment wrote before is completed by the next
-/// from what the bindings and clusters say, and comes to the same.
 #[test]
 fn a_workload_that_a_short_list_leaves_out_is_followed_again_when_it_is_back() {
     let mut ledger = new([], 0);
@@ -252,6 +250,8 @@ fn a_workload_that_a_short_list_leaves_out_is_followed_again_when_it_is_back() {
     assert_eq!(second(record.times.healthy.as_ref()), Some(100));
 }
 
+/// Checks that what a process that is killed at any moment wrote before is completed by the next
+/// from what the bindings and clusters say, and comes to the same.
 #[test]
 fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
     type Step = (i64, fn(&mut Vec<Signs>, &mut Cluster));

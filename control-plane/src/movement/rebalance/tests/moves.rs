@@ -375,23 +375,29 @@ async fn a_binding_that_was_made_again_amid_a_move_keeps_the_copy_that_it_leaves
     assert_eq!(spec.clusters.len(), 1);
 }
 
+/// Returns a workload that was not counted before, so that all its replicas run in `m1`, with this
+/// status, and that is to be divided between `m1` and `m2`.
+fn undivided(preference: &str, status: &Value) -> Value {
+    let mut it = workload(0);
+    it["spec"]["placement"] = json!({
+        "clusterAffinity": {"clusterNames": ["m1", "m2"]},
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": preference,
+        },
+    });
+    let applied = it["spec"]["placement"].to_string();
+    it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
+    it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
+    it["status"]["aggregatedStatus"] =
+        json!([{"clusterName": "m1", "health": "Healthy", "status": status}]);
+    it
+}
+
 #[tokio::test(start_paused = true)]
 async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_workload_runs() {
-    // The workload was not counted before: all replicas run in `m1`, which takes nothing new.
+    // `m1` takes nothing new.
     for (ready, kept) in [(2, 1), (0, 0)] {
-        let mut it = workload(0);
-        it["spec"]["placement"] = json!({
-            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-            "replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-            },
-        });
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
-        it["status"]["aggregatedStatus"] = json!([
-            {"clusterName": "m1", "health": "Healthy", "status": {"readyReplicas": ready}},
-        ]);
+        let it = undivided("Aggregated", &json!({"readyReplicas": ready}));
         let stand = follow(vec![
             ("clusters", roomy("m1", true)),
             ("clusters", roomy("m2", false)),
@@ -408,25 +414,14 @@ async fn replicas_that_are_divided_at_last_take_no_copy_away_from_where_the_work
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
-    // All replicas run in `m1`, which takes nothing new; each kind counts its pods in its own way.
+    // `m1` takes nothing new; each kind counts its pods in its own way.
     for (api_version, kind, status) in [
         ("apps/v1", "Deployment", json!({"readyReplicas": 2})),
         ("batch/v1", "Job", json!({"active": 2, "ready": 2})),
     ] {
-        let mut it = workload(0);
+        let mut it = undivided("Aggregated", &status);
         it["spec"]["resource"]["apiVersion"] = json!(api_version);
         it["spec"]["resource"]["kind"] = json!(kind);
-        it["spec"]["placement"] = json!({
-            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-            "replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-            },
-        });
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
-        it["status"]["aggregatedStatus"] =
-            json!([{"clusterName": "m1", "health": "Healthy", "status": status}]);
         let jobs = json!([{
             "groupVersion": api_version,
             "resources": [{"name": "x", "kind": kind}],
@@ -474,22 +469,9 @@ async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_is_paused() {
-    // The workload was not counted before: all its replicas run in `m1`.
     for (ready, is_paused, moves) in [(4, false, true), (0, true, true), (4, true, false)] {
-        let mut it = workload(0);
+        let mut it = undivided("Weighted", &json!({"readyReplicas": ready}));
         it["spec"]["replicas"] = json!(4);
-        it["spec"]["placement"] = json!({
-            "clusterAffinity": {"clusterNames": ["m1", "m2"]},
-            "replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-            },
-        });
-        let applied = it["spec"]["placement"].to_string();
-        it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-        it["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
-        it["status"]["aggregatedStatus"] = json!([
-            {"clusterName": "m1", "health": "Healthy", "status": {"readyReplicas": ready}},
-        ]);
         let m1 = roomy("m1", false);
         let m1 = if is_paused { paused(m1) } else { m1 };
         let stand = follow(vec![
