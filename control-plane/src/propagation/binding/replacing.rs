@@ -32,28 +32,36 @@ pub(super) fn apply(stand: &Stand, cluster: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_in_which_no_work_can_be_made_takes_the_place_of_no_copy() {
-    let template = deployment(2);
+async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_copy() {
     // A person takes the cluster out of the fleet to which the workload is to go.
     let mut leaving = cluster("m2");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    let mut binding = moved("web", "apps/v1", "Deployment");
-    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
-    let old = work_of(&binding, "m1");
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", leaving),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", old),
-    ]);
-    stand.follow().await;
-    pass(60).await;
-    let made = stand.api.writes().into_iter();
-    let made = made.filter(|it| it.0 == Method::POST && it.1.ends_with("/works"));
-    assert_eq!(made.count(), 0, "no Work is made in a cluster that leaves");
-    assert_eq!(written(&stand, "web"), [], "it is the last living copy");
+    // It fell silent after the workload was placed there, and before the Work was made.
+    let mut silent = cluster("m2");
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    for (what, target, seconds) in [("leaves", leaving, 60), ("is silent", silent, 60 * 60)] {
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+        let old = work_of(&binding, "m1");
+        let mut stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", target),
+            ("deployments", deployment(2)),
+            ("resourcebindings", binding),
+            ("works", old),
+        ]);
+        stand.follow().await;
+        pass(seconds).await;
+        let made = stand.api.writes().into_iter();
+        let made = made.filter(|it| it.0 == Method::POST && it.1.ends_with("/works"));
+        assert!(
+            what == "is silent" || made.count() == 0,
+            "no Work is made in a cluster that leaves"
+        );
+        let written = written(&stand, "web");
+        assert_eq!(written, [], "m2 {what}: it is the last living copy");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,27 +95,6 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
             "{code}: it is the last living copy"
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_target_that_is_not_heard_of_takes_the_place_of_no_living_copy() {
-    let template = deployment(2);
-    // The cluster fell silent after the workload was placed there, and before the Work was made.
-    let mut silent = cluster("m2");
-    silent["status"]["conditions"][0]["status"] = json!("Unknown");
-    let mut binding = moved("web", "apps/v1", "Deployment");
-    binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
-    let old = work_of(&binding, "m1");
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", silent),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", old),
-    ]);
-    stand.follow().await;
-    pass(60 * 60).await;
-    assert_eq!(written(&stand, "web"), [], "it is the last living copy");
 }
 
 #[tokio::test(start_paused = true)]

@@ -200,42 +200,49 @@ async fn a_living_copy_does_not_go_first_for_one_without_pods_whose_dispatching_
     }
 }
 
+/// Edits a policy for m1 and m2 to name m2 alone, and returns how many Works of m1 are deleted in so
+/// many seconds. `report` changes the Work of a cluster as its agent does before the edit.
+async fn withdrawn_from_m1(report: impl Fn(&str, &mut Value), seconds: u64) -> usize {
+    let mut binding = to(&["m1", "m2"], 1);
+    let name = names::work("Deployment", "web", "shop");
+    let works = ["m1", "m2"].map(|cluster| {
+        let mut work = work_of(&binding, cluster);
+        work["metadata"]["name"] = json!(name);
+        report(cluster, &mut work);
+        ("works", work)
+    });
+    binding["metadata"]["generation"] = json!(1);
+    let mut stand = started(works.into_iter().chain([
+        ("clusters", cluster("m1")),
+        ("clusters", cluster("m2")),
+        ("deployments", deployment(2)),
+        ("resourcebindings", binding),
+    ]));
+    stand.follow().await;
+    pass(10).await;
+    stand.api.forget();
+    stand.api.put("resourcebindings", to(&["m2"], 2));
+    pass(seconds).await;
+    let deleted = stand.api.writes().into_iter();
+    let deleted = deleted.filter(|(method, path, _)| {
+        *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
+    });
+    deleted.count()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_target_whose_agent_could_not_apply_the_object_takes_the_place_of_no_living_copy() {
     for is_refused in [false, true] {
-        let mut binding = to(&["m1", "m2"], 1);
-        let name = names::work("Deployment", "web", "shop");
-        let works = ["m1", "m2"].map(|cluster| {
-            let mut work = work_of(&binding, cluster);
-            work["metadata"]["name"] = json!(name);
+        let report = |cluster: &str, work: &mut Value| {
             if cluster == "m2" && is_refused {
                 // A quota, an admission webhook or a missing definition of the member refuses.
                 work["status"]["conditions"][0]["status"] = json!("False");
                 work["status"]["manifestStatuses"] = Value::Null;
             }
-            ("works", work)
-        });
-        binding["metadata"]["generation"] = json!(1);
-        let mut stand = started(works.into_iter().chain([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-        ]));
-        stand.follow().await;
-        pass(10).await;
-        // A policy is edited to name m2 alone.
-        stand.api.forget();
-        stand.api.put("resourcebindings", to(&["m2"], 2));
-        pass(10 * 60).await;
-        let deleted = stand.api.writes().into_iter();
-        let deleted = deleted.filter(|(method, path, _)| {
-            *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
-        });
-        let expected = usize::from(!is_refused);
+        };
         assert_eq!(
-            deleted.count(),
-            expected,
+            withdrawn_from_m1(report, 10 * 60).await,
+            usize::from(!is_refused),
             "refused: {is_refused}; the agent of m2 has said that nothing runs there"
         );
     }
@@ -553,35 +560,15 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_although_the_running_copy_of_the_only_other_target_refuses_an_update() {
     for is_refused in [false, true] {
-        let mut binding = to(&["m1", "m2"], 1);
-        let name = names::work("Deployment", "web", "shop");
-        let works = ["m1", "m2"].map(|cluster| {
-            let mut work = work_of(&binding, cluster);
-            work["metadata"]["name"] = json!(name);
+        let report = |_: &str, work: &mut Value| {
             if is_refused {
                 // The template was edited in a field that members do not let change. The copies run
                 // on, and are reported as healthy.
                 work["status"]["conditions"][0]["status"] = json!("False");
             }
-            ("works", work)
-        });
-        binding["metadata"]["generation"] = json!(1);
-        let mut stand = started(works.into_iter().chain([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-        ]));
-        stand.follow().await;
-        pass(10).await;
-        stand.api.forget();
-        stand.api.put("resourcebindings", to(&["m2"], 2));
-        pass(60 * 60).await;
-        let deleted = stand.api.writes().into_iter();
-        let deleted = deleted.filter(|(method, path, _)| {
-            *method == Method::DELETE && path.contains("/karmada-es-m1/works/")
-        });
-        assert_eq!(deleted.count(), 1, "refused: {is_refused}");
+        };
+        let deleted = withdrawn_from_m1(report, 60 * 60).await;
+        assert_eq!(deleted, 1, "refused: {is_refused}");
     }
 }
 
