@@ -1,7 +1,5 @@
 //! One-line starts for tests.
 
-use serde_json::Value;
-
 use crate::ApiServer;
 use crate::Options;
 use crate::Running;
@@ -12,19 +10,7 @@ impl ApiServer {
     /// # Panics
     /// If it does not start; a test can't go on without it.
     pub async fn for_test() -> Running {
-        Self::for_test_with(Vec::new()).await
-    }
-
-    /// Starts a server with these CRDs established.
-    ///
-    /// # Panics
-    /// If it does not start; a test can't go on without it.
-    pub async fn for_test_with(crds: Vec<Value>) -> Running {
-        let options = Options {
-            crds,
-            ..Options::default()
-        };
-        Self::start(options)
+        Self::start(Options::default())
             .await
             .expect("an embedded API server starts on loopback: invariant of tests")
     }

@@ -23,11 +23,6 @@ impl Talk {
     async fn begin() -> Self {
         muster_shared::tls::install_provider();
         let server = ApiServer::for_test().await;
-        Self::start(server).await
-    }
-
-    /// Begins with a server that was started already.
-    async fn start(server: Running) -> Self {
         let client = server.client().await.unwrap();
         Self {
             _server: Some(server),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::config::hooks::Hook;
-use super::config::review::{self, Attributes, Invocation, Verdict};
+use super::config::review::{self, Attributes, Verdict};
 use crate::context::RequestContext;
 use crate::patch;
 use crate::wire::clock;
@@ -33,7 +33,6 @@ impl Trouble {
 /// Asks a webhook.
 pub async fn ask(
     hook: &Hook,
-    invocation: &Invocation,
     attributes: &Attributes<'_>,
     mutates: bool,
 ) -> Result<Verdict, Trouble> {
@@ -45,7 +44,7 @@ pub async fn ask(
     let review = json!({
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
-        "request": review::request(attributes, invocation, &uid),
+        "request": review::request(attributes, &uid),
     });
     let seconds = hook.timeout.as_secs();
     let answer = tokio::time::timeout(hook.timeout, hook.endpoint.post(&review, seconds)).await;

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::config::policies::{Bound, Denial};
 use super::config::review::Attributes;
-use super::rounds::selected;
+use super::rounds::covers;
 use crate::context::RequestContext;
 use crate::wire::status_error::{GroupName, StatusError};
 
@@ -20,10 +19,12 @@ pub fn validate(
         return Ok(());
     }
     for bound in bound.iter() {
-        let Some((reason, message)) = denial(bound, context, attributes)? else {
+        let policy = &bound.policy;
+        let denial = covers(&policy.rules, attributes).then(|| policy.denial(attributes));
+        let Some((reason, message)) = denial.flatten() else {
             continue;
         };
-        let (policy, binding) = (&bound.policy.name, &bound.binding);
+        let (policy, binding) = (&policy.name, &bound.binding);
         if bound.warns {
             context.warn(format!(
                 "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
@@ -60,22 +61,4 @@ fn refusal(attributes: &Attributes<'_>, reason: &str, message: &str) -> StatusEr
     let mut details = forbidden.status()["details"].clone();
     details["causes"] = json!([{ "message": message }]);
     StatusError::denied(code, reason, forbidden.message().to_owned(), Some(details))
-}
-
-/// Returns why a policy denies a request through a binding, if it does.
-fn denial(
-    bound: &Bound,
-    context: &RequestContext<'_>,
-    attributes: &Attributes<'_>,
-) -> Result<Option<Denial>, StatusError> {
-    if let Some(narrower) = &bound.narrower
-        && !narrower.rules.is_empty()
-        && selected(context, narrower, attributes)?.is_none()
-    {
-        return Ok(None);
-    }
-    match selected(context, &bound.policy.constraints, attributes)? {
-        Some(invocation) => Ok(bound.policy.denial(attributes, &invocation)),
-        None => Ok(None),
-    }
 }

@@ -117,12 +117,6 @@ impl Selector {
     pub fn selects(&self, labels: &Value) -> bool {
         self.0.iter().all(|r| r.holds_for(labels[&r.key].as_str()))
     }
-
-    /// Returns whether one of the objects is selected: the new or the old one.
-    pub fn selects_any(&self, objects: [Option<&Value>; 2]) -> bool {
-        let mut objects = objects.into_iter().flatten();
-        self.is_empty() || objects.any(|object| self.selects(&object["metadata"]["labels"]))
-    }
 }
 
 /// Parses `a=b,c!=d` over fields. Whether the fields are known is for the kind to say.

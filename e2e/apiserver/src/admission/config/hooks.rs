@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::client::Endpoint;
-use super::matching::{Condition, Constraints};
+use super::matching::{self, Condition, Rule};
 use crate::store::Collection;
 
 /// Seconds that a webhook has when its configuration doesn't say.
@@ -21,7 +21,7 @@ pub struct Hook {
     /// Its name, as messages quote it.
     pub name: String,
     /// What it wants to be asked about.
-    pub constraints: Constraints,
+    pub rules: Vec<Rule>,
     /// What must be true besides.
     pub conditions: Vec<Condition>,
     /// Whether trouble with the webhook is no reason to refuse.
@@ -44,7 +44,7 @@ impl Hook {
         let effects = webhook["sideEffects"].as_str();
         Self {
             name: text(&webhook["name"]),
-            constraints: Constraints::read(webhook, "rules"),
+            rules: matching::rules(&webhook["rules"]),
             conditions: list(&webhook["matchConditions"])
                 .iter()
                 .map(Condition::read)

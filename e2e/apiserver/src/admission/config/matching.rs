@@ -1,11 +1,10 @@
-//! Which webhooks are asked about a request: rules, selectors, conditions. Pure.
+//! Which webhooks and policies are asked about a request: rules and conditions. Pure.
 
 use serde_json::Value;
 
 use crate::auth::rbac::any;
 use crate::schema::cel::{self, Expr, Failure, Scope};
 use crate::wire::json::texts;
-use crate::wire::selectors::Selector;
 
 /// A group, a version and a plural.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,36 +94,13 @@ pub fn is_exempt(resource: &Resource) -> bool {
     resource.group == "admissionregistration.k8s.io"
 }
 
-/// What a webhook, a policy or its binding is asked about.
-#[derive(Debug, Clone, Default)]
-pub struct Constraints {
-    /// One of these covers it. None at all covers everything, where that is allowed.
-    pub rules: Vec<Rule>,
-    /// None of these covers it.
-    pub excluded: Vec<Rule>,
-    /// Which namespaces.
-    pub namespaces: Selector,
-    /// Which objects.
-    pub objects: Selector,
-    /// Whether a rule for another version of the same objects counts.
-    pub equivalent: bool,
-}
-
-impl Constraints {
-    /// Reads constraints whose rules have this name.
-    pub fn read(constraints: &Value, rules: &str) -> Self {
-        let list = |name: &str| {
-            let list = constraints[name].as_array().into_iter().flatten();
-            list.map(Rule::read).collect()
-        };
-        Self {
-            rules: list(rules),
-            excluded: list("excludeResourceRules"),
-            namespaces: Selector::read(&constraints["namespaceSelector"]),
-            objects: Selector::read(&constraints["objectSelector"]),
-            equivalent: constraints["matchPolicy"] != "Exact",
-        }
-    }
+/// Reads a list of rules.
+pub fn rules(list: &Value) -> Vec<Rule> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .map(Rule::read)
+        .collect()
 }
 
 /// One entry of `matchConditions`.
@@ -237,22 +213,6 @@ mod tests {
             };
             assert_eq!(rule.covers(asked), expected, "{rule:?} {asked:?}");
         }
-    }
-
-    #[test]
-    fn selectors_look_at_the_new_and_the_old_object() {
-        let selector = Selector::read(&json!({"matchLabels": {"a": "1"},
-            "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}));
-        let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
-        let (yes, no) = (
-            labelled(json!({"a": "1"})),
-            labelled(json!({"a": "1", "b": ""})),
-        );
-        assert!(selector.selects_any([Some(&yes), None]));
-        assert!(selector.selects_any([Some(&no), Some(&yes)]));
-        assert!(!selector.selects_any([Some(&no), None]));
-        assert!(!selector.selects_any([None, None]));
-        assert!(Selector::read(&Value::Null).selects_any([None, None]));
     }
 
     #[test]

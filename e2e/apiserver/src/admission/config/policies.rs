@@ -2,8 +2,8 @@
 //!
 //! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong is
 //! decided by the failure policy, and nobody is kept from repairing a policy. Parameters, the
-//! authorizer and the object of the namespace are left out: a policy that uses them is refused when
-//! it is written.
+//! authorizer, the object of the namespace and selectors are left out: a policy that uses them is
+//! refused when it is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use super::matching::{self, Condition, Constraints};
-use super::review::{self, Attributes, Invocation};
+use super::matching::{self, Condition, Rule};
+use super::review::{self, Attributes};
 use crate::schema::cel::{Expr, Failure, Names, Scope};
 use crate::store::{Collection, Store};
 
@@ -34,8 +34,6 @@ pub struct Bound {
     pub policy: Arc<Policy>,
     /// Name of the binding.
     pub binding: String,
-    /// What the binding narrows the policy to.
-    pub narrower: Option<Constraints>,
     /// Whether a request is refused.
     pub denies: bool,
     /// Whether the client is warned.
@@ -48,7 +46,7 @@ pub struct Policy {
     /// Its name.
     pub name: String,
     /// What it is about.
-    pub constraints: Constraints,
+    pub rules: Vec<Rule>,
     conditions: Vec<Condition>,
     validations: Vec<Validation>,
     ignore_failure: bool,
@@ -113,12 +111,9 @@ impl Policies {
                 let actions = spec["validationActions"].as_array();
                 actions.is_some_and(|actions| actions.iter().any(|it| it == action))
             };
-            let narrower = &spec["matchResources"];
             Some(Bound {
                 policy: Arc::clone(policies.get(spec["policyName"].as_str()?)?),
                 binding: object["metadata"]["name"].as_str()?.to_owned(),
-                narrower: (!narrower.is_null())
-                    .then(|| Constraints::read(narrower, "resourceRules")),
                 denies: does("Deny"),
                 warns: does("Warn"),
             })
@@ -159,7 +154,7 @@ impl Policy {
         let conditions = list(&spec["matchConditions"]);
         Some(Self {
             name: object["metadata"]["name"].as_str()?.to_owned(),
-            constraints: Constraints::read(&spec["matchConstraints"], "resourceRules"),
+            rules: matching::rules(&spec["matchConstraints"]["resourceRules"]),
             conditions: conditions.iter().map(Condition::read).collect(),
             validations: validations.collect::<Option<_>>()?,
             ignore_failure: spec["failurePolicy"] == "Ignore",
@@ -167,8 +162,8 @@ impl Policy {
     }
 
     /// Returns why a request is denied, if it is.
-    pub fn denial(&self, attributes: &Attributes<'_>, invocation: &Invocation) -> Option<Denial> {
-        let mut request = review::request(attributes, invocation, "");
+    pub fn denial(&self, attributes: &Attributes<'_>) -> Option<Denial> {
+        let mut request = review::request(attributes, "");
         // The objects are variables of their own.
         let mut take = |field: &str| request[field].take();
         let (object, old) = (take("object"), take("oldObject"));

@@ -35,16 +35,6 @@ pub struct Attributes<'a> {
     pub user: &'a User,
 }
 
-/// The resource and the kind that a webhook's rule is about: those of the request, or equivalent
-/// ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Invocation {
-    /// The resource.
-    pub resource: Resource,
-    /// API version and kind of the object.
-    pub kind: (String, String),
-}
-
 /// What a webhook wants.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
@@ -75,27 +65,30 @@ pub fn user_info(user: &User) -> Value {
 }
 
 /// Returns the `request` of a review.
-pub fn request(attributes: &Attributes<'_>, invocation: &Invocation, uid: &str) -> Value {
-    let kind = |(version, kind): &(String, String)| {
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        json!({ "group": group, "version": version, "kind": kind })
-    };
-    let resource =
-        |r: &Resource| json!({ "group": r.group, "version": r.version, "resource": r.plural });
+pub fn request(attributes: &Attributes<'_>, uid: &str) -> Value {
+    let (api_version, kind) = &attributes.kind;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let of_object = json!({ "group": group, "version": version, "kind": kind });
+    let Resource {
+        group,
+        version,
+        plural,
+    } = &attributes.resource;
+    let resource = json!({ "group": group, "version": version, "resource": plural });
     let shown = |object: &Option<Value>| {
         let mut object = object.clone().unwrap_or_default();
         if object.is_object() {
-            object["apiVersion"] = invocation.kind.0.as_str().into();
-            object["kind"] = invocation.kind.1.as_str().into();
+            object["apiVersion"] = api_version.as_str().into();
+            object["kind"] = kind.as_str().into();
         }
         object
     };
     let mut request = json!({
         "uid": uid,
-        "kind": kind(&invocation.kind),
-        "resource": resource(&invocation.resource),
-        "requestKind": kind(&attributes.kind),
-        "requestResource": resource(&attributes.resource),
+        "kind": of_object,
+        "resource": resource,
+        "requestKind": of_object,
+        "requestResource": resource,
         "operation": attributes.operation,
         "userInfo": user_info(attributes.user),
         "object": shown(&attributes.object),

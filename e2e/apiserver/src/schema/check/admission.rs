@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{Check, each};
 use crate::schema::cel::{self, Names};
 use crate::wire::field_error::FieldError;
+use crate::wire::selectors::Selector;
 
 /// Checks mutating and validating configurations. Nobody is asked twice here, so that who wants to
 /// be is refused.
@@ -137,7 +138,10 @@ pub fn binding(check: &mut Check<'_>) {
         let detail = "parameters are not implemented by this API";
         check.push(FieldError::forbidden("spec.paramRef", detail));
     }
-    constraints(check, "spec.matchResources", &spec["matchResources"]);
+    if !spec["matchResources"].is_null() {
+        let detail = "bindings narrow no policy in this API";
+        check.push(FieldError::forbidden("spec.matchResources", detail));
+    }
     let actions = "spec.validationActions";
     check.filled(actions, &spec["validationActions"], "");
     let all = check.each(actions);
@@ -151,17 +155,27 @@ pub fn binding(check: &mut Check<'_>) {
     }
 }
 
-/// Checks what a webhook, a policy or a binding is about.
+/// Checks what a webhook or a policy is about. Selectors and exclusions are not implemented, so that
+/// who has some is refused.
 fn constraints(check: &mut Check<'_>, path: &str, constraints: &Value) {
     check.one_of(
         &format!("{path}.matchPolicy"),
         &constraints["matchPolicy"],
         &["Equivalent", "Exact"],
     );
-    for field in ["namespaceSelector", "objectSelector"] {
-        check.selector(&format!("{path}.{field}"), &constraints[field]);
+    for field in [
+        "namespaceSelector",
+        "objectSelector",
+        "excludeResourceRules",
+    ] {
+        let value = &constraints[field];
+        let excludes = value.as_array().is_some_and(|list| !list.is_empty());
+        if excludes || !Selector::read(value).is_empty() {
+            let detail = "selectors and exclusions are not implemented by this API";
+            check.push(FieldError::forbidden(format!("{path}.{field}"), detail));
+        }
     }
-    for list in ["rules", "resourceRules", "excludeResourceRules"] {
+    for list in ["rules", "resourceRules"] {
         for (path, rule) in each(&constraints[list], &format!("{path}.{list}")) {
             for field in ["operations", "apiGroups", "apiVersions", "resources"] {
                 check.filled(&format!("{path}.{field}"), &rule[field], "");
