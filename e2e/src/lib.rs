@@ -22,7 +22,7 @@
 //! let mut plan = scenario::plan("target/debug/sandbox".into(), "/tmp/example".into(), 3);
 //! plan.provider = provider::chosen()?;
 //! let fleet = Fleet::start(plan).await?;
-//! fleet.member("member1")?.to_fleet.inject(Effect::DropWatches);
+//! fleet.member("member1")?.to_fleet.inject_on("/leases", Effect::Hang);
 //! fleet.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n").await?;
 //! let outcome = fleet.observer.await_that(
 //!     "member1 is told of the namespace all the same",

@@ -1,7 +1,5 @@
 //! Failures on demand: what a server does to connections and requests while a fault is on.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -10,8 +8,6 @@ use tokio_util::sync::CancellationToken;
 /// What goes wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Connections are refused; live ones are cut. Concerns everybody, whatever the scope says.
-    Refuse,
     /// Connections are closed as soon as they are there or ask something; live ones are cut.
     Cut,
     /// Nothing is ever answered; live watches fall silent.
@@ -19,14 +15,10 @@ pub enum Effect {
     /// Requests that change something wait until all faults are taken away, and are carried out
     /// then.
     Hold,
-    /// Answers come late.
-    Delay(Duration),
     /// Requests are answered with this code (429, 500, 503, ...).
     Answer(StatusCode),
     /// Watches are cut and can't be started; everything else works.
     DropWatches,
-    /// `/readyz` takes this long, then succeeds.
-    SlowReady(Duration),
     /// `/readyz` answers 500.
     NotReady,
 }
@@ -78,9 +70,7 @@ impl Faults {
 
     /// Adds a fault for those in the scope.
     pub fn inject_for(&self, scope: Scope, effect: Effect) {
-        let everybody = scope == Scope::default();
-        let cuts = matches!(effect, Effect::Refuse | Effect::Cut)
-            && (everybody || effect == Effect::Refuse);
+        let cuts = effect == Effect::Cut && scope == Scope::default();
         self.active
             .send_modify(|active| active.push((scope, effect)));
         if cuts {
@@ -149,11 +139,6 @@ impl Faults {
     }
 }
 
-/// Returns whether a list of faults lets no connection in.
-pub fn refuses(active: &[(Scope, Effect)]) -> bool {
-    active.iter().any(|(_, effect)| *effect == Effect::Refuse)
-}
-
 /// Returns the effect that ends or silences a live stream of this user on this path; `None` if the
 /// stream may go on.
 pub fn silences(active: &[(Scope, Effect)], user: &str, path: &str) -> Option<Effect> {
@@ -197,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn refusing_cuts_what_is_connected() {
+    fn cutting_everybody_cuts_what_is_connected() {
         let faults = Faults::default();
         let before = faults.connection();
-        faults.inject(Effect::Refuse);
+        faults.inject(Effect::Cut);
         assert!(before.is_cancelled());
         assert!(!faults.connection().is_cancelled());
     }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::auth::identity::user_of_certificate;
 use crate::context::Server;
-use crate::faults::{Effect, refuses};
+use crate::faults::Effect;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
@@ -34,8 +34,8 @@ pub fn listen(socket: TcpSocket) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections until `shutdown`; while `down` or a refusing fault is on, the port is kept
-/// but nothing listens.
+/// Accepts connections until `shutdown`; while it is `down`, the port is kept but nothing
+/// listens.
 pub async fn run(
     server: Arc<Server>,
     listener: TcpListener,
@@ -44,12 +44,10 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> std::io::Result<()> {
     let port = listener.local_addr()?.port();
-    let mut faults = server.faults.subscribe();
     let mut listening = Some(listener);
     let mut socket = None;
     loop {
-        let refused = *down.borrow_and_update() || refuses(&faults.borrow_and_update());
-        if refused {
+        if *down.borrow_and_update() {
             // Bound without listening: nobody else gets the port, and connections are refused.
             listening = None;
             if socket.is_none() {
@@ -58,7 +56,6 @@ pub async fn run(
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 _ = down.changed() => {}
-                _ = faults.changed() => {}
             }
             continue;
         }
@@ -70,24 +67,13 @@ pub async fn run(
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             () = accept(&server, &listener, &tls, &shutdown) => {}
-            () = until_refused(&mut down, &mut faults) => {}
+            () = until_down(&mut down) => {}
         }
     }
 }
 
-async fn until_refused(
-    down: &mut watch::Receiver<bool>,
-    faults: &mut watch::Receiver<Vec<(crate::faults::Scope, Effect)>>,
-) {
-    loop {
-        if *down.borrow() || refuses(&faults.borrow()) {
-            return;
-        }
-        tokio::select! {
-            changed = down.changed() => if changed.is_err() { return },
-            changed = faults.changed() => if changed.is_err() { return },
-        }
-    }
+async fn until_down(down: &mut watch::Receiver<bool>) {
+    _ = down.wait_for(|is_down| *is_down).await;
 }
 
 async fn accept(

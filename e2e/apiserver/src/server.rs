@@ -93,7 +93,7 @@ impl Server {
     ) -> Result<Option<StatusError>, Cut> {
         for effect in self.faults.effects(Some(user), Some(path)) {
             match effect {
-                Effect::Refuse | Effect::Cut => return Err(Cut),
+                Effect::Cut => return Err(Cut),
                 Effect::Hang => {
                     let mut changes = self.faults.subscribe();
                     while self
@@ -108,12 +108,8 @@ impl Server {
                     return Err(Cut);
                 }
                 Effect::Hold if !method.is_safe() => self.faults.hold(Some(user), path).await,
-                Effect::Delay(time) => tokio::time::sleep(time).await,
                 Effect::Answer(code) => return Ok(Some(StatusError::injected(code))),
-                Effect::SlowReady(time) if path.starts_with("/readyz") => {
-                    tokio::time::sleep(time).await;
-                }
-                Effect::Hold | Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
+                Effect::Hold | Effect::DropWatches | Effect::NotReady => {}
             }
         }
         Ok(None)

@@ -196,17 +196,10 @@ impl Passage {
             .any(|pair| matches!(pair, "watch=true" | "watch=1"));
         for effect in self.faults.effects(None, Some(&path)) {
             match effect {
-                Effect::Refuse | Effect::Cut => return Err(Cut::Fault),
                 Effect::Hang => return Err(self.hang(&path).await),
-                Effect::Delay(time) => tokio::time::sleep(time).await,
                 Effect::Answer(code) => return Ok(answer(code)),
-                Effect::DropWatches if watches => return Err(Cut::Fault),
-                Effect::SlowReady(time) if path == "/readyz" => tokio::time::sleep(time).await,
-                Effect::NotReady if path == "/readyz" => {
-                    return Ok(answer(StatusCode::INTERNAL_SERVER_ERROR));
-                }
-                Effect::Hold if !request.method().is_safe() => self.faults.hold(None, &path).await,
-                Effect::Hold | Effect::DropWatches | Effect::SlowReady(_) | Effect::NotReady => {}
+                // Faults of servers, which are injected there.
+                Effect::Cut | Effect::Hold | Effect::DropWatches | Effect::NotReady => {}
             }
         }
         let wrong_by = *self.clock.lock();

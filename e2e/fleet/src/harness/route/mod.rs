@@ -6,10 +6,8 @@
 //!
 //! | what | how |
 //! |---|---|
-//! | packets are lost, connections refused, everything slow | [`Route::set`] with a [`Condition`] |
-//! | comes and goes | [`Route::flap`] |
-//! | 429, 500, 503; no answer; late answers; no watches | [`Route::inject`] with an [`Effect`] |
-//! | a slow or failing `/readyz` | [`Route::inject`] with an [`Effect`] |
+//! | packets are lost | [`Route::set`] with a [`Condition`] |
+//! | 429, 500, 503; no answer | [`Route::inject_on`] with an [`Effect`] |
 //! | the party's clock is wrong | [`Route::set_clock`] |
 //!
 //! [`Route::heal`] undoes all of it. The faults work in front of every provider's API; restarting
@@ -19,12 +17,8 @@ pub mod clock;
 pub mod http_fault_proxy;
 pub mod tcp_path;
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
 use kube::config::Kubeconfig;
-use parking_lot::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use muster_test_apiserver::faults::{Effect, Scope};
 pub use tcp_path::Condition;
@@ -37,8 +31,6 @@ use tcp_path::TcpPath;
 pub struct Route {
     path: TcpPath,
     proxy: HttpFaultProxy,
-    /// Ends the flapping.
-    flapping: Mutex<Option<DropGuard>>,
 }
 
 impl Route {
@@ -48,7 +40,6 @@ impl Route {
         Ok(Self {
             path: TcpPath::open(proxy.address()).await?,
             proxy,
-            flapping: Mutex::new(None),
         })
     }
 
@@ -60,33 +51,7 @@ impl Route {
 
     /// Changes the state of the network, for live connections too.
     pub fn set(&self, condition: Condition) {
-        self.steady();
         self.path.set(condition);
-    }
-
-    /// Returns the state of the network.
-    pub fn condition(&self) -> Condition {
-        self.path.condition()
-    }
-
-    /// Makes the network come and go, beginning with its loss, until it is set or healed.
-    pub fn flap(&self, down: Duration, up: Duration) {
-        let ended = CancellationToken::new();
-        let path = self.path.handle();
-        tokio::spawn(ended.clone().run_until_cancelled_owned(async move {
-            loop {
-                for (condition, time) in [(Condition::Silent, down), (Condition::Up, up)] {
-                    path.set(condition);
-                    tokio::time::sleep(time).await;
-                }
-            }
-        }));
-        *self.flapping.lock() = Some(ended.drop_guard());
-    }
-
-    /// Adds a fault to every request.
-    pub fn inject(&self, effect: Effect) {
-        self.proxy.faults().inject(effect);
     }
 
     /// Adds a fault to requests whose path contains this.
@@ -104,11 +69,6 @@ impl Route {
         self.proxy.set_clock(wrong_by);
     }
 
-    /// Cuts every live connection once.
-    pub fn cut_connections(&self) {
-        self.proxy.faults().cut_connections();
-    }
-
     /// Takes all faults away; a wrong clock stays wrong.
     pub fn heal(&self) {
         self.set(Condition::Up);
@@ -117,7 +77,10 @@ impl Route {
 
     /// Returns what is wrong on this way, for reports; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        let (network, faults) = (self.condition(), self.proxy.faults().effects(None, None));
+        let (network, faults) = (
+            self.path.condition(),
+            self.proxy.faults().effects(None, None),
+        );
         let clock = self.proxy.clock();
         let mut troubles = Vec::new();
         if network != Condition::Up {
@@ -130,9 +93,5 @@ impl Route {
             troubles.push(format!("clock wrong by {clock:#}"));
         }
         (!troubles.is_empty()).then(|| troubles.join(", "))
-    }
-
-    fn steady(&self) {
-        *self.flapping.lock() = None;
     }
 }

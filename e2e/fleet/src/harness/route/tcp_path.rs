@@ -1,5 +1,4 @@
-//! The network between two parties: a forwarded TCP port whose traffic can be stopped, delayed or
-//! refused.
+//! The network between two parties: a forwarded TCP port whose traffic can be stopped.
 //!
 //! Every agent reaches the fleet API and its member through links of its own, so that one party can
 //! lose another while everybody else, the test included, still reaches both. A path knows nothing
@@ -7,7 +6,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,11 +20,6 @@ pub enum Condition {
     /// Packets are lost: connections are accepted (as the other side's kernel would have), and
     /// nothing passes. What was under way passes once the path is up again, as TCP would repeat it.
     Silent,
-    /// Connections are closed, and new ones as soon as they are there: the host answers, nobody
-    /// listens.
-    Refused,
-    /// Everything passes this much later.
-    Slow(Duration),
 }
 
 /// A forwarded port on loopback. Dropping it closes every connection through it.
@@ -66,25 +59,9 @@ impl TcpPath {
         self.condition.send_replace(condition);
     }
 
-    /// Returns the switch alone, for whoever changes the state from another task.
-    pub fn handle(&self) -> Handle {
-        Handle(self.condition.clone())
-    }
-
     /// Returns the state of the path.
     pub fn condition(&self) -> Condition {
         *self.condition.borrow()
-    }
-}
-
-/// The switch of a path.
-#[derive(Clone, Debug)]
-pub struct Handle(watch::Sender<Condition>);
-
-impl Handle {
-    /// Changes the state of the path, for live connections too.
-    pub fn set(&self, condition: Condition) {
-        self.0.send_replace(condition);
     }
 }
 
@@ -109,16 +86,8 @@ async fn accept(
         };
         let (condition, closed) = (condition.subscribe(), closed.clone());
         tokio::spawn(async move {
-            let mut refused = condition.clone();
-            let refused = async {
-                refused
-                    .wait_for(|now| *now == Condition::Refused)
-                    .await
-                    .is_ok()
-            };
             tokio::select! {
                 () = closed.cancelled() => {}
-                _ = refused => {}
                 _ = forward(near, target, condition) => {}
             }
         });
@@ -155,9 +124,7 @@ async fn carry(
     loop {
         let read = from.read(&mut buffer).await?;
         // The end of a connection is news as well: it does not pass a silent path either.
-        if let Condition::Slow(delay) = passable(&mut condition).await {
-            tokio::time::sleep(delay).await;
-        }
+        passable(&mut condition).await;
         if read == 0 {
             return to.shutdown().await;
         }
@@ -166,20 +133,21 @@ async fn carry(
 }
 
 /// Waits until the path is not silent.
-async fn passable(condition: &mut watch::Receiver<Condition>) -> Condition {
-    let now = condition
-        .wait_for(|now| *now != Condition::Silent)
+async fn passable(condition: &mut watch::Receiver<Condition>) {
+    let is_up = condition
+        .wait_for(|now| *now == Condition::Up)
         .await
-        .map(|now| *now);
-    match now {
-        Ok(now) => now,
+        .is_ok();
+    if !is_up {
         // The path is gone, and the task that asks with it.
-        Err(_) => std::future::pending().await,
+        std::future::pending::<()>().await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Starts a server that sends back what it gets, and returns its address.
@@ -216,17 +184,5 @@ mod tests {
         let mut answer = [0; 3];
         stream.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"two");
-    }
-
-    #[tokio::test]
-    async fn a_refused_path_ends_connections_and_heals_for_new_ones() {
-        let path = TcpPath::open(echo().await).await.unwrap();
-        let mut stream = TcpStream::connect(path.address()).await.unwrap();
-        assert_eq!(ask(&mut stream, b"one").await.unwrap(), b"one");
-        path.set(Condition::Refused);
-        assert!(ask(&mut stream, b"two").await.is_err());
-        path.set(Condition::Up);
-        let mut stream = TcpStream::connect(path.address()).await.unwrap();
-        assert_eq!(ask(&mut stream, b"three").await.unwrap(), b"three");
     }
 }
