@@ -212,7 +212,7 @@ impl Outlet {
         tracing::warn!(receiver, id = event.id, "a notice is not tried any more");
         let hours = super::pacing::GIVE_UP.as_secs() / 3600;
         let text = format!(
-            "Receiver {receiver} could not be told in {hours} hours: {}",
+            "No attempt to notify receiver {receiver} succeeded in {hours} hours. The notice is not tried any more; it says: {}",
             event.text("sentence")
         );
         let events = &self.fleet.events;

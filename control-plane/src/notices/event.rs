@@ -113,7 +113,7 @@ pub fn left_out(sender: &Sender, records: &[Arc<Failover>], id: String, now: Tim
     let clusters: Vec<&str> = first().map(|it| it.spec.cluster.as_str()).collect();
     let subject = first_of(&clusters, records.len());
     let sentence = format!(
-        "News of {} was left out, because more came in a minute than this receiver takes: \
+        "Notices of {} were left out, because more came in a minute than this receiver takes: \
          {subject}.",
         counted(records.len(), "failover"),
     );
@@ -200,9 +200,11 @@ fn sentence(record: &Failover, status: &FailoverStatus, notice: &Notice) -> Stri
                     known.join(", ")
                 ));
             }
-            let stay = workloads(staying(counts));
+            let stay = staying(counts);
+            let verb = if stay > 1 { "have" } else { "has" };
             format!(
-                "Of cluster {cluster}, {stay} must leave and may not: {}.",
+                "{} {verb} to leave cluster {cluster} and cannot yet: {}.",
+                workloads(stay),
                 reasons.join("; ")
             )
         }

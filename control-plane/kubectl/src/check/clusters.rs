@@ -95,7 +95,10 @@ fn ready(category: &mut Category, cluster: &Cluster) {
     {
         category.error(
             "unique",
-            format!("{name} is no member of its own: {}", twin.message),
+            format!(
+                "{name} is the same member as another Cluster: {}",
+                twin.message
+            ),
             "Delete the one of the two that is wrong: kubectl muster unregister NAME",
         );
     }

@@ -79,7 +79,9 @@ impl fmt::Display for Answer {
         }
         if self.attempts.is_empty() {
             let why = match &self.placed_by {
-                Some(_) if !self.clusters.is_empty() => "It is placed where what needs it is.",
+                Some(_) if !self.clusters.is_empty() => {
+                    "It is placed where the workloads that refer to it are."
+                }
                 _ => "It has no placement: no policy has been applied to it yet.",
             };
             return writeln!(f, "\n{why}");

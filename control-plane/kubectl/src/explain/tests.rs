@@ -72,7 +72,7 @@ fn what_follows_a_workload_is_told_to_be_where_that_is() {
     let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
     assert!(text.contains("\nPlaced on: m1 ("), "{text}");
     assert!(
-        text.ends_with("\nIt is placed where what needs it is.\n"),
+        text.ends_with("\nIt is placed where the workloads that refer to it are.\n"),
         "{text}"
     );
 }

@@ -90,7 +90,9 @@ pub(super) fn preview(
             continue;
         }
         if spec.placement.is_none() {
-            preview.stay.push(stays("it follows what depends on it"));
+            preview
+                .stay
+                .push(stays("it goes where the workloads that refer to it go"));
             continue;
         }
         if spec.clusters.is_empty() {
@@ -277,7 +279,7 @@ mod tests {
             "1 workload moves\n  Deployment shop/web: m2 (2) -> m1 (2)\n\
              3 workloads stay\n  Deployment shop/db: m2 (2): a new placement leaves it where it is\n\
              \x20 Deployment shop/new: : it has not been placed yet\n\
-             \x20 Deployment shop/config: m2 (2): it follows what depends on it\n\
+             \x20 Deployment shop/config: m2 (2): it goes where the workloads that refer to it go\n\
              1 workload cannot be placed anew, and stays\n\
              \x20 Deployment shop/lost: m2 (2): 0/2 clusters are available: 2 cluster(s) did not match \
              the placement cluster affinity constraint.\n"

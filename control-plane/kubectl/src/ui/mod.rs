@@ -129,7 +129,7 @@ impl Page {
             None => match kube::Config::incluster() {
                 Ok(config) => config,
                 Err(error) => bail!(
-                    "who signs in cannot be asked: this is no pod ({error}), and --sign-in-kubeconfig names no API"
+                    "the page has no API that checks the tokens of those who sign in: it does not run in a pod ({error}); name one with --sign-in-kubeconfig"
                 ),
             },
         };

@@ -75,7 +75,7 @@ impl SignIn {
         }
         let answer = self.ask(token).await.map_err(|error| {
             let words = format!(
-                "who signs in cannot be found out: {}",
+                "the API that checks tokens could not be asked, so that nobody can sign in now: {}",
                 client::brief(&error)
             );
             (StatusCode::SERVICE_UNAVAILABLE, words)

@@ -127,12 +127,9 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, ApiError> {
         if let Some(taints) = taints {
             let text = condition_taints::describe(&taints);
             tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
-            fleet.events.publish(
-                cluster,
-                EventType::Normal,
-                "TaintClusterSucceed",
-                format!("Taint cluster succeed: {text}."),
-            );
+            fleet
+                .events
+                .publish(cluster, EventType::Normal, "TaintClusterSucceed", text);
         }
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))

@@ -35,7 +35,7 @@ impl Monitoring<'_> {
             Self::Lease => (
                 conditions::TRUE,
                 "LeaseFollowed",
-                "the lease that the agent renews is listened to".to_owned(),
+                "the control plane watches the lease that the agent renews".to_owned(),
             ),
             Self::Connected => (
                 conditions::TRUE,

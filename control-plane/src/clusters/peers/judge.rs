@@ -107,7 +107,7 @@ pub fn judge(witnesses: &[Witness], troubled_since: Option<Timestamp>, now: Time
             Some((Reach::Never, _)) => others.push(format!("{name} has never reached it")),
             Some((Reach::Lost, _)) if witness.is_cut_off => {
                 others.push(format!(
-                    "{name} has lost all of its peers, though one of them lives"
+                    "{name} reaches none of its peers, although one of them is alive, so that it is cut off itself"
                 ));
             }
             Some((Reach::Lost, since)) if since < limit => {

@@ -139,19 +139,19 @@ pub fn wanted(
     }
 }
 
-/// Returns the text Karmada's events use: `cluster now has taints([{Key:k,Value:v,Effect:e}])`.
+/// Returns what events say of the taints of a cluster, in the form that `kubectl taint` takes.
 pub fn describe(taints: &[Taint]) -> String {
     if taints.is_empty() {
-        return "cluster now does not have taints".to_owned();
+        return "The cluster has no taints now.".to_owned();
     }
     let list: Vec<String> = taints
         .iter()
         .map(|t| match t.value.as_deref().filter(|v| !v.is_empty()) {
-            Some(value) => format!("{{Key:{},Value:{value},Effect:{}}}", t.key, t.effect),
-            None => format!("{{Key:{},Effect:{}}}", t.key, t.effect),
+            Some(value) => format!("{}={value}:{}", t.key, t.effect),
+            None => format!("{}:{}", t.key, t.effect),
         })
         .collect();
-    format!("cluster now has taints([{}])", list.join(","))
+    format!("The cluster has these taints now: {}.", list.join(", "))
 }
 
 #[cfg(test)]
@@ -464,20 +464,20 @@ mod tests {
     }
 
     #[test]
-    fn an_event_lists_the_taints_in_the_form_of_karmadas() {
+    fn an_event_lists_the_taints_in_the_form_of_kubectl() {
         let valued = |value: &str| Taint {
             value: Some(value.to_owned()),
             ..taint("b", NO_EXECUTE, None)
         };
         for (taints, expected) in [
-            (vec![], "cluster now does not have taints"),
+            (vec![], "The cluster has no taints now."),
             (
                 vec![taint("a", NO_SCHEDULE, None)],
-                "cluster now has taints([{Key:a,Effect:NoSchedule}])",
+                "The cluster has these taints now: a:NoSchedule.",
             ),
             (
                 vec![valued("v"), valued("")],
-                "cluster now has taints([{Key:b,Value:v,Effect:NoExecute},{Key:b,Effect:NoExecute}])",
+                "The cluster has these taints now: b=v:NoExecute, b:NoExecute.",
             ),
         ] {
             assert_eq!(describe(&taints), expected);

@@ -268,10 +268,7 @@ fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
         );
     }
     if let Some(taints) = &outcome.taints {
-        let note = format!(
-            "Update Cluster({name}) with taints({}) succeed",
-            condition_taints::describe(taints)
-        );
+        let note = condition_taints::describe(taints);
         fleet
             .events
             .publish(cluster, EventType::Normal, "TaintClusterSucceed", note);

@@ -183,7 +183,9 @@ impl Note {
             EvictionState::Unpreserved { cause, why } => format!(
                 "has to leave {cluster} and stays: its state cannot be preserved: {why}; {cluster} has {cause}"
             ),
-            EvictionState::Failed { why } => format!("Evict from cluster {cluster} failed: {why}"),
+            EvictionState::Failed { why } => {
+                format!("has to leave {cluster} and stays until the next attempt: {why}")
+            }
             EvictionState::Evicted {
                 cause, to, mode, ..
             } => {
@@ -193,9 +195,9 @@ impl Note {
                 format!("{cluster} recovered before the workload had to leave it")
             }
             EvictionState::Moved => {
-                format!("{cluster} is none of its clusters any more, so it need not leave it")
+                format!("it is not placed in {cluster} any more, so that it need not leave")
             }
-            EvictionState::ClusterGone => format!("{cluster} is not known in the fleet any more"),
+            EvictionState::ClusterGone => format!("{cluster} is not in the fleet any more"),
             EvictionState::Stays { rule, taints, .. } => {
                 format!("stays on {cluster}, which has {taints}: {rule}")
             }

@@ -262,7 +262,7 @@ fn report(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &As
         } else {
             (
                 "EvictWorkloadFromClusterAbandoned",
-                format!("Eviction from cluster {cluster} is over: {why}."),
+                format!("The eviction from cluster {cluster} is over: {why}."),
             )
         };
         fleet.publish(binding, EventType::Normal, reason, note);
@@ -273,10 +273,12 @@ fn report(fleet: &Fleet, binding: &AnyBinding, key: &BindingKey, assessment: &As
 /// agent of its cluster can tell.
 fn succeeded(name: &str, cluster: Option<&Cluster>) -> String {
     if cluster.map(readiness) == Some(conditions::TRUE) {
-        return format!("Evict from cluster {name} succeed.");
+        return format!(
+            "The workload has left cluster {name}; its old copy there is being removed."
+        );
     }
     format!(
-        "Evict from cluster {name} succeed: the workload has left it; its old copy there may run until the cluster is back and its agent removes it."
+        "The workload has left cluster {name}, which is not ready; its old copy there may run until the cluster is back and its agent removes it."
     )
 }
 

@@ -79,7 +79,7 @@ fn each_notice_is_a_sentence_for_an_operator() {
             Phase::Held,
             1,
             json!({ "affected": 3, "heldNow": 1, "strandedNow": 2 }),
-            "Of cluster m1, 3 workloads must leave and may not: 1 held, because too many clusters \
+            "3 workloads have to leave cluster m1 and cannot yet: 1 held, because too many clusters \
              have failed or movement is paused; 2 cannot leave (NowhereToGo).",
         ),
         (
@@ -127,7 +127,7 @@ fn an_event_counts_all_and_names_the_first() {
     assert_eq!(event.data["number"], 12);
     let names = "a, a, a, a, a, a, a, a, a, a and 2 more";
     let end = format!("than this receiver takes: {names}.");
-    let begin = "News of 12 failovers was left out";
+    let begin = "Notices of 12 failovers were left out";
     let sentence = event.text("sentence");
     assert!(
         sentence.starts_with(begin) && sentence.ends_with(&end),

@@ -127,7 +127,7 @@ pub async fn roles(
                 .map(|it| it.binding.spec.resource.name.as_str());
             let names: Vec<_> = names.collect();
             format!(
-                "several workloads give it a role, so that none changes: {}",
+                "several workloads give it a role, so that it keeps the one it has until one workload alone does: {}",
                 names.join(", ")
             )
         });

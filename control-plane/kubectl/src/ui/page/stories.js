@@ -150,7 +150,7 @@ function ofWorkload() {
       verdict,
       ...told.map((it) => `${it.type}=${it.status} since ${moment(it.lastTransitionTime)}: ${it.reason} ${it.message}`),
     ]),
-    ...(it.attempts.length ? it.attempts.flatMap(attempt) : [["p", {}, "It has no placement: no policy has been applied to it yet."]]),
+    ...(it.attempts.length ? it.attempts.flatMap(attempt) : [["p", {}, it.placedBy && it.clusters.length ? "It is placed where the workloads that refer to it are." : "It has no placement: no policy has been applied to it yet."]]),
   ];
 }
 function attempt({ group, clusters, failure }) {

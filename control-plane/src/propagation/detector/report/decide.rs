@@ -270,7 +270,7 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
     if let Some(unheard) = &tally.unheard {
         let told = unheard.told();
         message = format!(
-            "{message}; of {} no cluster is heard {told}",
+            "{message}; {} of them only in clusters that are silent {told}",
             unheard.resources
         );
     }

@@ -171,12 +171,12 @@ fn a_policy_is_not_ready_while_nothing_is_heard_of_what_it_placed() {
         (
             vec![one.clone(), both.clone()],
             "Ready=Unknown NotHeard",
-            "2 of 2 resources are placed; of 1 no cluster is heard (Deployment shop/b: unknown since noon)",
+            "2 of 2 resources are placed; 1 of them only in clusters that are silent (Deployment shop/b: unknown since noon)",
         ),
         (
             vec![both.clone(), both.clone(), refused],
             "Ready=False NotAllPlaced",
-            "; of 2 no cluster is heard (Deployment shop/b and 1 more: unknown since noon)",
+            "; 2 of them only in clusters that are silent (Deployment shop/b and 1 more: unknown since noon)",
         ),
     ] {
         let status = decide(None, &bindings, &[], 1);
