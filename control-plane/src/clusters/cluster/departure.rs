@@ -231,10 +231,15 @@ fn told_of<T>(
 }
 
 /// Returns whether what a Work placed may still run, and is stopped by its agent: nothing but the
-/// Work keeps a second copy from being made.
+/// Work keeps a second copy from being made. Where the binding cannot be seen, the agent stops what
+/// it has confirmed.
 fn waits_for_fence(fleet: &Fleet, cluster: &str, work: &CachedWork) -> bool {
-    let binding = binding_of(work).and_then(|key| fleet.bindings.get(&key));
-    let after = binding.and_then(|it| fencing::asked(&it.spec));
+    let binding = binding_of(work).map(|key| fleet.bindings.presence(&key));
+    let after = binding.and_then(|it| match it {
+        Presence::There(binding) => fencing::asked(&binding.spec),
+        Presence::Unknown(_) => Some(Duration::ZERO),
+        Presence::Gone => None,
+    });
     after.is_some_and(|after| {
         let (verdict, _) = fencing::of_work(fleet, cluster, Some(work), after, Instant::now());
         matches!(verdict, Verdict::Waits { .. })

@@ -92,6 +92,7 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
     });
     // A person removes m1, and it fell silent a moment ago. The scheduler has chosen m2.
     let mut bound = binding();
+    bound["metadata"]["finalizers"] = json!([finalizer::RESOURCE_BINDING]);
     bound["spec"]["clusters"] = json!([{"name": "m2"}]);
     bound["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
     let mut held = work("a", Some("2024-01-01T00:00:00Z"));
@@ -110,14 +111,21 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
         ("resourcebindings", bound),
         ("works", held),
     ];
-    let stand = Stand::followed(objects).await;
-    let told = DeletionWaits::default();
-    for (later, is_let_go) in [(1, false), (300, true)] {
-        pass(later).await;
-        step(&stand, &told).await.unwrap();
-        // Without that Work nothing holds the copy in m2 back.
-        let writes = stand.api.writes();
-        assert_eq!(!writes.is_empty(), is_let_go, "{later}: {writes:?}");
+    for is_listed in [true, false] {
+        let stand = Stand::followed(objects.clone()).await;
+        if !is_listed {
+            stand.api.hide("resourcebindings", "shop", "web-deployment");
+        }
+        let told = DeletionWaits::default();
+        for (later, is_let_go) in [(5, false), (300, true)] {
+            pass(later).await;
+            assert_eq!(stand.binding("web-deployment").is_some(), is_listed);
+            step(&stand, &told).await.unwrap();
+            // Without that Work nothing holds the copy in m2 back.
+            let writes = stand.api.writes();
+            let context = format!("{later} {is_listed}: {writes:?}");
+            assert_eq!(!writes.is_empty(), is_let_go, "{context}");
+        }
     }
 }
 
