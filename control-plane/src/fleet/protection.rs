@@ -45,9 +45,19 @@ pub fn protect(spec: &mut ResourceBindingSpec, policy: &PropagationSpec) {
     }
 }
 
+/// Returns the policy of a binding as the cache has it, which may be newer than the copy in the
+/// binding. An edit of a lazy policy waits for that of the template, as it says: until then there
+/// is none of it here.
+pub fn policy_of(fleet: &Fleet, binding: &AnyBinding) -> Option<Policy> {
+    let claim = Claim::on(&binding.metadata)?;
+    let policy = claim.policy.presence(fleet).there()?;
+    let is_ours = Claim::by(&policy).as_ref() == Some(&claim);
+    (is_ours && (!policy.is_lazy() || is_outdated(fleet, binding))).then_some(policy)
+}
+
 /// Returns the spec of a binding with what its policy says by the cache, which may be newer than
 /// the copy in the binding; a dependency, which follows other workloads, is suspended where all of
-/// these are. An edit of a lazy policy waits for that of the template, as it says.
+/// these are.
 pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
     let spec = &binding.spec;
     let follows = spec.placement.is_none() && !spec.required_by.is_empty();
@@ -91,13 +101,9 @@ fn with_referrers<'a>(
     Cow::Owned(spec)
 }
 
+/// Returns the spec of a binding with what its policy says by the cache.
 fn by_policy<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
-    let policy = Claim::on(&binding.metadata).and_then(|claim| {
-        let policy = claim.policy.presence(fleet).there()?;
-        (Claim::by(&policy).as_ref() == Some(&claim)).then_some(policy)
-    });
-    let takes_effect = |policy: &Policy| !policy.is_lazy() || is_outdated(fleet, binding);
-    let Some(policy) = policy.filter(takes_effect) else {
+    let Some(policy) = policy_of(fleet, binding) else {
         return Cow::Borrowed(&binding.spec);
     };
     let mut spec = binding.spec.clone();

@@ -12,7 +12,7 @@ use super::Controller;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
-use crate::fleet::protection::protected;
+use crate::fleet::protection::{policy_of, protected};
 use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
@@ -51,8 +51,10 @@ pub(super) async fn evict(
     let (reason, purge_mode) = match (&eviction.reason, &failure) {
         (Reason::Taint { cause, purge_mode }, _) => {
             let cluster = fleet.clusters.get(None, &eviction.cluster);
-            let placement = judge::placement(spec, eviction.binding.applied_placement());
-            let placed = (spec, placement.as_deref());
+            let own = judge::placement(spec, eviction.binding.applied_placement());
+            let policy = policy_of(fleet, &eviction.binding);
+            let placement = policy.as_ref().map(|it| &it.spec().placement);
+            let placed = (spec, placement.or(own.as_deref()));
             if cluster.is_some_and(|it| !leaves(&it, placed, &cause.taint, controller, now)) {
                 return Outcome::Conflict;
             }

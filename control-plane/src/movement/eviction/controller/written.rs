@@ -322,6 +322,27 @@ async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_leaves_once_its_policy_tolerates_the_taint() {
+    let tolerates = |seconds: Option<i64>| {
+        let toleration = json!({"key": "down", "operator": "Exists", "tolerationSeconds": seconds});
+        json!({"placement": {"clusterTolerations": [toleration]}})
+    };
+    for (says, leaves) in [
+        (json!({}), true),
+        (tolerates(Some(60)), true),
+        (tolerates(Some(i64::from(i32::MAX))), false),
+        (tolerates(None), false),
+    ] {
+        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
+        let objects = clusters.into_iter().chain(edited(&says));
+        let stand = started(evicting(), objects).await;
+        pass(60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_group_was_lost() {
     let group =
         |name: &str, cluster: &str| json!({"affinityName": name, "clusterNames": [cluster]});
