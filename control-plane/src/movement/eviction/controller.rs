@@ -85,10 +85,8 @@ struct Controller {
 /// counts failed clusters, and says of workloads in tainted ones why they stay. Without
 /// `judges_taints` it knows of no taint.
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut Tasks) -> Mover {
-    if judges_taints {
-        // Whether a Job has completed is known by its template where no cluster tells.
-        fleet.follow_templates();
-    }
+    // Its template tells whether a Job has completed where no cluster does, and what it has to do.
+    fleet.follow_templates();
     let settings = &fleet.settings;
     let mut evictor = Evictor::sharing(Switches::of(settings), pace.clone());
     evictor.keep_beside(&fleet.bindings);

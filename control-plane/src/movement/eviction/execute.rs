@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::client;
 use serde_json::json;
@@ -12,6 +12,7 @@ use super::reason::EvictionReason;
 use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
+use crate::fleet::completion::{is_job, leaves_undone};
 use crate::fleet::write::{merge, merge_status};
 use crate::fleet::{Fleet, copy};
 use crate::scheduler::core::{Options, Snapshot};
@@ -19,6 +20,8 @@ use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
 /// A workload that is to leave a cluster.
 pub struct Leaving<'a> {
+    /// The key of its binding.
+    pub key: &'a BindingKey,
     /// The spec of its binding, with the settings that protect as the policy has them now.
     pub spec: &'a ResourceBindingSpec,
     /// The status of its binding.
@@ -74,6 +77,7 @@ pub fn plan_in(
         cluster,
         reason,
         purge_mode,
+        ..
     } = *leaving;
     let departure = Departure {
         spec,
@@ -86,7 +90,34 @@ pub fn plan_in(
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
         pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
-    plan(&departure, snapshot, options, now)
+    let plan = plan(&departure, snapshot, options, now)?;
+    match would_leave_undone(fleet, leaving, &plan.clusters) {
+        Some(false) => Ok(plan),
+        Some(true) => Err(Nowhere::Again),
+        None => Err(Nowhere::Unread),
+    }
+}
+
+/// Returns whether a part of a Job would run nowhere, because its copy goes at once and each of
+/// these clusters has a Job of its own already, which takes no more completions. `None` means that
+/// the template cannot be read yet.
+fn would_leave_undone(
+    fleet: &Fleet,
+    leaving: &Leaving<'_>,
+    clusters: &[TargetCluster],
+) -> Option<bool> {
+    let spec = leaving.spec;
+    if *leaving.purge_mode != PurgeMode::Directly || !is_job(&spec.resource) {
+        return Some(false);
+    }
+    let works = fleet.work_index.of(leaving.key);
+    let works = works.iter().filter(|it| !fleet.deleted_works.is_to_go(it));
+    let after = ResourceBindingSpec {
+        clusters: clusters.to_vec(),
+        ..spec.clone()
+    };
+    let reports = &leaving.status.aggregated_status;
+    leaves_undone(fleet, &after, works.map(AsRef::as_ref), reports)
 }
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then. The

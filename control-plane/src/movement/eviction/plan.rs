@@ -86,6 +86,9 @@ pub enum Nowhere {
     /// The clusters that it would have are those that have it already, with what they have.
     #[error("no other cluster would take it over: each cluster that fits has it already")]
     Again,
+    /// It is not known whether a cluster would take over what a Job has to do in the one it leaves.
+    #[error("its template cannot be read, so that it is not known who would take it over")]
+    Unread,
     /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]
     NotAvailable(String),

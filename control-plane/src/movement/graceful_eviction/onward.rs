@@ -184,6 +184,7 @@ pub(super) async fn move_on(
         Some(_) => PurgeMode::Gracefully,
     };
     let leaving = Leaving {
+        key,
         spec,
         status: binding.status(),
         cluster: &cluster,

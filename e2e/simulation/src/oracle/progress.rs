@@ -239,6 +239,12 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
         return None;
     }
     let kind = objects::text(binding.0, "/spec/resource/kind");
+    // A cluster that has a part of a Job takes no more of it, and may be chosen all the same: the
+    // copy stays where it would go at once.
+    let goes_first = scene.is_fenced(binding) || modes.contains(&"Directly");
+    if kind == "Job" && is_divided && goes_first && binding.clusters().len() > 1 {
+        return None;
+    }
     // A copy under a taint is better than none where nobody gains one by its departure.
     let is_emptied = scene.cluster(but).is_some_and(|cluster| {
         let mut taints = cluster.taints();

@@ -64,6 +64,7 @@ pub(super) async fn evict(
         (Reason::Failure, None) => return Outcome::Conflict,
     };
     let leaving = Leaving {
+        key: &key,
         spec,
         status: eviction.binding.status(),
         cluster: &eviction.cluster,
@@ -91,6 +92,8 @@ pub(super) async fn evict(
         Err(nowhere) => {
             return match nowhere {
                 Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+                // Nobody tells when it can be read.
+                Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
                 // The queue of the cluster stands still by now, and says so of all that wait in it.
                 Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
                     Outcome::Conflict

@@ -394,3 +394,70 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
     pass(60).await;
     assert_eq!(placed(&stand), ["m2"], "it was scaled, and not sent home");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_do() {
+    let job = |completions: u64| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"parallelism": 3, "completions": completions},
+        })
+    };
+    let work = |(cluster, completions): (&str, u64)| {
+        let mut work = testing::work(cluster, "Healthy");
+        work["spec"] = json!({"workload": {"manifests": [job(completions)]}});
+        let said = &mut work["status"]["manifestStatuses"][0];
+        said["identifier"]["group"] = json!("batch");
+        said["identifier"]["kind"] = json!("Job");
+        said["status"] = json!({"active": 1});
+        ("works", work)
+    };
+    let runs_jobs = |mut cluster: Value| {
+        cluster["status"]["apiEnablements"] = json!([{
+            "groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}],
+        }]);
+        ("clusters", cluster)
+    };
+    // A Job that is there takes no more completions: those of `m1` need a cluster that has none.
+    for (mode, others, leaves) in [
+        ("Directly", &["m2"][..], false),
+        ("Directly", &["m2", "m3"], true),
+        // The old copy stays until it has done its part.
+        ("Gracefully", &["m2"], true),
+    ] {
+        let mut binding = testing::binding();
+        binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+        binding["spec"]["resource"]["kind"] = json!("Job");
+        binding["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});
+        binding["spec"]["replicas"] = json!(3);
+        binding["spec"]["clusters"] =
+            json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]);
+        binding["spec"]["placement"] = json!({"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        }});
+        let reports = ["m1", "m2"].map(|it| {
+            json!({"clusterName": it, "applied": true, "health": "Healthy", "status": {"active": 1}})
+        });
+        binding["status"]["aggregatedStatus"] = json!(reports);
+        let clusters = others.iter().map(|it| runs_jobs(testing::cluster(it)));
+        let works = [("m1", 27), ("m2", 13)].map(work);
+        let objects = clusters.chain(works).chain([
+            runs_jobs(failed()),
+            ("jobs", job(40)),
+            ("resourcebindings", binding),
+        ]);
+        let mut stand = Stand::with(evicting(), objects);
+        stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
+        let pace = Pace::of(&stand.fleet.settings);
+        start(&stand.fleet, &pace, true, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        assert_eq!(
+            bound.spec.target("m1").is_none(),
+            leaves,
+            "{mode} {others:?}"
+        );
+    }
+}

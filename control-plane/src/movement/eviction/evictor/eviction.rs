@@ -121,7 +121,8 @@ pub enum Outcome {
     Conflict,
     /// The binding is gone.
     Gone,
-    /// The API refused the write, in words: nothing was evicted.
+    /// The API refused the write, or did not show what it is decided by, in words: nothing was
+    /// evicted.
     Failed(String),
     /// Nobody knows whether the write was carried out (no answer in time, an error within the
     /// server, a connection that was lost), in words. What was paid for it stays paid: the rate
