@@ -14,8 +14,10 @@ pub fn evicts(taint: &Taint) -> bool {
 /// Returns whether a cluster has failed: a taint evicts from it, whoever put it there (the
 /// proposal's definition: a person who drains most of a fleet is as likely to be mistaken as a
 /// monitor), or it is known not to be ready. Readiness counts because clusters that fail together
-/// get their taints one after the other, and the first must not count as the only one. A cluster
-/// that never reported has not failed; it has not begun.
+/// get their taints one after the other, and the first must not count as the only one. They return
+/// one after the other, too: one that is back counts until its taints are gone, so that the first
+/// ones do not set free what is in the last. A cluster that never reported has not failed; it has
+/// not begun.
 pub fn has_failed(cluster: &Cluster) -> bool {
     let conditions = cluster
         .status

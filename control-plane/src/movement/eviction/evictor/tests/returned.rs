@@ -46,6 +46,26 @@ fn what_waited_for_the_brake_stays_in_a_cluster_that_is_back() {
 }
 
 #[test]
+fn the_brake_holds_until_the_taints_of_those_that_are_back_are_gone() {
+    // A lost network of the control plane: all are back within a minute, one after the other.
+    let all = ["c0", "c1", "c2", "c3"];
+    let mut world = World::new(5, 4, 2);
+    for name in all {
+        world.set(&judged(name, "Unknown", 0, false));
+    }
+    assert!(world.evict(100.0).is_empty());
+    for name in &all[..3] {
+        world.set(&judged(name, "True", 1_100, true));
+    }
+    assert!(world.evict(60.0).is_empty(), "c3 is about to be back");
+    world.set(&judged("c3", "True", 1_160, true));
+    for name in all {
+        world.set(&since(name, "True", 1_160, &json!([])));
+    }
+    assert!(world.evict(10_000.0).is_empty(), "nothing had to leave");
+}
+
+#[test]
 fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_whatever_its_clock_says() {
     let tolerated = json!({"placement": {"clusterTolerations": [
         {"key": "gpu", "operator": "Exists"},
