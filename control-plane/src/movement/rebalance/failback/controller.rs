@@ -32,6 +32,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
+use crate::fleet::protection::protected;
 use crate::fleet::sets::take;
 use crate::fleet::write::{Written, merge};
 use crate::movement::eviction::homes::forgotten;
@@ -276,7 +277,8 @@ impl Failback {
         let Some(binding) = fleet.bindings.get(key) else {
             return Ok(Next::Done);
         };
-        let spec = &binding.spec;
+        // A setting that protects counts from the moment at which it stands in the policy.
+        let spec = &*protected(fleet, binding.as_ref());
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
             return Ok(Next::Done);
