@@ -99,9 +99,7 @@ impl FleetView {
     /// Gives back the room of a workload that did not move.
     pub fn vacate(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster], now: Instant) {
         for name in self.unreported.give_back(spec, gains) {
-            if let Some(cluster) = self.clusters.get(name).cloned() {
-                self.show(&cluster, now);
-            }
+            self.show_again(name, now);
         }
     }
 
@@ -110,10 +108,7 @@ impl FleetView {
     pub fn settle(&mut self, now: Instant) -> bool {
         let overdue = self.unreported.overdue(now);
         for name in &overdue {
-            match self.clusters.get(name).cloned() {
-                Some(cluster) => self.show(&cluster, now),
-                None => self.unreported.forget(name),
-            }
+            self.show_again(name, now);
         }
         !overdue.is_empty()
     }
@@ -127,6 +122,15 @@ impl FleetView {
         self.snapshot.put(Arc::clone(cluster));
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         self.unreported.reported(&mut self.snapshot, name, now);
+    }
+
+    /// Shows a cluster as it was reported last: what has moved there since is still to be reported.
+    fn show_again(&mut self, name: &str, now: Instant) {
+        match self.clusters.get(name) {
+            Some(cluster) => self.snapshot.put(Arc::clone(cluster)),
+            None => return self.unreported.forget(name),
+        }
+        self.unreported.shown_again(&mut self.snapshot, name, now);
     }
 
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
@@ -293,6 +297,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::scheduler::core::capacity::Demand;
+    use crate::settings::grade_rule::GradeRule;
 
     #[test]
     fn what_may_let_a_workload_in_that_had_nowhere_to_go_helps_soon() {
@@ -384,6 +390,42 @@ mod tests {
             assert_eq!(effect(Some(&old), &new).helps_after, Some(SOON), "{what}");
             assert_eq!(opens(Some(&old), &new), is_open, "{what}");
         }
+    }
+
+    #[test]
+    fn what_does_not_move_after_all_gives_back_no_room_of_what_has_moved() {
+        let mut roomy = cluster(&json!([]), &json!({}));
+        let summary = json!({"allocatable": {"cpu": "8", "pods": "20"}});
+        roomy.status.as_mut().unwrap().resource_summary = serde_json::from_value(summary).unwrap();
+        let spec: ResourceBindingSpec = serde_json::from_value(json!({
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
+        }))
+        .unwrap();
+        let to = |replicas: i32| {
+            [TargetCluster {
+                name: "m1".to_owned(),
+                replicas,
+                ..TargetCluster::default()
+            }]
+        };
+        let (mut view, start) = (FleetView::default(), Instant::now());
+        view.put(&Arc::new(roomy), start);
+        view.occupy(&spec, &to(3), start);
+        let room = |view: &FleetView| {
+            let needs = spec.replica_requirements.as_ref().unwrap();
+            let demand = Demand::new(&needs.resource_request);
+            let snapshot = view.snapshot();
+            let capacity = snapshot.get("m1").unwrap().capacity().unwrap();
+            capacity.replicas(Some(&demand), GradeRule::Minimums)
+        };
+        // The cluster says nothing for a while, as one does whose agent reports once a minute.
+        let later = start + Duration::from_secs(20);
+        view.occupy(&spec, &to(2), later);
+        view.vacate(&spec, &to(2), later);
+        assert_eq!(room(&view), 5, "the three are not reported yet");
+        assert!(view.settle(start + Duration::from_mins(1)));
+        assert_eq!(room(&view), 8, "they never were");
     }
 
     #[test]

@@ -89,10 +89,26 @@ impl Unreported {
 
     /// Takes from a cluster that has just been reported what its report cannot contain yet.
     pub fn reported(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
+        self.take_younger(SETTLED, snapshot, cluster, now);
+    }
+
+    /// Takes from a cluster that is shown again as it was reported before what is not overdue.
+    pub fn shown_again(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
+        self.take_younger(LONGEST, snapshot, cluster, now);
+    }
+
+    /// Takes what moved into a cluster less than `age` ago, and forgets the rest.
+    fn take_younger(
+        &mut self,
+        age: Duration,
+        snapshot: &mut Snapshot,
+        cluster: &str,
+        now: Instant,
+    ) {
         let Some(all) = self.by_cluster.get_mut(cluster) else {
             return;
         };
-        all.retain(|it| now.duration_since(it.at) < SETTLED);
+        all.retain(|it| now.duration_since(it.at) < age);
         for it in &*all {
             snapshot.occupy(cluster, &it.load);
         }
