@@ -8,6 +8,7 @@ use muster_shared::queue::Next;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::api_error::is_gone;
 use crate::settings::COMPONENT;
 
 /// Result of a write upon an object as it was read.
@@ -30,7 +31,7 @@ impl<K> Written<K> {
         match answer {
             Ok(object) => Ok(Self::Done(object)),
             Err(error) if client::is_conflict(&error) => Ok(Self::Overtaken),
-            Err(error) if client::is_not_found(&error) => Ok(Self::Gone),
+            Err(error) if is_gone(&error) => Ok(Self::Gone),
             Err(error) => Err(error),
         }
     }
@@ -89,22 +90,31 @@ mod tests {
 
     #[test]
     fn a_write_that_comes_too_late_is_looked_at_again_and_any_other_has_failed() {
-        for (code, reason, expected) in [
-            (409, "Conflict", Some((Written::Overtaken, Next::Again))),
-            (404, "NotFound", Some((Written::Gone, Next::Done))),
-            (403, "Forbidden", None),
-            (422, "Invalid", None),
-            (429, "TooManyRequests", None),
-            (500, "InternalError", None),
+        for (code, reason, name, expected) in [
+            (
+                409,
+                "Conflict",
+                "web",
+                Some((Written::Overtaken, Next::Again)),
+            ),
+            (404, "NotFound", "web", Some((Written::Gone, Next::Done))),
+            // The kind is not served now.
+            (404, "NotFound", "", None),
+            (403, "Forbidden", "web", None),
+            (422, "Invalid", "web", None),
+            (429, "TooManyRequests", "", None),
+            (500, "InternalError", "", None),
         ] {
+            let details = serde_json::from_value(serde_json::json!({ "name": name }));
             let status = Status::failure("", reason).with_code(code);
+            let status = status.with_details(details.unwrap());
             let answer: Result<(), _> = Err(kube::Error::Api(status.boxed()));
             let written = Written::of(answer).ok();
             let found = written.map(|it| {
                 let next = it.next();
                 (it, next)
             });
-            assert_eq!(found, expected, "{code}");
+            assert_eq!(found, expected, "{code} {name}");
         }
     }
 }

@@ -4,10 +4,11 @@ use kube::Client;
 use kube::api::{Api, DeleteParams, Preconditions};
 use kube::core::ObjectMeta;
 use muster_shared::api::work::Work;
-use muster_shared::client::{self, Head};
+use muster_shared::client::Head;
 use serde_json::json;
 
 use super::CachedWork;
+use crate::fleet::api_error::is_gone;
 use crate::fleet::write::merge;
 
 /// A Work that is to go.
@@ -55,11 +56,7 @@ impl Doomed {
     /// changed at the same time.
     pub async fn remove(&self, client: &Client, stays: bool) -> Result<(), kube::Error> {
         let unless_gone = |error: kube::Error| {
-            if client::is_not_found(&error) {
-                Ok(())
-            } else {
-                Err(error)
-            }
+            if is_gone(&error) { Ok(()) } else { Err(error) }
         };
         let api: Api<Head<Work>> = Api::namespaced(client.clone(), &self.namespace);
         // Objects that may go may stay as well, where somebody says so meanwhile.

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::plan::{Departure, Nowhere, Plan, plan};
 use super::reason::EvictionReason;
-use crate::fleet::api_error::may_be_written;
+use crate::fleet::api_error::{is_gone, may_be_written};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
 use crate::fleet::completion::{is_job, leaves_undone};
@@ -53,7 +53,7 @@ impl NotWritten {
     fn of(error: &kube::Error) -> Self {
         match error {
             error if client::is_conflict(error) => Self::Overtaken,
-            error if client::is_not_found(error) => Self::Gone,
+            error if is_gone(error) => Self::Gone,
             error if may_be_written(error) => Self::Unclear(client::brief(error)),
             error => Self::Refused(client::brief(error)),
         }
@@ -156,24 +156,28 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
-        for (code, expected) in [
-            (409, "Overtaken"),
-            (404, "Gone"),
-            (403, "Refused"),
-            (422, "Refused"),
-            (429, "Refused"),
-            (500, "Unclear"),
-            (504, "Unclear"),
+        for (code, name, expected) in [
+            (409, "web", "Overtaken"),
+            (404, "web", "Gone"),
+            // The kind is not served now: the workload is still there.
+            (404, "", "Refused"),
+            (403, "web", "Refused"),
+            (422, "web", "Refused"),
+            (429, "", "Refused"),
+            (500, "", "Unclear"),
+            (504, "", "Unclear"),
         ] {
             let reason = match code {
                 404 => "NotFound",
                 409 => "Conflict",
                 _ => "Other",
             };
+            let details = serde_json::from_value(json!({ "name": name }));
             let status = kube::core::Status::failure("", reason).with_code(code);
+            let status = status.with_details(details.unwrap());
             let outcome = NotWritten::of(&kube::Error::Api(status.boxed()));
             let outcome = format!("{outcome:?}");
-            assert!(outcome.starts_with(expected), "{code}: {outcome}");
+            assert!(outcome.starts_with(expected), "{code} {name}: {outcome}");
         }
     }
 }

@@ -42,6 +42,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
+use crate::fleet::api_error::is_gone;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
@@ -360,7 +361,7 @@ impl Scheduler {
             None => None,
             Some((placed, permit)) => match write(&api, binding, placed, permit).await {
                 Ok(written) => Some(written),
-                Err(error) if client::is_not_found(&error) => {
+                Err(error) if is_gone(&error) => {
                     self.movement.ends(key);
                     return Ok((Next::Done, None));
                 }
