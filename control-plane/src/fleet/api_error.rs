@@ -45,9 +45,9 @@ pub fn may_be_written(error: &kube::Error) -> bool {
     }
 }
 
-/// Returns whether the answer to a write says that its object is gone. Only one that names an object
-/// does: an API server that does not serve the kind, as one that has just started, or a proxy
-/// before it, answers with the same code.
+/// Returns whether the answer to a write says that its object is gone. Only one that names an
+/// object does: an API server that does not serve the kind, as one that has just started, or a
+/// proxy before it, answers with the same code.
 pub fn is_gone(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else {
         return false;

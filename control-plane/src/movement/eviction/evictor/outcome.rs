@@ -102,7 +102,15 @@ impl Evictor {
                 }
                 return;
             }
-            Outcome::Gone => return self.binding_gone(&key),
+            Outcome::Gone => {
+                let uid = &eviction.binding.metadata.uid;
+                match self.bindings.get(&key) {
+                    // Another one of its name was made since.
+                    Some(known) if known.metadata.uid != *uid => self.review_all(&known, now),
+                    _ => self.binding_gone(&key),
+                }
+                return;
+            }
             Outcome::Nowhere(why) => {
                 let why = if eviction.kept.workloads() > 0 {
                     self.hold_back(cluster, &key, rank.priority(), now);

@@ -80,3 +80,23 @@ fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
         0
     );
 }
+
+#[test]
+fn one_that_was_made_again_while_its_eviction_came_to_nothing_has_to_leave_as_well() {
+    let made = |uid: &str| {
+        let mut made = AnyBinding::clone(&binding("w", &["c0"], &json!({})));
+        made.metadata.uid = Some(uid.to_owned());
+        Arc::new(made)
+    };
+    for (later, expected) in [("second", &["w"][..]), ("first", &[])] {
+        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
+        let mut world = World::of(clusters, vec![made("first")], true);
+        world.second = 100.0;
+        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
+            panic!("it is to be evicted")
+        };
+        world.put(&made(later));
+        world.evictor.done(&eviction, Outcome::Gone, world.now());
+        assert_eq!(world.evict(60.0), expected, "{later}");
+    }
+}
