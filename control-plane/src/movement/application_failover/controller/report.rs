@@ -9,7 +9,7 @@ use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
-use crate::fleet::api_error::ApiError;
+use crate::fleet::api_error::{ApiError, is_gone};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
 use crate::movement::application_failover::decide::Since;
@@ -168,7 +168,7 @@ impl Applications {
             });
             match merge_status(&api, &key.name, &patch).await {
                 Ok(_) => break,
-                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if is_gone(&error) => return Ok(()),
                 Err(error) if client::is_conflict(&error) && attempts < ATTEMPTS => {
                     attempts += 1;
                     fresh = Some(api.get(&key.name).await.map_err(failed)?);

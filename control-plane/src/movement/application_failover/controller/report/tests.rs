@@ -273,13 +273,16 @@ async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a
 
 #[tokio::test(start_paused = true)]
 async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_more() {
-    for (code, reason, tries, is_done) in [
-        (409, "Conflict", ATTEMPTS + 1, false),
-        (404, "NotFound", 1, true),
-        (403, "Forbidden", 1, false),
+    let name = "web-deployment";
+    for (code, reason, name, tries, is_done) in [
+        (409, "Conflict", name, ATTEMPTS + 1, false),
+        (404, "NotFound", name, 1, true),
+        // The kind is not served now.
+        (404, "NotFound", "", 1, false),
+        (403, "Forbidden", name, 1, false),
     ] {
         let (stand, controller, binding) = stand(None).await;
-        let refused = refusal(code, reason, "web-deployment");
+        let refused = refusal(code, reason, name);
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
