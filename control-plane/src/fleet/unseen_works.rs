@@ -139,7 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, work};
+    use crate::fleet::testing::{Stand, pass, refusal, work};
 
     fn key() -> BindingKey {
         BindingKey {
@@ -173,6 +173,20 @@ mod tests {
         pass(1).await;
         assert!(works.lock().is_empty(), "nothing is kept of it");
         assert_eq!(unseen(&stand).await, [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_work_stays_unseen_while_the_api_does_not_serve_works() {
+        let stand = Stand::followed([]).await;
+        let works = &stand.fleet.unseen_works;
+        works.making(&key(), "karmada-es-m1", "web");
+        let unserved = refusal(404, "NotFound", "");
+        stand.api.answer(Method::GET, "/works/web", 404, unserved);
+        let read = works.read(&stand.fleet, &key()).await;
+        assert!(read.is_err(), "nobody knows whether it was made");
+        stand.api.answer_truly();
+        stand.api.put("works", held("m1"));
+        assert_eq!(unseen(&stand).await, ["karmada-es-m1"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -10,6 +10,8 @@ use kube::{Error, Resource};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
+use super::says_absent;
+
 /// An object of a kind, of which only the metadata is read, without `managedFields`.
 ///
 /// It can be read whatever else its writers have put in: the API takes times that cannot be decoded
@@ -52,7 +54,7 @@ impl<'de, K> Deserialize<'de> for Head<K> {
 crate::resource_as!(Head<K> as K, K);
 
 impl<K: Resource<DynamicType = ()> + Clone> Head<K> {
-    /// Reads the metadata of an object; `None` if the API does not have it.
+    /// Reads the metadata of an object; `None` if the API says that it does not have it.
     ///
     /// # Errors
     /// Those of the API.
@@ -61,7 +63,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Head<K> {
         let request = request.map_err(Error::BuildRequest)?;
         match api.clone().into_client().request(request).await {
             Ok(head) => Ok(Some(head)),
-            Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) if says_absent(&error, name) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -188,8 +188,12 @@ async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>,
             Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
             Presence::Gone | Presence::Unknown(_) => {
                 let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
-                if api.get_metadata_opt(name).await?.is_none() {
-                    gone.insert(name.to_owned());
+                match api.get_metadata(name).await {
+                    Ok(_) => {}
+                    Err(error) if client::says_absent(&error, name) => {
+                        gone.insert(name.to_owned());
+                    }
+                    Err(error) => return Err(error),
                 }
             }
         }

@@ -85,6 +85,11 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let expected = ["left", "absent"].map(str::to_owned);
     assert_eq!(found, HashSet::from(expected));
     assert_eq!(gone(&stand.fleet, None).await.unwrap(), HashSet::new());
+    // An API server that has just started does not serve the kind yet.
+    let unserved = refusal(404, "NotFound", "");
+    let path = "/clustertaintpolicies/absent";
+    stand.api.answer(http::Method::GET, path, 404, unserved);
+    assert!(gone(&stand.fleet, Some(&record)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,13 +191,15 @@ async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditio
 
 #[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again() {
-    for (code, reason, expected) in [
-        (403, "Forbidden", "TaintClusterFailed"),
+    for (code, reason, name, expected) in [
+        (403, "Forbidden", "m1", "TaintClusterFailed"),
         // Nothing says that it is the taint which the API does not take.
-        (422, "Invalid", "TaintClusterFailed"),
+        (422, "Invalid", "m1", "TaintClusterFailed"),
+        // The API does not serve clusters now.
+        (404, "NotFound", "", "TaintClusterFailed"),
     ] {
         let stand = tainting(30).await;
-        let refused = refusal(code, reason, "m1");
+        let refused = refusal(code, reason, name);
         let method = http::Method::PATCH;
         stand.api.answer(method, "/clusters/m1", code, refused);
         pass(60).await;
