@@ -320,8 +320,11 @@ async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, ApiEr
         // The policy of a binding that cannot be read is not known, so that the copy stays.
         Presence::Unknown(Doubt::Unreadable { .. }) => return Ok(true),
         Presence::Gone | Presence::Unknown(_) => {
-            let read = key.api(&fleet.client).get_opt(&key.name).await;
-            read.map_err(ApiError::of("read", &key))?.map(Arc::new)
+            match key.api(&fleet.client).get(&key.name).await {
+                Ok(read) => Some(Arc::new(read)),
+                Err(error) if client::says_absent(&error, &key.name) => None,
+                Err(error) => return Err(ApiError::of("read", &key)(error)),
+            }
         }
     };
     match binding {

@@ -462,7 +462,14 @@ async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
         stand.binding("web-deployment").is_none(),
         "the list is short"
     );
-    step(&stand, &DeletionWaits::default()).await.unwrap();
+    // An API server that has just started does not serve the kind yet.
+    let (path, unserved) = ("/web-deployment", refusal(404, "NotFound", ""));
+    stand.api.answer(Method::GET, path, 404, unserved);
+    let told = DeletionWaits::default();
+    assert!(step(&stand, &told).await.is_err(), "nobody knows");
+    assert_eq!(methods(&stand, "a"), Vec::<Method>::new());
+    stand.api.answer_truly();
+    step(&stand, &told).await.unwrap();
     assert_eq!(methods(&stand, "a"), [Method::PATCH, Method::DELETE]);
 }
 
