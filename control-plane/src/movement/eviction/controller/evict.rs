@@ -34,7 +34,8 @@ pub(super) async fn evict(
     let spec = &*protected(fleet, &eviction.binding);
     let decisive = |spec: &ResourceBindingSpec| {
         let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
-        (asked, keeps, fencing::runs_alone(spec))
+        let preserves = spec.preserve_resources_on_deletion == Some(true);
+        (asked, keeps, fencing::runs_alone(spec), preserves)
     };
     if decisive(spec) != decisive(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.

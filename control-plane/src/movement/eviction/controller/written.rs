@@ -322,6 +322,27 @@ async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_run_on() {
+    for (preserves, leaves) in [(false, true), (true, false)] {
+        let failover = json!({"cluster": {"fencing": {"afterSeconds": 100}}});
+        let says = json!({"failover": failover, "preserveResourcesOnDeletion": preserves});
+        let [policy, mut workload] = edited(&says);
+        workload.1["spec"]["failover"] = failover;
+        let objects = [
+            ("clusters", failed()),
+            ("clusters", testing::cluster("m2")),
+            policy,
+            workload,
+        ];
+        let stand = started(evicting(), objects).await;
+        pass(60).await;
+        let bound = stand.binding("web-deployment").unwrap();
+        let target = bound.spec.target("m1");
+        assert_eq!(target.is_none(), leaves, "preserves: {preserves}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_leaves_once_its_policy_tolerates_the_taint() {
     let tolerates = |seconds: Option<i64>| {
         let toleration = json!({"key": "down", "operator": "Exists", "tolerationSeconds": seconds});
