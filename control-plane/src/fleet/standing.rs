@@ -1,9 +1,10 @@
 //! State of a cluster for a workload: whether what it has can be relied on.
 
 use muster_shared::api::cluster::Cluster;
+use muster_shared::conditions;
 use muster_shared::watch::Presence;
 
-use super::availability::{Unavailable, Workload, can_hold};
+use super::availability::{Workload, can_hold, readiness};
 
 /// State of a cluster for a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,8 @@ impl Standing {
         };
         match can_hold(Some(cluster), workload) {
             Ok(()) => Self::Sound,
-            Err(Unavailable::NotReady(_) | Unavailable::Unknown) => Self::Silent,
+            // Also of one that is being removed: its copies may be as dead as it is.
+            Err(_) if readiness(cluster) != conditions::TRUE => Self::Silent,
             Err(_) => Self::Left,
         }
     }
@@ -70,6 +72,7 @@ mod tests {
             (cluster("True", "None", true), Standing::Left),
             (cluster("Unknown", "None", false), Standing::Silent),
             (cluster("False", "NoExecute", false), Standing::Silent),
+            (cluster("Unknown", "None", true), Standing::Silent),
             (Presence::Unknown(Doubt::Unseen), Standing::Silent),
             (
                 Presence::Unknown(Doubt::Unreadable { deleting: true }),

@@ -120,6 +120,35 @@ async fn an_old_copy_goes_as_soon_as_the_work_of_the_new_one_says_that_it_is_hea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_target_that_a_person_removes_takes_the_place_of_no_living_copy() {
+    for is_lost in [false, true] {
+        let targets = json!([{"name": "m2", "replicas": 2}, {"name": "m3", "replicas": 2}]);
+        let mut target = cluster("m2");
+        if is_lost {
+            target["status"]["conditions"][0]["status"] = json!("Unknown");
+            target["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+            target["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+        }
+        let mut binding = leaving("", &targets);
+        binding["spec"]["replicas"] = json!(4);
+        let reports = ["m2", "m3"].map(|it| json!({"clusterName": it, "health": "Healthy"}));
+        binding["status"]["aggregatedStatus"] = json!(reports);
+        let stand = started([
+            ("clusters", cluster("m1")),
+            ("clusters", target),
+            ("clusters", cluster("m3")),
+            ("resourcebindings", binding),
+            ("works", work("m2", "Healthy")),
+            ("works", work("m3", "Healthy")),
+        ])
+        .await;
+        pass(60).await;
+        let stays = stand.api.writes().is_empty();
+        assert_eq!(stays, is_lost, "what m2 reported last does not count");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_health_rule_that_a_user_adds_meanwhile_does_not_vouch_for_what_was_said_without_it() {
     let kind = |object: &mut serde_json::Value| {
         object["apiVersion"] = json!("example.com/v1");
