@@ -19,7 +19,8 @@ use tokio::time::Instant;
 use super::api_call::{failed, is_answered, write};
 use super::lifecycle::{DeletionState, DeletionStep};
 use super::waiting::{
-    DeletionWaits, waits_for_bindings, waits_for_list, waits_for_namespace, waits_for_works,
+    DeletionWaits, waits_for_bindings, waits_for_fences, waits_for_list, waits_for_namespace,
+    waits_for_works,
 };
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -63,7 +64,9 @@ pub(super) async fn see_off(
     } else {
         Vec::new()
     };
+    let runs = |work: &&Arc<CachedWork>| waits_for_fence(fleet, &name, work);
     tell_of_waiting(fleet, cluster, told, next, || match next {
+        DeletionStep::ReleaseWorks => waits_for_fences(held.iter().filter(runs)),
         DeletionStep::DeleteWorks => waits_for_works(works.iter().filter(|work| !stays(work))),
         DeletionStep::AwaitNamespace => Some(waits_for_namespace(&namespace)),
         DeletionStep::DeleteNamespace => (!unlisted.is_empty()).then(|| waits_for_list(&namespace)),
@@ -75,9 +78,7 @@ pub(super) async fn see_off(
     });
     match next {
         DeletionStep::ReleaseWorks => {
-            let free = held
-                .iter()
-                .filter(|work| !waits_for_fence(fleet, &name, work));
+            let free = held.iter().filter(|work| !runs(work));
             let free: Vec<_> = free.cloned().collect();
             let released = release_works(fleet, cluster, &free).await;
             told_of(fleet, cluster, released)?;

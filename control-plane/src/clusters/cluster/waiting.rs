@@ -64,6 +64,20 @@ pub(super) fn waits_for_works<'a>(
     ))
 }
 
+/// Returns the message about the Works of a silent cluster whose copies may still run, for which
+/// its removal waits; `None` if there are none.
+pub(super) fn waits_for_fences<'a>(
+    works: impl Iterator<Item = &'a Arc<CachedWork>>,
+) -> Option<String> {
+    let mut names: Vec<_> = works.map(|work| work.name_any()).collect();
+    names.sort_unstable();
+    Some(format!(
+        "The cluster waits to be removed until the copies that these Works placed have stopped themselves: {}. Two copies must not \
+         run (failover.cluster.fencing).",
+        listed(&names)?
+    ))
+}
+
 pub(super) fn waits_for_list(namespace: &str) -> String {
     format!(
         "The cluster waits to be removed until its execution namespace {namespace} has no Works: some may be there that the \

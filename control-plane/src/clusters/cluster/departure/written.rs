@@ -77,8 +77,9 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
     assert!(body["metadata"]["resourceVersion"].is_string());
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent_has_stopped_it() {
+/// Returns a fleet of which a person removes `m1`, which fell silent a moment ago, and where the
+/// scheduler has chosen `m2` for a workload whose copy stops itself after some seconds.
+fn fenced(seconds: u32) -> [(&'static str, Value); 5] {
     use muster_shared::fencing::CONFIRMED;
     use muster_shared::names::{CLUSTER_NAMESPACE, annotation};
     let renewed = "2024-01-02T00:00:00.000000Z";
@@ -90,29 +91,32 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
         },
         "spec": {"renewTime": renewed},
     });
-    // A person removes m1, and it fell silent a moment ago. The scheduler has chosen m2.
     let mut bound = binding();
     bound["metadata"]["finalizers"] = json!([finalizer::RESOURCE_BINDING]);
     bound["spec"]["clusters"] = json!([{"name": "m2"}]);
-    bound["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": 60}}});
+    bound["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": seconds}}});
     let mut held = work("a", Some("2024-01-01T00:00:00Z"));
     held["metadata"]["annotations"] = json!({
         "resourcebinding.karmada.io/namespace": "shop",
         "resourcebinding.karmada.io/name": "web-deployment",
     });
     held["status"] = json!({"conditions": [{
-        "type": CONFIRMED, "status": "True", "reason": "After60Grace5", "message": "",
-        "lastTransitionTime": "2024-01-01T00:00:00Z",
+        "type": CONFIRMED, "status": "True", "reason": format!("After{seconds}Grace5"),
+        "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
     }]});
-    let objects = [
+    [
         ("clusters", leaving("Unknown")),
         ("namespaces", namespace(None)),
         ("leases", lease),
         ("resourcebindings", bound),
         ("works", held),
-    ];
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent_has_stopped_it() {
     for is_listed in [true, false] {
-        let stand = Stand::followed(objects.clone()).await;
+        let stand = Stand::followed(fenced(60)).await;
         if !is_listed {
             stand.api.hide("resourcebindings", "shop", "web-deployment");
         }
@@ -127,6 +131,22 @@ async fn the_work_of_a_copy_that_two_of_must_not_run_is_let_go_of_once_its_agent
             assert_eq!(!writes.is_empty(), is_let_go, "{context}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_waits_for_copies_to_stop_themselves_says_so() {
+    let stand = Stand::followed(fenced(600)).await;
+    let told = DeletionWaits::default();
+    step(&stand, &told).await.unwrap();
+    assert_eq!(stand.api.told().await, [], "it takes a while");
+    pass(150).await;
+    step(&stand, &told).await.unwrap();
+    let events = stand.api.events().await;
+    let [(about, reason, message)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!((&**about, &**reason), ("m1", "RemoveClusterWaiting"));
+    assert!(message.contains("have stopped themselves: a."), "{message}");
 }
 
 #[tokio::test(start_paused = true)]
