@@ -257,13 +257,14 @@ impl Work<'_> {
         }
         for wanted in &spec.taints_to_add {
             let taint = wanted.taint();
-            if fault(&taint, &spec.match_conditions, self.reserves).is_some() {
-                continue;
-            }
             let held = self
                 .record
                 .owned(&taint.key, &taint.effect)
                 .is_some_and(|o| o.held_by.contains(&name));
+            // What an edit has made impossible is not put on, and still goes.
+            if !held && fault(&taint, &spec.match_conditions, self.reserves).is_some() {
+                continue;
+            }
             let (wait, ripe) = match (window.matched, held) {
                 (true, false) => (wanted.add_on_match_seconds(), true),
                 (false, true) => (wanted.remove_on_mismatch_seconds(), false),
@@ -314,7 +315,8 @@ impl Work<'_> {
             let owned = self.record.owned(&taint.key, &taint.effect);
             let held = owned.is_some_and(|owned| owned.held_by.contains(&name));
             let conditions = &policy.spec.match_conditions;
-            held != matched && fault(&taint, conditions, self.reserves).is_none()
+            let is_possible = || fault(&taint, conditions, self.reserves).is_none();
+            held != matched && (held || is_possible())
         })
     }
 

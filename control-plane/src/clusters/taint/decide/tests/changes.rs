@@ -53,6 +53,32 @@ fn a_taint_that_an_edit_takes_out_of_a_policy_goes() {
 }
 
 #[test]
+fn a_taint_that_an_edit_makes_impossible_is_not_put_on_and_goes_with_its_conditions() {
+    let mut spec = proposed("a", 0, 10);
+    let conditions = spec["matchConditions"].as_array_mut().unwrap();
+    conditions.push(json!({
+        "conditionType": "SeenByPeers", "operator": "In", "statusValues": ["False"],
+    }));
+    let mut story = Story::new(vec![spec.clone()]);
+    story.check(0);
+    story.ready("False", 10);
+    story.also("SeenByPeers", "False", 10);
+    assert_eq!(story.check(10), ["a"]);
+    // The word of witnesses is left alone, which is no cause of an eviction.
+    spec["matchConditions"].as_array_mut().unwrap().remove(0);
+    let mut edited = policy("policy0", &spec);
+    edited.metadata.generation = Some(2);
+    story.policies = vec![edited];
+    assert_eq!(story.check(20), ["a"]);
+    story.ready("True", 30);
+    story.also("SeenByPeers", "True", 30);
+    assert_eq!(story.check(30), ["a"]);
+    assert_eq!(story.check(40), NONE);
+    story.also("SeenByPeers", "False", 50);
+    assert_eq!(story.check(60), NONE);
+}
+
+#[test]
 fn a_taint_that_a_person_took_off_stays_off_beside_others() {
     let mut story = Story::new(vec![proposed("a", 0, 0)]);
     story.by_hand("other");
