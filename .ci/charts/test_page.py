@@ -59,6 +59,9 @@ def test_a_bundled_fleet_api_makes_its_account():
     objects = rendered(CONTROL_PLANE, {**BUNDLED, "page": {"enabled": True, "tlsSecret": "page-tls"}})
     assert "--page-account=true" in arguments(objects, "muster-fleet-certificates")
     assert secrets_of(container(objects, NAME)[0])[0] == ("muster-fleet-page", None)
+    kept = rules(objects, "Role", "muster-fleet-certificates")[1]
+    assert kept["verbs"] == ["get", "update"] and "muster-fleet-page" in kept["resourceNames"], "in a Secret that may be read: without the right nothing is renewed any more"
+    assert "muster-fleet-page" not in rules(rendered(CONTROL_PLANE, BUNDLED), "Role", "muster-fleet-certificates")[1]["resourceNames"]
 
 
 @pytest.mark.parametrize("values", [SERVED, BEHIND], ids=["served", "behind a proxy"])
