@@ -2,6 +2,7 @@
 //! given before anybody uses it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_control_plane::fleet_api::{self, Settings};
@@ -12,7 +13,8 @@ use muster_e2e::harness::objects::{create, list};
 use muster_e2e::harness::test_bed::{Scratch, Task, until};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{
-    Api, ByteString, Client, ConfigMap, CustomResourceDefinition, ResourceExt as _, Secret, Service,
+    Api, ApiResource, ByteString, Client, ConfigMap, CustomResourceDefinition, DynamicObject,
+    GroupVersionKind, ResourceExt as _, Secret, Service,
 };
 use muster_shared::serve::Health;
 use muster_shared::settings::BindAddress;
@@ -269,4 +271,46 @@ async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
     let before = all().await;
     prepare().await.unwrap();
     assert_eq!(all().await, before, "what is there is not changed again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn admission_that_is_switched_off_asks_nobody_any_more_and_that_of_others_stays() {
+    const KINDS: [&str; 2] = [
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ];
+    let (server, client) = bare().await;
+    let scratch = Scratch::new("admission").unwrap();
+    let configurations = KINDS.map(|kind| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"name": "muster"}, "webhooks": [],
+        })
+    });
+    let text = configurations.each_ref().map(ToString::to_string);
+    let file = scratch.path().join("webhooks.yaml");
+    std::fs::write(file, text.join("\n---\n")).unwrap();
+    let prepare = async |directory: Option<&Path>| {
+        let prepared = fleet_api::prepare(&client, "https://a", server.ca(), directory).await;
+        prepared.unwrap();
+    };
+    let apis = KINDS.map(|kind| {
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        Api::<DynamicObject>::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+    });
+    let there = async || {
+        let mut there = Vec::new();
+        for api in &apis {
+            there.push(api.get_opt("muster").await.unwrap().is_some());
+        }
+        there
+    };
+    prepare(Some(scratch.path())).await;
+    assert_eq!(there().await, [true, true]);
+    prepare(None).await;
+    assert_eq!(there().await, [false, false]);
+
+    create(&apis[0], &configurations[0]).await;
+    prepare(None).await;
+    assert_eq!(there().await, [true, false], "somebody else wrote it");
 }

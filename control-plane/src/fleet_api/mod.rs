@@ -108,7 +108,8 @@ pub struct Settings {
     /// URL at which this program reaches the fleet API. If unset, that of the Service.
     #[arg(long, default_value = "", value_name = "URL")]
     pub api_server: String,
-    /// Directory with YAML files of further objects for the fleet API.
+    /// Directory with YAML files of further objects for the fleet API: those of admission, which is
+    /// taken back without it.
     #[arg(long, value_name = "DIRECTORY")]
     pub objects_directory: Option<PathBuf>,
     /// Make the certificates and end: do not prepare the fleet API, and do not wait for renewals.
@@ -366,7 +367,9 @@ impl Program {
 }
 
 /// Applies definitions, roles and admission policies to a fleet API, and says publicly where it is.
-/// Returns what there is to know of objects that a newer version wrote: they stay as they are.
+/// Without a directory of further objects nobody answers about admission, so that its configurations
+/// are removed. Returns what there is to know of objects that a newer version wrote: they stay as
+/// they are.
 ///
 /// # Errors
 /// When the API does not answer or refuses an object.
@@ -376,19 +379,20 @@ pub async fn prepare(
     trusted: &str,
     directory: Option<&std::path::Path>,
 ) -> anyhow::Result<Option<String>> {
+    let version = env!("CARGO_PKG_VERSION");
     let mut all = objects::own()?;
-    if let Some(directory) = directory {
-        all.extend(objects::of_directory(directory)?);
+    match directory {
+        Some(directory) => all.extend(objects::of_directory(directory)?),
+        None => objects::end_admission(fleet, version).await?,
     }
     let number = all.len();
-    let newer = objects::apply(fleet, all, env!("CARGO_PKG_VERSION")).await;
-    let newer = newer?;
+    let newer = objects::apply(fleet, all, version).await?;
     objects::announce(fleet, address, trusted).await?;
     tracing::info!(objects = number, "the fleet API is prepared");
-    let (own, names) = (env!("CARGO_PKG_VERSION"), newer.join(", "));
+    let names = newer.join(", ");
     let words = || {
         format!(
-            "the fleet API was prepared by a newer version than {own}, whose objects stay as they are: {names}"
+            "the fleet API was prepared by a newer version than {version}, whose objects stay as they are: {names}"
         )
     };
     Ok((!newer.is_empty()).then(words))

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use muster_shared::client::is_not_found;
 use muster_shared::k8s::{
-    Api, Client, ClusterRoleBinding, ConfigMap, DynamicObject, ObjectMeta, ResourceExt, RoleRef,
-    Subject,
+    Api, ApiResource, Client, ClusterRoleBinding, ConfigMap, DynamicObject, GroupVersionKind,
+    ObjectMeta, ResourceExt, RoleRef, Subject,
 };
 use muster_shared::names::annotation::VERSION;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
@@ -28,6 +29,13 @@ const PEOPLE: &str = include_str!("../../../charts/control-plane/access/people.y
 const PAGE: &str = include_str!("../../../charts/control-plane/access/page.yaml");
 /// Priority of leases at the API server.
 const LEASES: &str = include_str!("leases.yaml");
+/// Kinds that say whom the fleet API asks about admission.
+const ADMISSION: [&str; 2] = [
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+];
+/// Name of both (charts/control-plane/access/webhooks.yaml).
+const ADMISSION_NAME: &str = "muster";
 
 /// Reason why the fleet API could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +161,30 @@ pub(super) async fn apply(
         applied.map_err(ApiError::of("apply", &said))?;
     }
     Ok(newer)
+}
+
+/// Removes what was applied while admission was on: nobody answers any more. What somebody else or
+/// a newer version wrote stays as it is.
+pub(super) async fn end_admission(fleet: &Client, version: &str) -> Result<(), Error> {
+    for kind in ADMISSION {
+        let said = format!("{kind} {ADMISSION_NAME}");
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let api: Api<DynamicObject> = Api::all_with(fleet.clone(), &ApiResource::from_gvk(&kind));
+        let found = api.get_metadata_opt(ADMISSION_NAME).await;
+        let found = found.map_err(ApiError::of("read", &said))?;
+        let theirs = found.as_ref().and_then(|it| it.annotations().get(VERSION));
+        if theirs.is_none_or(|it| is_newer(it, version)) {
+            continue;
+        }
+        let removed = api.delete(ADMISSION_NAME, &DeleteParams::default()).await;
+        match removed {
+            Err(error) if !is_not_found(&error) => {
+                return Err(ApiError::of("remove", &said)(error).into());
+            }
+            _ => tracing::info!(object = said, "removed: admission is off"),
+        }
+    }
+    Ok(())
 }
 
 /// Says publicly where the fleet API is and who signs its certificate. Signatures for tokens, which
