@@ -374,10 +374,12 @@ impl Objects {
             // Retained fields, and the permission to update, were read from this version.
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
             let applied = self.member.apply(key, &versioned, true).await;
-            let duplicate = applied.as_ref().err().and_then(member::Error::duplicate);
-            let adoption = duplicate.and_then(|list| adoption(&after, Some(&list)));
+            let refusal = applied.as_ref().err();
+            let list = refusal.and_then(|it| it.duplicate().or_else(|| it.remainder(&apply)));
+            let adoption = list.and_then(|list| adoption(&after, Some(&list)));
             after = match (applied, adoption) {
-                // An entry that somebody changed stands beside that of the template.
+                // An entry that somebody changed stands beside that of the template, or a part of
+                // it in the place of one that the template drops.
                 (Err(_), Some(adoption)) => {
                     let adopted = self.member.patch(key, &adoption).await?;
                     versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));

@@ -3,6 +3,7 @@
 use kube::core::Status;
 use muster_shared::client;
 use muster_shared::watch::pages::PageError;
+use serde_json::Value;
 
 use super::{ANSWER_DEADLINE, ObjectKey};
 use crate::discovery;
@@ -118,15 +119,28 @@ impl Error {
     /// Returns the list that would have two entries which may not be the same, as the names of its
     /// path in a set of fields; `None` where it is part of another list, whose entries others have.
     pub fn duplicate(&self) -> Option<Vec<String>> {
+        let (list, _) = self.entry("FieldValueDuplicate")?;
+        Some(names(list))
+    }
+
+    /// Returns the list that would have an entry without a field that each entry of what is applied
+    /// has, as [`duplicate`](Self::duplicate) does: of an entry that is applied no more, others own
+    /// the rest.
+    pub fn remainder(&self, applied: &Value) -> Option<Vec<String>> {
+        let (list, entry) = self.entry("FieldValueRequired")?;
+        let (_, field) = entry.split_once("].")?;
+        let entries = applied.pointer(&format!("/{}", list.replace('.', "/")));
+        let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+        let is_whole = entries.all(|it| it.get(field).is_some_and(|it| !it.is_null()));
+        is_whole.then(|| names(list))
+    }
+
+    /// Returns the path of a list and the rest of that of its entry which is refused for a reason.
+    fn entry(&self, reason: &str) -> Option<(&str, &str)> {
         let causes = &self.status()?.details.as_ref()?.causes;
-        let cause = causes
-            .iter()
-            .find(|it| it.reason == "FieldValueDuplicate")?;
-        let (list, _) = cause
-            .field
-            .split_once('[')
-            .filter(|it| !it.1.contains('['))?;
-        Some(list.split('.').map(|name| format!("f:{name}")).collect())
+        let cause = causes.iter().find(|it| it.reason == reason)?;
+        let (list, entry) = cause.field.split_once('[')?;
+        (!entry.contains('[')).then_some((list, entry))
     }
 
     /// Returns whether the member answered 404.
@@ -178,6 +192,11 @@ impl Error {
             },
         }
     }
+}
+
+/// Returns the names of a path in a set of fields.
+fn names(path: &str) -> Vec<String> {
+    path.split('.').map(|name| format!("f:{name}")).collect()
 }
 
 #[cfg(test)]

@@ -312,23 +312,28 @@ async fn data_never_has_its_former_role_again_while_it_is_released() {
     assert_eq!(stored.lock()["spec"]["state"], "secondary");
 }
 
-/// Returns a member with a Service whose port somebody renumbered, which refuses two ports of one
-/// name as Kubernetes does.
-fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
-    let mut held = desired(
-        &service(&json!({"ports": [{"name": "http", "port": 8080}]})),
-        WORK,
-        None,
-    );
+/// Returns a member with an object that somebody changed, which refuses an apply for a cause as
+/// long as that somebody owns a field of it.
+fn edited(
+    object: &Value,
+    fields: &Value,
+    (owned, cause): (&'static str, Value),
+    patches: &Arc<Mutex<Vec<Value>>>,
+) -> Objects {
+    let mut held = desired(object, WORK, None);
     held["metadata"]["resourceVersion"] = json!("7");
     held["metadata"]["managedFields"] = json!([{
         "manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:spec": {
-            "f:externalTrafficPolicy": {}, "f:ports": {"k:{\"port\":8080}": {".": {}}},
-        }},
+        "fieldsV1": fields,
     }]);
     let (held, patches) = (Mutex::new(held), Arc::clone(patches));
-    let core = group("", &[("services", "Service")]);
+    let core = group(
+        "",
+        &[
+            ("services", "Service"),
+            ("replicationcontrollers", "ReplicationController"),
+        ],
+    );
     objects(testing::member(vec![core], move |head, body| {
         let mut held = held.lock();
         if head.method == http::Method::GET {
@@ -344,15 +349,14 @@ fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
         }
         let managers = held["metadata"]["managedFields"].as_array().unwrap();
         let is_theirs = managers.iter().any(|it| {
-            it["manager"] == "kubectl-edit" && it["fieldsV1"]["f:spec"]["f:ports"].is_object()
+            it["manager"] == "kubectl-edit" && it["fieldsV1"].pointer(owned).is_some()
         });
         if is_theirs {
-            let why = json!({"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"});
             return (
                 422,
                 json!({
                     "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
-                    "message": "", "details": {"causes": [why]},
+                    "message": "", "details": {"causes": [cause]},
                 }),
             );
         }
@@ -365,7 +369,17 @@ fn renumbered(patches: &Arc<Mutex<Vec<Value>>>) -> Objects {
 #[tokio::test]
 async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
     let patches = Arc::default();
-    let objects = renumbered(&patches);
+    let objects = edited(
+        &service(&json!({"ports": [{"name": "http", "port": 8080}]})),
+        &json!({"f:spec": {
+            "f:externalTrafficPolicy": {}, "f:ports": {"k:{\"port\":8080}": {".": {}}},
+        }}),
+        (
+            "/f:spec/f:ports",
+            json!({"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}),
+        ),
+        &patches,
+    );
     let manifest = desired(
         &service(&json!({"ports": [{"name": "http", "port": 80}]})),
         WORK,
@@ -394,4 +408,44 @@ async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
         other.is_null(),
         "it is in nobody's way, and stays somebody else's"
     );
+}
+
+#[tokio::test]
+async fn a_container_that_the_template_drops_goes_although_somebody_changed_it_in_the_member() {
+    let controller = |containers: &Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "a"},
+            "spec": {"template": {"spec": {"containers": containers}}},
+        })
+    };
+    let (web, old) = (
+        json!({"name": "web", "image": "web:1"}),
+        json!({"name": "old", "image": "old:1", "resources": {"limits": {"cpu": "1"}}}),
+    );
+    let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
+        "k:{\"name\":\"old\"}": {"f:resources": {"f:limits": {"f:cpu": {}}}},
+    }}}}});
+    for (what, containers, adoptions) in [
+        ("it is dropped", json!([web]), 1),
+        ("the template's own has none", json!([{"name": "web"}]), 0),
+    ] {
+        let patches = Arc::default();
+        let objects = edited(
+            &controller(&json!([web, old])),
+            &fields,
+            (
+                "/f:spec/f:template/f:spec/f:containers",
+                json!({"reason": "FieldValueRequired", "field": "spec.template.spec.containers[1].image"}),
+            ),
+            &patches,
+        );
+        let manifest = desired(&controller(&containers), WORK, None);
+        let key = ObjectKey::of(&manifest, 0).unwrap();
+        let fleet = FleetId::Unknown(String::new());
+        let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
+        assert_eq!(patches.lock().len(), adoptions, "{what}");
+        let after = applied.map(|(_, after)| after["spec"]["template"]["spec"].clone());
+        let is_applied = after.is_ok_and(|after| after["containers"] == containers);
+        assert_eq!(is_applied, adoptions > 0, "{what}");
+    }
 }
