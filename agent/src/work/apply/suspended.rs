@@ -114,11 +114,17 @@ impl Applier {
         key: &ObjectKey,
         manifest: &Value,
     ) -> Result<(), member::Error> {
-        let check = match self.objects.member.get(key).await {
+        let member = &self.objects.member;
+        // A kind that the catalog lacks may be served nevertheless, in another version for example.
+        let found = match member.served(key).await? {
+            Some(served) => member.get(&served).await,
+            None => Ok(None),
+        };
+        let check = match found {
             Ok(Some(object)) if ownership::work_of(&object) == Some(origin(work)) => {
                 Interpretation::of(&object, manifest, &self.store.interpreters)
             }
-            Ok(_) | Err(member::Error::UnknownKind { .. }) => Interpretation::lost(),
+            Ok(_) => Interpretation::lost(),
             Err(error) if error.is_refused_read() => Interpretation::unknown(),
             Err(error) => return Err(error),
         };

@@ -80,6 +80,7 @@ impl Site {
         ];
         let core =
             json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": resources }] });
+        let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
         match path {
             "/api" => {
                 return (
@@ -88,9 +89,9 @@ impl Site {
                 );
             }
             "/apis" => return (200, json!({ "kind": "APIGroupDiscoveryList", "items": [] })),
+            "/apis/silent.example.io" => return (503, refusal(503)),
             _ => {}
         }
-        let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
         if method == Method::GET {
             self.reads.lock().push(path.to_owned());
         } else {
@@ -333,6 +334,23 @@ async fn what_fencing_has_deleted_comes_back_while_its_work_is_suspended_and_not
     let objects = site.objects.lock().clone();
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("deleted")]);
     assert_eq!(told(&fleet, "Applied").1, "ObjectsMissing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_suspended_work_is_not_missed_while_its_part_of_the_api_is_silent() {
+    for (group, is_missed) in [("silent.example.io", false), ("gone.example.io", true)] {
+        let thing = json!({ "apiVersion": format!("{group}/v1"), "kind": "Thing",
+            "metadata": { "name": "a", "namespace": "shop" } });
+        let mut work = work_of(std::slice::from_ref(&thing));
+        work["spec"]["suspendDispatching"] = json!(true);
+        work["status"]["manifestStatuses"][0]["identifier"]["group"] = json!(group);
+        let (applier, _fleet, _site) = applier_of([work], true).await;
+        let outcome = reconcile(&applier).await;
+        assert_eq!(outcome.is_ok(), is_missed, "{group}: {outcome:?}");
+        let key = ObjectKey::of(&thing, 0).unwrap();
+        let seen = applier.store.statuses.seen("w", &key);
+        assert_eq!(seen.is_some_and(|it| it.lost), is_missed, "{group}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
