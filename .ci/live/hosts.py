@@ -233,7 +233,8 @@ class Member(Processes):
         path = "apis/apps/v1/namespaces/default/deployments"
         for each in self.api.items(path):
             metadata, number = each["metadata"], each["spec"]["replicas"]
-            with contextlib.suppress(urllib.error.HTTPError):
+            # An API that refuses, or is slow for a moment, is asked again.
+            with contextlib.suppress(OSError):
                 if metadata.get("deletionTimestamp"):
                     self.api(f"{path}/{metadata['name']}", {"metadata": {"finalizers": None}})
                 elif each.get("status", {}).get("observedGeneration") != metadata["generation"]:

@@ -1,12 +1,14 @@
 """Pods of a chart as processes of this machine, in place of a kubelet: the commands, mounted Secrets and accounts that the chart gave them."""
 
 import base64
+import contextlib
 import json
 import pathlib
 import re
 import shutil
 import ssl
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -28,6 +30,8 @@ class Node(Background):
         self.folder.mkdir(exist_ok=True)
         self.server = yaml.safe_load(pathlib.Path(kubeconfig).read_text())["clusters"][0]["cluster"]["server"]
         self.running, self.mounted, self.written = {}, {}, {}
+        # Held while the files of a Secret are written: both a mount and the look at all of them do.
+        self.writes = threading.Lock()
         # Addresses that only pods reach, and what takes their place.
         self.places = []
 
@@ -58,6 +62,10 @@ class Node(Background):
         return self.mounted[name]
 
     def update(self, name):
+        with self.writes:
+            self.write(name)
+
+    def write(self, name):
         data = self.secret(name)
         for former, present in self.places:
             data = {key: value.replace(former, present) for key, value in data.items()}
@@ -82,7 +90,9 @@ class Node(Background):
     def work(self):
         while not self.ended.wait(LOOK):
             for name in list(self.mounted):
-                self.update(name)
+                # An API that is slow for a moment is asked again.
+                with contextlib.suppress(OSError):
+                    self.update(name)
 
     def account(self, name):
         """A kubeconfig with the rights of a ServiceAccount."""
