@@ -66,6 +66,12 @@ def test_credentials():
     assert asked <= set(arguments(reporting)), "reports and renews what it is asked to"
 
 
+@pytest.mark.parametrize("values", [{}, {"certRotation": {"enabled": True}}, {"fleet": JOINING}], ids=str)
+def test_records_stay_where_they_are_whatever_is_switched_on_later(values):
+    given = arguments(rendered(AGENT, {**VALUES, **values}, namespace="second"))
+    assert [each for each in given if "kubeconfig-namespace" in each] == ["--karmada-kubeconfig-namespace=second"], "and agents of two fleets have records of their own"
+
+
 def test_bootstrap():
     deployment, main = container(agent(fleet={"bootstrapSecret": "first"}))
     asked = {"--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig", "--controllers=*,certRotation", "--karmada-kubeconfig-secret=muster-fleet-kubeconfig"}
