@@ -238,7 +238,9 @@ impl Bootstrap {
     }
 
     /// Stores the certificate in use if the Secret has none: it was deleted, or could not be
-    /// written when the certificate was issued. Returns the Secret afterwards.
+    /// written when the certificate was issued. It is stored with the server of the bootstrap
+    /// kubeconfig: at the next start, credentials for another one of the fleet's servers would count
+    /// as those of another fleet. Returns the Secret afterwards.
     pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";
@@ -250,7 +252,7 @@ impl Bootstrap {
         if left(gateway).is_zero() || !matches!(stored, Verdict::Ask(_)) {
             return Ok(secret);
         }
-        let way = way_of(&gateway.config());
+        let way = way_of(&gateway.own_config());
         let document = way.with_certificate(&self.cluster, &certificate, &key);
         let Ok(document) = serde_saphyr::to_string(&document) else {
             return Ok(secret);

@@ -4,14 +4,20 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kube::api::DeleteParams;
+use muster_agent::settings::Settings;
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::event;
-use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
+use muster_shared::fleet_servers::FleetServer;
+use muster_shared::k8s::{Api, Event, Lease, ResourceExt, Secret};
+use muster_shared::settings::FleetServers;
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::agent::bench::{Bench, MEMBER, until};
 use crate::agent::rotation::{
-    NAMESPACE, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
+    NAMESPACE, SECRET, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
+    secrets,
 };
 use muster_e2e::harness::test_bed::Task;
 
@@ -22,6 +28,11 @@ const BOOTSTRAPPERS: &str = "bootstrappers";
 
 /// Starts an agent that has nothing but a bootstrap kubeconfig.
 async fn start(bench: &Bench) -> Task {
+    start_with(bench, |_| {}).await
+}
+
+/// Starts such an agent with changed settings.
+async fn start_with(bench: &Bench, edit: impl FnOnce(&mut Settings)) -> Task {
     let (fleet, member) = (&bench.fleet_client, &bench.member_client);
     let rights = access::admit_group(fleet, member, MEMBER, ISSUED);
     rights.await.unwrap();
@@ -34,7 +45,16 @@ async fn start(bench: &Bench) -> Task {
     bench.agent_in(&[], |settings| {
         settings.karmada_kubeconfig = None;
         settings.bootstrap_kubeconfig = Some(file);
+        edit(settings);
     })
+}
+
+/// Returns the server of the kubeconfig in a Secret.
+fn server(secret: &Secret) -> String {
+    let text = &secret.data.as_ref().unwrap()[SECRET].0;
+    let kubeconfig: Value = serde_saphyr::from_slice(text).unwrap();
+    let server = &kubeconfig["clusters"][0]["cluster"]["server"];
+    server.as_str().unwrap().trim_end_matches('/').to_owned()
 }
 
 /// Waits for an event of the member about the lack of credentials, and returns what it says.
@@ -117,6 +137,28 @@ async fn of_two_agents_that_ask_at_once_the_second_takes_what_the_first_was_give
     };
     until(&leases, MEMBER, "it is renewed", is_later).await;
     assert_eq!(number_of_requests(&bench).await, 2);
+}
+
+#[tokio::test]
+async fn credentials_are_stored_for_the_own_server_while_another_of_the_fleet_is_used() {
+    let bench = Bench::start().await;
+    let own = bench.fleet.url();
+    let other = own.replace("127.0.0.1", "localhost");
+    let _agent = start_with(&bench, |settings| {
+        let servers = [other, own.clone()].map(|server| FleetServer {
+            server,
+            ..FleetServer::default()
+        });
+        settings.fleet_servers = FleetServers(servers.into());
+        settings.cert_rotation_checking_interval = "1s".parse().unwrap();
+    })
+    .await;
+    decide(&bench, &asked(&bench).await, "Approved").await;
+    assert_eq!(server(&renewed(&bench).await), own);
+    bench.joined().await;
+    let deleted = secrets(&bench).delete(SECRET, &DeleteParams::default());
+    deleted.await.unwrap();
+    assert_eq!(server(&renewed(&bench).await), own);
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, until};
 use crate::agent::meter::Meter;
 use muster_e2e::harness::test_bed::Task;
 
-const SECRET: &str = "karmada-kubeconfig";
+pub const SECRET: &str = "karmada-kubeconfig";
 pub const NAMESPACE: &str = "karmada-system";
 const ROTATIONS: &str = "muster_certificate_rotations_total";
 const VALIDITY: &str = "muster_client_certificate_remaining_seconds";
@@ -55,7 +55,7 @@ fn start_again(bench: &Bench, kubeconfig: &str) -> Task {
     })
 }
 
-fn secrets(bench: &Bench) -> Api<Secret> {
+pub fn secrets(bench: &Bench) -> Api<Secret> {
     Api::namespaced(bench.member_client.clone(), NAMESPACE)
 }
 

@@ -80,6 +80,13 @@ impl Gateway {
         self.routing.lock().server.clone()
     }
 
+    /// Returns the configuration as last read, with its own server in place of the route.
+    pub fn own_config(&self) -> Config {
+        let mut config = self.config();
+        self.routing.lock().apply(&mut config, None);
+        config
+    }
+
     /// Returns a client of another server, or without a route of that of the configuration. The
     /// gate does not hold its requests, and it does not follow the credentials: for a few requests.
     ///
@@ -109,7 +116,10 @@ mod tests {
 
     /// Returns server, authorities and name of the present configuration.
     fn way(gateway: &Gateway) -> (String, Vec<Vec<u8>>, Option<String>) {
-        let config = gateway.config();
+        parts(gateway.config())
+    }
+
+    fn parts(config: Config) -> (String, Vec<Vec<u8>>, Option<String>) {
         let authorities = config.root_cert.unwrap_or_default();
         (
             config.cluster_url.to_string(),
@@ -133,6 +143,7 @@ mod tests {
         gateway.take(config("https://a2"));
         assert_eq!(way(&gateway), there);
         assert_eq!(gateway.own_server(), "https://a2/");
+        assert_eq!(parts(gateway.own_config()), own("https://a2/"));
         gateway.reroute(Some(Route {
             authorities: None,
             ..route
