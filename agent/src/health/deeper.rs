@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::debounce::{Memory, Readiness, Thresholds, Verdict, debounce};
-use super::recent::{Limits, Recent};
+use super::recent::{Limits, RESPONSIVE, Recent};
 
 /// Condition that says whether enough nodes are ready. Karmada has none like it.
 pub const NODES_READY: &str = "NodesReady";
@@ -24,6 +24,9 @@ pub const NAMES_RESOLVE: &str = "ServiceDomainNameResolutionReady";
 
 /// Condition that says whether connections out of the member succeed. Karmada has none like it.
 pub const EGRESS_READY: &str = "EgressReady";
+
+/// Message of Karmada's detector for CoreDNS when it reports that names do not resolve.
+const OF_DETECTOR: &str = "service domain name resolution is unready";
 
 /// Deadline for the resolution of a name. Pods also give up after five seconds.
 const LONGEST_LOOKUP: Duration = Duration::from_secs(5);
@@ -63,6 +66,23 @@ impl Deeper {
         let api = self.api.and_then(|limits| recent.condition(limits, now));
         let all = nodes.into_iter().chain(lookup);
         all.chain(egress).chain(api).collect()
+    }
+
+    /// Returns the types of an agent's conditions whose check is off: nothing corrects them, and a
+    /// ClusterTaintPolicy may act on one for ever. Those of others of the same types stay. Whether
+    /// names resolve may be in the words of Karmada's detector, which corrects its own.
+    pub fn retired(&self, stored: &[Condition]) -> Vec<String> {
+        let is_off = |it: &&Condition| match (it.type_.as_str(), it.reason.as_str()) {
+            (NODES_READY, "EnoughNodesReady" | "TooFewNodesReady") => self.ready_nodes.is_none(),
+            (NAMES_RESOLVE, "ServiceDomainNameResolutionFailed") => {
+                self.lookup.is_none() && it.message != OF_DETECTOR
+            }
+            (EGRESS_READY, "Connected" | "NotConnected") => self.egress.is_none(),
+            (RESPONSIVE, "Responsive" | "SlowOrFailing") => self.api.is_none(),
+            _ => false,
+        };
+        let off = stored.iter().filter(is_off);
+        off.map(|it| it.type_.clone()).collect()
     }
 }
 
@@ -302,6 +322,57 @@ mod tests {
             Deeper::default().observe(Some(nodes), &recent, true, NOW),
             []
         );
+    }
+
+    #[test]
+    fn the_conditions_of_checks_that_are_switched_off_are_taken_back_and_those_of_others_stay() {
+        let few = nodes_ready(NodeSummary::default(), 0.5, NOW);
+        let other = Condition {
+            reason: "SomebodyElse".into(),
+            ..few.clone()
+        };
+        let unresolved = |message: &str| names_resolve(&Err(message.into()), NOW);
+        let resolved = names_resolve(&Ok(()), NOW);
+        let mut recent = Recent::default();
+        for _ in 0..9 {
+            recent.note(None);
+        }
+        let limits = Limits {
+            latency: Duration::from_secs(1),
+            share: 0.5,
+        };
+        let slow = recent.condition(limits, NOW).unwrap();
+        for (what, stored, is_off) in [
+            ("nodes", few, true),
+            ("nodes, somebody else's", other, false),
+            ("a name", unresolved("x was not resolved"), true),
+            ("names, the detector's", unresolved(OF_DETECTOR), false),
+            ("names, the detector's or ours", resolved, false),
+            ("egress", egress_ready(&Err("x".into()), NOW), true),
+            ("the API server", slow, true),
+        ] {
+            let expected = if is_off {
+                vec![stored.type_.clone()]
+            } else {
+                vec![]
+            };
+            assert_eq!(Deeper::default().retired(&[stored]), expected, "{what}");
+        }
+        let (_, lookup) = watch::channel(None);
+        let (_, egress) = watch::channel(None);
+        let every = Deeper {
+            ready_nodes: Some(0.5),
+            lookup: Some(lookup),
+            egress: Some(egress),
+            api: Some(limits),
+        };
+        let stored = [
+            nodes_ready(NodeSummary::default(), 0.5, NOW),
+            unresolved("x was not resolved"),
+            egress_ready(&Ok(()), NOW),
+            recent.condition(limits, NOW).unwrap(),
+        ];
+        assert_eq!(every.retired(&stored), Vec::<String>::new());
     }
 
     #[tokio::test]

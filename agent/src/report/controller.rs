@@ -358,6 +358,7 @@ impl Reporter {
         findings.conditions.extend(reports);
         findings.retired = retired;
         let (deeper, nodes) = (&self.deeper, findings.nodes);
+        findings.retired.extend(deeper.retired(stored));
         let observed = deeper.observe(nodes, &health.recent, !unreachable, now);
         let steady = &mut memories.steady;
         let told = steady.judge(stored, observed, self.thresholds, Instant::now());
