@@ -144,7 +144,7 @@ impl Applier {
             return Ok(CUT_OFF);
         }
         let begun = Instant::now();
-        let outcome = self.apply(work).await;
+        let outcome = self.apply(&cached, work).await;
         let result = if outcome.is_ok() { "success" } else { "error" };
         metrics::counter!("muster_works_applied_total", "result" => result).increment(1);
         metrics::histogram!("work_sync_workload_duration_seconds", "result" => result)
@@ -152,8 +152,9 @@ impl Applier {
         outcome
     }
 
-    async fn apply(&self, work: Arc<Work>) -> Result<Next, Error> {
+    async fn apply(&self, cached: &CachedWork, work: Arc<Work>) -> Result<Next, Error> {
         let (name, fenced) = (work.name_any(), Fenced::of(&work));
+        let after = permission::stops_after(&work);
         let confirmed = Times::confirmed(conditions_of(&work));
         if let Some(first) = orders::before(confirmed, fenced.as_ref(), self.clock.now()) {
             self.conclude(Arc::clone(&work), vec![first], &[]).await?;
@@ -168,6 +169,9 @@ impl Applier {
         for (ordinal, manifest) in in_order(&work) {
             if !self.objects.member.may_act() {
                 return Err(Error::Dismissed);
+            }
+            if !self.may_go_on(cached, after) {
+                return Ok(CUT_OFF);
             }
             let outcome = match self.place(manifest, ordinal).await {
                 Ok((key, place)) => {

@@ -19,14 +19,9 @@ impl Applier {
     /// afterwards the Work is read first, because the control plane may have withdrawn it and
     /// placed the workload elsewhere, or have taken the role of its data away. One that has changed
     /// is looked at again as it is now, and whatever the cache shows that the read has not found is
-    /// read for, because it may be older. A Work that has lost its orders is fenced for as long as
-    /// its agent confirms it: the objects have them still.
+    /// read for, because it may be older.
     pub(super) async fn may_start(&self, cached: &CachedWork, work: &Work) -> Result<bool, Error> {
-        let confirmed = Times::confirmed(conditions_of(work));
-        let confirmed = confirmed.map(|it| Duration::from_secs(it.after.into()));
-        let wanted = Fenced::of(work).map(|it| it.after());
-        let after = wanted.into_iter().chain(confirmed).min();
-        let (Some(fencer), Some(after)) = (&self.fencer, after) else {
+        let (Some(fencer), Some(after)) = (&self.fencer, stops_after(work)) else {
             return Ok(true);
         };
         match fencer.permission(cached, after) {
@@ -45,6 +40,13 @@ impl Applier {
         Ok(is_wanted)
     }
 
+    /// Returns whether a Work may still be applied as [`may_start`](Self::may_start) permitted: its
+    /// other objects may have taken long. `after` is the time after which it stops.
+    pub(super) fn may_go_on(&self, cached: &CachedWork, after: Option<Duration>) -> bool {
+        let fenced = self.fencer.as_ref().zip(after);
+        fenced.is_none_or(|(fencer, after)| fencer.permission(cached, after) == Permission::Granted)
+    }
+
     /// Returns the condition that tells the control plane whether the objects of a Work are
     /// stopped when the member is cut off.
     pub(super) async fn confirm(&self, fenced: &Fenced) -> Condition {
@@ -61,4 +63,14 @@ impl Applier {
             }
         }
     }
+}
+
+/// Returns the time without a renewal of the lease after which objects of a Work are stopped;
+/// `None` for one without fencing. A Work that has lost its orders is fenced for as long as its
+/// agent confirms it: the objects have them still.
+pub(super) fn stops_after(work: &Work) -> Option<Duration> {
+    let confirmed = Times::confirmed(conditions_of(work));
+    let confirmed = confirmed.map(|it| Duration::from_secs(it.after.into()));
+    let wanted = Fenced::of(work).map(|it| it.after());
+    wanted.into_iter().chain(confirmed).min()
 }

@@ -15,6 +15,7 @@ use muster_shared::queue::Next;
 use serde_json::Value;
 
 use super::conditions::{self, Failures, MISSING};
+use super::permission::stops_after;
 use super::status::is_news;
 use super::{Applier, CUT_OFF, Error};
 use crate::work::CachedWork;
@@ -40,9 +41,11 @@ impl Applier {
         let mut troubles = Troubles::default();
         let mut missing = self.missing(&work, &mut troubles).await;
         let stopped = self.stopped(&work);
-        let may_start = stopped.is_empty() || self.may_start(cached, &work).await?;
-        for (key, manifest) in stopped.iter().filter(|_| may_start) {
-            if !troubles.go_on() {
+        let mut may_start = stopped.is_empty() || self.may_start(cached, &work).await?;
+        let after = stops_after(&work);
+        for (key, manifest) in &stopped {
+            may_start = may_start && self.may_go_on(cached, after);
+            if !may_start || !troubles.go_on() {
                 break;
             }
             match self.restart(&work, key, manifest, &missing).await {

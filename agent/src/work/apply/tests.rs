@@ -626,6 +626,33 @@ async fn what_was_stopped_by_orders_that_its_work_has_no_more_is_not_started_dur
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_more_of_a_work_is_started_when_its_member_is_cut_off_in_the_midst_of_it() {
+    let order = json!({ "data": { "a": "stopped" } });
+    let names: Vec<String> = (0..9).map(|n| format!("large{n}")).collect();
+    let manifests = names.iter().map(|name| fenced(name, Some(order.clone())));
+    let manifests: Vec<Value> = manifests.collect();
+    for suspended in [false, true] {
+        let mut work = work_of(&manifests);
+        work["spec"]["suspendDispatching"] = json!(suspended);
+        let (mut applier, _fleet, site) = applier_of([work.clone()], true).await;
+        let silence = with_fencer(&mut applier, &site);
+        for (name, manifest) in names.iter().zip(&manifests) {
+            let mut object = in_member(&work, manifest);
+            let stop = fencing::stop(&object, &order).unwrap();
+            merge::apply(&mut object, &stop);
+            site.objects.lock().insert(place(name), object);
+        }
+        // Each write takes ten seconds, and the objects are stopped after sixty.
+        silence.acknowledged(Instant::now(), false);
+        assert_eq!(reconcile(&applier).await.unwrap(), CUT_OFF, "{suspended}");
+        let objects = site.objects.lock().clone();
+        let is_started = |name: &&String| objects[&place(name)]["data"]["a"] == "b";
+        let started = names.iter().filter(is_started).count();
+        assert!((1..=6).contains(&started), "{suspended}: {started}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_that_was_withdrawn_is_not_started_although_its_work_has_no_orders_any_more() {
     let (work, object) = fenced_until_now();
     let (mut applier, fleet, site) = applier_of([work], true).await;
