@@ -83,13 +83,13 @@ fn with_referrers<'a>(
         let held = fleet.bindings.get(&BindingKey::of_snapshot(referrer));
         let says = held.as_deref().map(|held| by_policy(fleet, held));
         for target in &referrer.clusters {
-            let stays = says
+            let is_held = says
                 .as_ref()
                 .is_some_and(|it| it.dispatching_suspended_in(&target.name));
-            *suspended.entry(&target.name).or_insert(true) &= stays;
+            *suspended.entry(&target.name).or_insert(true) &= is_held;
         }
     }
-    suspended.retain(|cluster, stays| *stays && !spec.dispatching_suspended_in(cluster));
+    suspended.retain(|cluster, is_held| *is_held && !spec.dispatching_suspended_in(cluster));
     if suspended.is_empty() {
         return Cow::Borrowed(spec);
     }

@@ -156,8 +156,8 @@ async fn credentials_are_stored_for_the_own_server_while_another_of_the_fleet_is
     decide(&bench, &asked(&bench).await, "Approved").await;
     assert_eq!(server(&renewed(&bench).await), own);
     bench.joined().await;
-    let deleted = secrets(&bench).delete(SECRET, &DeleteParams::default());
-    deleted.await.unwrap();
+    let (held, parameters) = (secrets(&bench), DeleteParams::default());
+    held.delete(SECRET, &parameters).await.unwrap();
     assert_eq!(server(&renewed(&bench).await), own);
 }
 

@@ -19,8 +19,8 @@ fn service(spec: &Value) -> Value {
 /// Returns a member without objects that answers an apply with a version by this refusal, as
 /// Kubernetes before 1.23 does for Services.
 fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
-    let core = group("", &[("services", "Service")]);
-    objects(testing::member(vec![core], move |head, body| {
+    let services = group("", &[("services", "Service")]);
+    objects(testing::member(vec![services], move |head, body| {
         if head.method == http::Method::GET {
             let why = json!({"name": "a", "kind": "services"});
             return (
@@ -28,9 +28,9 @@ fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
                 json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
             );
         }
-        let object: Value = serde_json::from_slice(body).unwrap();
-        if object.pointer("/metadata/resourceVersion").is_none() {
-            return (201, object);
+        let applied: Value = serde_json::from_slice(body).unwrap();
+        if applied.pointer("/metadata/resourceVersion").is_none() {
+            return (201, applied);
         }
         let (code, reason, message) = refusal;
         (
@@ -348,9 +348,9 @@ fn edited(
             return (200, held.clone());
         }
         let managers = held["metadata"]["managedFields"].as_array().unwrap();
-        let is_theirs = managers.iter().any(|it| {
-            it["manager"] == "kubectl-edit" && it["fieldsV1"].pointer(owned).is_some()
-        });
+        let is_theirs = managers
+            .iter()
+            .any(|it| it["manager"] == "kubectl-edit" && it["fieldsV1"].pointer(owned).is_some());
         if is_theirs {
             return (
                 422,

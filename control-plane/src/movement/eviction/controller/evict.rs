@@ -22,6 +22,13 @@ use crate::movement::eviction::judge::{self, Judgement};
 use crate::movement::eviction::plan::Nowhere;
 use crate::movement::eviction::reason::EvictionReason;
 
+/// Returns the settings of a binding by which an eviction was judged, and not only planned.
+fn decisive(spec: &ResourceBindingSpec) -> impl PartialEq + use<> {
+    let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
+    let preserves = spec.preserve_resources_on_deletion == Some(true);
+    (asked, keeps, fencing::runs_alone(spec), preserves)
+}
+
 /// Runs one eviction: plan, one patch, and what that means.
 pub(super) async fn evict(
     controller: Arc<Controller>,
@@ -32,11 +39,6 @@ pub(super) async fn evict(
     let key = BindingKey::of(&eviction.binding);
     // A setting that protects counts from the moment at which it stands in the policy.
     let spec = &*protected(fleet, &eviction.binding);
-    let decisive = |spec: &ResourceBindingSpec| {
-        let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
-        let preserves = spec.preserve_resources_on_deletion == Some(true);
-        (asked, keeps, fencing::runs_alone(spec), preserves)
-    };
     if decisive(spec) != decisive(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.
         return Outcome::Conflict;

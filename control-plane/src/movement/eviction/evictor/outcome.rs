@@ -102,15 +102,7 @@ impl Evictor {
                 }
                 return;
             }
-            Outcome::Gone => {
-                let uid = &eviction.binding.metadata.uid;
-                match self.bindings.get(&key) {
-                    // Another one of its name was made since.
-                    Some(known) if known.metadata.uid != *uid => self.review_all(&known, now),
-                    _ => self.binding_gone(&key),
-                }
-                return;
-            }
+            Outcome::Gone => return self.take_gone(eviction, &key, now),
             Outcome::Nowhere(why) => {
                 let why = if eviction.kept.workloads() > 0 {
                     self.hold_back(cluster, &key, rank.priority(), now);
@@ -154,6 +146,15 @@ impl Evictor {
                 self.failures.remove(&key);
             }
             self.end_of(eviction, &key);
+        }
+    }
+
+    /// Forgets a binding that is gone, unless another one of its name was made since.
+    fn take_gone(&mut self, eviction: &Eviction, key: &Key, now: Now) {
+        let uid = &eviction.binding.metadata.uid;
+        match self.bindings.get(key) {
+            Some(known) if known.metadata.uid != *uid => self.review_all(&known, now),
+            _ => self.binding_gone(key),
         }
     }
 

@@ -461,7 +461,7 @@ mod tests {
 
     /// Returns a fleet with these objects and the ConfigMap, whose dependencies are distributed once
     /// it is followed.
-    fn started(objects: impl Iterator<Item = (&str, Value)>) -> Stand {
+    fn started<'a>(objects: impl Iterator<Item = (&'a str, Value)>) -> Stand {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
         let mut stand = Stand::new(objects.chain([("configmaps", conf)]));
         stand.api.serve_deployments();
