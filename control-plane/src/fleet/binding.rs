@@ -1,6 +1,7 @@
 //! The bindings of the fleet: what names them, where they are cached and how they are written.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Client;
@@ -11,7 +12,7 @@ use muster_shared::client::says_absent;
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
 use muster_shared::watch::packing::Kept;
-use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use muster_shared::watch::{Doubt, Informer, Presence, Selection};
 use serde_json::Value;
 
 use super::Fleet;
@@ -19,6 +20,7 @@ use super::api_error::ApiError;
 use super::binding_index::{BindingIndex, Trait};
 use super::followers::Followers;
 use super::intern::{BindingInterner, codec};
+use super::scoped::Scoped;
 use super::template::TemplateKey;
 use super::write::{Written, merge, merge_status};
 
@@ -143,8 +145,7 @@ impl fmt::Display for BindingKey {
 /// The caches of all bindings, of both kinds. Cheap to clone.
 #[derive(Clone)]
 pub struct Bindings {
-    namespaced: Informer<AnyBinding>,
-    cluster: Informer<AnyBinding>,
+    caches: Scoped<AnyBinding>,
     index: BindingIndex,
     followers: Followers,
 }
@@ -160,8 +161,10 @@ impl Bindings {
             Informer::packing(api, Selection::everything(), form, codec())
         };
         let this = Self {
-            namespaced: informer(BindingKind::Namespaced),
-            cluster: informer(BindingKind::Cluster),
+            caches: Scoped::new([
+                ("resourcebindings", informer(BindingKind::Namespaced)),
+                ("clusterresourcebindings", informer(BindingKind::Cluster)),
+            ]),
             index: BindingIndex::default(),
             followers: Followers::default(),
         };
@@ -170,23 +173,6 @@ impl Bindings {
             this.followers.follow(informer);
         }
         this
-    }
-
-    /// Returns the caches with the plural names of their kinds.
-    pub fn informers(&self) -> [(&'static str, &Informer<AnyBinding>); 2] {
-        [
-            ("resourcebindings", &self.namespaced),
-            ("clusterresourcebindings", &self.cluster),
-        ]
-    }
-
-    /// Adds a listener for changes of bindings of either kind.
-    pub fn on_change(&self, listener: impl Fn(&Change<AnyBinding>) + Send + Sync + 'static) {
-        let listener = Arc::new(listener);
-        for (_, informer) in self.informers() {
-            let listener = Arc::clone(&listener);
-            informer.on_change(move |change| listener(change));
-        }
     }
 
     /// Returns a binding as the caches have it.
@@ -205,21 +191,6 @@ impl Bindings {
     pub fn presence(&self, key: &BindingKey) -> Presence<Arc<AnyBinding>> {
         let informer = self.of(key);
         informer.presence(key.namespace.as_deref(), &key.name)
-    }
-
-    /// Returns all bindings, one after the other.
-    pub fn iter(&self) -> impl Iterator<Item = Arc<AnyBinding>> + use<> {
-        self.namespaced.iter().chain(self.cluster.iter())
-    }
-
-    /// Returns the bindings in a namespace one after the other, or all if none is given.
-    pub fn iter_of(
-        &self,
-        namespace: Option<&str>,
-    ) -> impl Iterator<Item = Arc<AnyBinding>> + use<> {
-        let wide = namespace.is_none().then(|| self.cluster.iter());
-        let near = self.namespaced.iter_of(namespace);
-        near.chain(wide.into_iter().flatten())
     }
 
     /// Returns the index of the bindings, which names some without reading any.
@@ -253,16 +224,16 @@ impl Bindings {
         self.of(&BindingKey::of(binding)).held(binding)
     }
 
-    /// Returns whether both caches hold a complete list.
-    pub fn is_synced(&self) -> bool {
-        self.informers().iter().all(|(_, it)| it.is_synced())
-    }
-
     fn of(&self, key: &BindingKey) -> &Informer<AnyBinding> {
-        match key.kind() {
-            BindingKind::Namespaced => &self.namespaced,
-            BindingKind::Cluster => &self.cluster,
-        }
+        self.caches.of(key.namespace.as_deref())
+    }
+}
+
+impl Deref for Bindings {
+    type Target = Scoped<AnyBinding>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.caches
     }
 }
 

@@ -34,11 +34,7 @@ pub struct Claim {
 impl Claim {
     /// Returns the claim that a policy makes; `None` before it has a permanent id.
     pub fn by(policy: &Policy) -> Option<Self> {
-        let label = match policy {
-            Policy::Namespaced(_) => POLICY_ID,
-            Policy::Cluster(_) => CLUSTER_POLICY_ID,
-        };
-        let id = given(policy.metadata().label(label))?;
+        let id = given(policy.metadata().label(policy.scope().id_label()))?;
         Some(Self {
             policy: policy.key(),
             id: id.to_owned(),
@@ -51,21 +47,15 @@ impl Claim {
         let label = |key| given(object.label(key));
         let annotation = |key| given(object.annotation(key));
         let namespaced = || {
-            let policy = PolicyKey::Namespaced {
-                namespace: annotation(POLICY_NAMESPACE)?.to_owned(),
-                name: annotation(POLICY_NAME)?.to_owned(),
-            };
+            let (namespace, name) = (annotation(POLICY_NAMESPACE)?, annotation(POLICY_NAME)?);
             Some(Self {
-                policy,
+                policy: PolicyKey::new(Some(namespace), name),
                 id: label(POLICY_ID)?.to_owned(),
             })
         };
         let cluster = || {
-            let policy = PolicyKey::Cluster {
-                name: annotation(CLUSTER_POLICY_NAME)?.to_owned(),
-            };
             Some(Self {
-                policy,
+                policy: PolicyKey::new(None, annotation(CLUSTER_POLICY_NAME)?),
                 id: label(CLUSTER_POLICY_ID)?.to_owned(),
             })
         };
@@ -74,24 +64,19 @@ impl Claim {
 
     /// Returns the labels of a claimed object.
     pub fn labels(&self) -> Pairs {
-        let label = if self.policy.namespace().is_some() {
-            POLICY_ID
-        } else {
-            CLUSTER_POLICY_ID
-        };
+        let label = self.policy.scope().id_label();
         Pairs::from([(label.to_owned(), self.id.clone())])
     }
 
     /// Returns the annotations of a claimed object.
     pub fn annotations(&self) -> Pairs {
-        match &self.policy {
-            PolicyKey::Namespaced { namespace, name } => Pairs::from([
-                (POLICY_NAMESPACE.to_owned(), namespace.clone()),
-                (POLICY_NAME.to_owned(), name.clone()),
+        let name = self.policy.name().to_owned();
+        match self.policy.namespace() {
+            Some(namespace) => Pairs::from([
+                (POLICY_NAMESPACE.to_owned(), namespace.to_owned()),
+                (POLICY_NAME.to_owned(), name),
             ]),
-            PolicyKey::Cluster { name } => {
-                Pairs::from([(CLUSTER_POLICY_NAME.to_owned(), name.clone())])
-            }
+            None => Pairs::from([(CLUSTER_POLICY_NAME.to_owned(), name)]),
         }
     }
 
@@ -115,9 +100,10 @@ impl Claim {
     /// Returns the merge patch of the metadata that ends this claim, `None` when the object does
     /// not have it (any more).
     pub fn release(&self, object: &impl Labelled) -> Option<Value> {
-        let (label, annotations): (_, &[&str]) = match &self.policy {
-            PolicyKey::Namespaced { .. } => (POLICY_ID, &[POLICY_NAMESPACE, POLICY_NAME]),
-            PolicyKey::Cluster { .. } => (CLUSTER_POLICY_ID, &[CLUSTER_POLICY_NAME]),
+        let label = self.policy.scope().id_label();
+        let annotations: &[&str] = match self.policy.namespace() {
+            Some(_) => &[POLICY_NAMESPACE, POLICY_NAME],
+            None => &[CLUSTER_POLICY_NAME],
         };
         if given(object.label(label)) != Some(&*self.id) {
             return None;
@@ -167,17 +153,14 @@ mod tests {
 
     fn namespaced() -> Claim {
         Claim {
-            policy: PolicyKey::Namespaced {
-                namespace: "default".into(),
-                name: "pp".into(),
-            },
+            policy: PolicyKey::new(Some("default"), "pp"),
             id: "p".into(),
         }
     }
 
     fn cluster() -> Claim {
         Claim {
-            policy: PolicyKey::Cluster { name: "cpp".into() },
+            policy: PolicyKey::new(None, "cpp"),
             id: "c".into(),
         }
     }

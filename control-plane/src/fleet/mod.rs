@@ -25,6 +25,7 @@ pub mod policy;
 pub mod protection;
 pub mod remade;
 pub mod scope;
+pub mod scoped;
 pub mod selection;
 pub mod served;
 pub mod sets;
@@ -52,9 +53,10 @@ use kube::{Client, ResourceExt as _};
 use muster_interpreter::sources::{Customizations, InterpreterWebhooks};
 use muster_interpreter::{Changed, Interpreters};
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::any_policy::{
+    AnyOverridePolicy, AnyPolicy, AnyPropagationPolicy, PolicyScope, PolicySpec,
+};
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy};
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
@@ -71,6 +73,7 @@ use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
 use crate::fleet::orders::{Needs, Orders};
 use crate::fleet::pause::Pauses;
+use crate::fleet::scoped::Scoped;
 use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::TemplateChange;
@@ -101,14 +104,10 @@ pub struct Fleet {
     pub clusters: Informer<Cluster>,
     /// All bindings.
     pub bindings: Bindings,
-    /// All namespaced policies.
-    pub policies: Informer<PropagationPolicy>,
-    /// All cluster-scoped policies.
-    pub cluster_policies: Informer<ClusterPropagationPolicy>,
-    /// All OverridePolicies.
-    pub override_policies: Informer<OverridePolicy>,
-    /// All ClusterOverridePolicies.
-    pub cluster_override_policies: Informer<ClusterOverridePolicy>,
+    /// All propagation policies.
+    pub policies: Scoped<AnyPropagationPolicy>,
+    /// All override policies.
+    pub override_policies: Scoped<AnyOverridePolicy>,
     /// All taint policies.
     pub taint_policies: Informer<ClusterTaintPolicy>,
     /// All Works.
@@ -212,10 +211,14 @@ impl Fleet {
             works,
             clusters,
             bindings: Bindings::new(&watch_client),
-            policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            cluster_policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            cluster_override_policies: Informer::new(Api::all(watch_client.clone()), everything()),
+            policies: policies(
+                &watch_client,
+                ["propagationpolicies", "clusterpropagationpolicies"],
+            ),
+            override_policies: policies(
+                &watch_client,
+                ["overridepolicies", "clusteroverridepolicies"],
+            ),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
             signs: Signs::follow(&leases),
             leases,
@@ -297,14 +300,12 @@ impl Fleet {
         for (name, informer) in self.bindings.informers() {
             follow(name, informer, tasks);
         }
-        follow("policies", &self.policies, tasks);
-        follow("cluster policies", &self.cluster_policies, tasks);
-        follow("override policies", &self.override_policies, tasks);
-        follow(
-            "cluster override policies",
-            &self.cluster_override_policies,
-            tasks,
-        );
+        for (name, informer) in self.policies.informers() {
+            follow(name, informer, tasks);
+        }
+        for (name, informer) in self.override_policies.informers() {
+            follow(name, informer, tasks);
+        }
         follow("taint policies", &self.taint_policies, tasks);
         follow("works", &self.works, tasks);
         follow("leases", &self.leases, tasks);
@@ -342,8 +343,9 @@ impl Fleet {
         for (_, informer) in self.bindings.informers() {
             informer.synced().await;
         }
-        self.policies.synced().await;
-        self.cluster_policies.synced().await;
+        for (_, informer) in self.policies.informers() {
+            informer.synced().await;
+        }
         self.taint_policies.synced().await;
         self.works.synced().await;
         self.leases.synced().await;
@@ -361,13 +363,14 @@ impl Fleet {
         }
         let unknown = !self.interpreters.is_known();
         let [bindings, cluster_bindings] = self.bindings.informers();
+        let [policies, cluster_policies] = self.policies.informers();
         let missing: Vec<_> = [
             missing("configmaps", &self.pause_records),
             missing("clusters", &self.clusters),
             missing(bindings.0, bindings.1),
             missing(cluster_bindings.0, cluster_bindings.1),
-            missing("propagationpolicies", &self.policies),
-            missing("clusterpropagationpolicies", &self.cluster_policies),
+            missing(policies.0, policies.1),
+            missing(cluster_policies.0, cluster_policies.1),
             missing("clustertaintpolicies", &self.taint_policies),
             missing("works", &self.works),
             missing("leases", &self.leases),
@@ -388,10 +391,8 @@ impl Fleet {
     /// Returns whether all override policies are known. A kind that the API does not serve has
     /// none.
     pub fn knows_overrides(&self) -> bool {
-        fn is_known<K: Followed>(informer: &Informer<K>) -> bool {
-            informer.is_synced() || informer.is_unserved()
-        }
-        is_known(&self.override_policies) && is_known(&self.cluster_override_policies)
+        let mut informers = self.override_policies.informers().into_iter();
+        informers.all(|(_, it)| it.is_synced() || it.is_unserved())
     }
 
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
@@ -410,6 +411,22 @@ impl Fleet {
     }
 }
 
+/// Prepares the caches of policies of both scopes, of which the plural names are given.
+fn policies<S, T>(client: &Client, [near, wide]: [&'static str; 2]) -> Scoped<AnyPolicy<S, T>>
+where
+    S: PolicySpec,
+    AnyPolicy<S, T>: Followed<DynamicType = PolicyScope>,
+{
+    let informer = |scope: PolicyScope| -> Informer<AnyPolicy<S, T>> {
+        let api = Api::all_with(client.clone(), &scope);
+        Informer::new(api, Selection::everything())
+    };
+    Scoped::new([
+        (near, informer(PolicyScope::Namespaced)),
+        (wide, informer(PolicyScope::Cluster)),
+    ])
+}
+
 impl Context for Fleet {
     async fn ready(&self) -> bool {
         self.ready().await
@@ -424,7 +441,7 @@ impl Watched for Bindings {
     type Change = Change<AnyBinding>;
 
     fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
-        Self::on_change(self, listener);
+        Scoped::<AnyBinding>::on_change(self, listener);
     }
 }
 

@@ -55,7 +55,7 @@ impl Served {
         is_kept: impl Fn(&S) -> bool,
     ) -> Result<Next, kube::Error>
     where
-        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+        K: Resource + Clone + Debug + DeserializeOwned,
         S: Serialize,
     {
         if let Some(wait) = self.wait() {
@@ -74,27 +74,28 @@ impl Served {
                 self.0.forget(&());
                 Ok(Next::Done)
             }
-            Ok(_) => Ok(self.refused::<K>("drops it")),
+            Ok(_) => Ok(self.refused(api, "drops it")),
             Err(error) if is_conflict(&error) => Ok(Next::After(OVERTAKEN)),
             // The answer names the object whether the object or its subresource is missing.
             Err(error) if is_not_found(&error) => {
                 let there = api.get_metadata_opt(&name).await?;
-                Ok(there.map_or(Next::Done, |_| self.refused::<K>("does not serve it")))
+                Ok(there.map_or(Next::Done, |_| self.refused(api, "does not serve it")))
             }
             Err(kube::Error::Api(answer)) if answer.code == 405 => {
-                Ok(self.refused::<K>("does not serve it"))
+                Ok(self.refused(api, "does not serve it"))
             }
             Err(error) => Err(error),
         }
     }
 
     /// Notes that the API takes no status of a kind, and says so once.
-    fn refused<K: Resource<DynamicType = ()>>(&self, what: &str) -> Next {
+    fn refused<K: Resource>(&self, api: &Api<K>, what: &str) -> Next {
         if !self.0.has(&()) {
+            let plural = api.resource_url().rsplit('/').next();
             tracing::info!(
                 "{} get no status, because the fleet API {what}: apply the definitions of this version, unless they are Karmada's. \
                  What is wrong with a policy is told by events all the same",
-                K::plural(&())
+                plural.unwrap_or_default()
             );
         }
         Next::After(self.0.next(&()).time)

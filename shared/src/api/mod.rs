@@ -29,6 +29,7 @@ use serde_json::Value;
 mod macros;
 
 pub mod any_binding;
+pub mod any_policy;
 pub mod binding;
 pub mod cluster;
 pub mod conditions;

@@ -3,12 +3,10 @@
 use kube::Client;
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::claim::Claim;
-use muster_control_plane::fleet::policy::PolicyKey;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::Suspension;
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::check::listed;
-use muster_shared::k8s::{Api, ObjectMeta};
+use muster_shared::k8s::ObjectMeta;
 
 /// Clusters that are named at most.
 const MOST_NAMED: usize = 5;
@@ -32,16 +30,9 @@ fn place(suspension: &Suspension) -> Option<String> {
 
 /// Reads the policy that places a workload.
 async fn policy(client: &Client, binding: &AnyBinding) -> Option<ObjectMeta> {
-    match Claim::on(&binding.metadata)?.policy {
-        PolicyKey::Namespaced { namespace, name } => {
-            let api = Api::<PropagationPolicy>::namespaced(client.clone(), &namespace);
-            Some(api.get_metadata(&name).await.ok()?.metadata)
-        }
-        PolicyKey::Cluster { name } => {
-            let api = Api::<ClusterPropagationPolicy>::all(client.clone());
-            Some(api.get_metadata(&name).await.ok()?.metadata)
-        }
-    }
+    let policy = Claim::on(&binding.metadata)?.policy;
+    let read = policy.api(client).get_metadata(policy.name()).await;
+    Some(read.ok()?.metadata)
 }
 
 fn author(policy: &ObjectMeta) -> String {

@@ -143,17 +143,10 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
             }
         }
     });
-    let overrides_changed = {
-        let controller = Arc::clone(&controller);
-        move || controller.with(|evictor, now| evictor.order_may_fit(None, now))
-    };
     fleet.override_policies.on_change({
-        let changed = overrides_changed.clone();
-        move |_| changed()
+        let controller = Arc::clone(&controller);
+        move |_| controller.with(|evictor, now| evictor.order_may_fit(None, now))
     });
-    fleet
-        .cluster_override_policies
-        .on_change(move |_| overrides_changed());
     tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
     if judges_taints {
         let figures = show(Arc::clone(&controller), Arc::clone(fleet));

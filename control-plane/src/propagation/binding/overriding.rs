@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource;
+use muster_shared::api::any_policy::AnyOverridePolicy;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::override_policy::OverrideSpec;
@@ -46,32 +46,11 @@ pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
     fleet.override_policies.on_change({
         let affected = affected.clone();
         move |change| {
-            let (old, new) = sides(change);
             let namespace = change.object().metadata.namespace.as_deref();
-            let specs = (
-                old.map(|policy| &policy.spec),
-                new.map(|policy| &policy.spec),
-            );
-            affected.by_policy(Some(namespace.unwrap_or_default()), specs);
+            affected.by_policy(namespace, specs(change));
         }
     });
-    fleet.cluster_override_policies.on_change({
-        let affected = affected.clone();
-        move |change| {
-            let (old, new) = sides(change);
-            affected.by_policy(
-                None,
-                (
-                    old.map(|policy| &policy.spec),
-                    new.map(|policy| &policy.spec),
-                ),
-            );
-        }
-    });
-    let policies = (
-        fleet.override_policies.clone(),
-        fleet.cluster_override_policies.clone(),
-    );
+    let policies = fleet.override_policies.clone();
     fleet.clusters.on_change(move |change| {
         // A cluster that is new is not the target of anything yet, or its bindings have failed and
         // are tried again.
@@ -82,20 +61,21 @@ pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
         else {
             return;
         };
-        if traits(old) != traits(new) && !(policies.0.is_empty() && policies.1.is_empty()) {
+        if traits(old) != traits(new) && !policies.is_empty() {
             affected.by_cluster(new.metadata.name.as_deref().unwrap_or_default());
         }
     });
 }
 
-/// Returns the policies before and after a change. One that is being deleted selects nothing.
-fn sides<K: Resource>(change: &Change<K>) -> (Option<&K>, Option<&K>) {
+/// Returns the specs of a policy before and after a change. One that is being deleted selects
+/// nothing.
+fn specs(change: &Change<AnyOverridePolicy>) -> (Option<&OverrideSpec>, Option<&OverrideSpec>) {
     let (old, new) = match change {
-        Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-        Change::Deleted { old } => (Some(old.as_ref()), None),
+        Change::Applied { old, new } => (old.as_ref(), Some(new)),
+        Change::Deleted { old } => (Some(old), None),
     };
-    let selects = |policy: &&K| policy.meta().deletion_timestamp.is_none();
-    (old.filter(selects), new.filter(selects))
+    let [old, new] = [old, new].map(|it| it.filter(|policy| !policy.is_deleting()));
+    (old.map(|it| &it.spec), new.map(|it| &it.spec))
 }
 
 /// Returns what affinities compare of a cluster.
@@ -172,22 +152,22 @@ pub(super) async fn settle(fleet: &Fleet) {
 /// [`Error::Overrides`] if there is a policy that might select the template and cannot be read:
 /// the manifest without its changes might be wrong for every cluster.
 pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, Error> {
-    let unread = |kind: &str, name: String| Error::Overrides {
+    let unread = |policy: String| Error::Overrides {
         reason: format!(
-            "{kind} {name} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
+            "{policy} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
         ),
     };
-    if let Some(name) = fleet.cluster_override_policies.unreadable_in("") {
-        return Err(unread("ClusterOverridePolicy", name));
-    }
     let namespace = subject.namespace.unwrap_or_default();
-    if let Some(name) = fleet.override_policies.unreadable_in(namespace) {
-        return Err(unread("OverridePolicy", format!("{namespace}/{name}")));
+    let wide = fleet.override_policies.of(None);
+    let near = fleet.override_policies.of(Some(namespace));
+    if let Some(name) = wide.unreadable_in("") {
+        return Err(unread(format!("ClusterOverridePolicy {name}")));
     }
-    Ok(Policies {
-        cluster: fleet.cluster_override_policies.list(),
-        namespaced: fleet.override_policies.list_in(namespace),
-    })
+    if let Some(name) = near.unreadable_in(namespace) {
+        return Err(unread(format!("OverridePolicy {namespace}/{name}")));
+    }
+    let near = near.iter_of(Some(namespace));
+    Ok(Policies(wide.iter().chain(near).collect()))
 }
 
 /// Changes the manifest for a cluster by the policies that were selected for its template; returns

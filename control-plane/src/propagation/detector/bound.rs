@@ -57,11 +57,7 @@ impl Bound {
 
     /// Returns the bindings that carry the id of a claim.
     pub fn by_id(&self, claim: &Claim) -> Vec<Arc<BindingKey>> {
-        let label = if claim.policy.namespace().is_some() {
-            label::PROPAGATION_POLICY_ID
-        } else {
-            label::CLUSTER_PROPAGATION_POLICY_ID
-        };
+        let label = claim.policy.scope().id_label();
         let found = self.by_id.get(&(label, claim.id.clone()));
         found.into_iter().flatten().cloned().collect()
     }
@@ -89,10 +85,7 @@ mod tests {
 
     fn claim(number: usize) -> Claim {
         Claim {
-            policy: PolicyKey::Namespaced {
-                namespace: "shop".into(),
-                name: format!("p{number}"),
-            },
+            policy: PolicyKey::new(Some("shop"), &format!("p{number}")),
             id: format!("id-{number}"),
         }
     }

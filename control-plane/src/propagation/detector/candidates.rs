@@ -109,9 +109,6 @@ fn place(key: &PolicyKey, selector: &ResourceSelector) -> Place {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::policy::PropagationPolicy;
     use serde_json::{Value, json};
 
     use super::*;
@@ -120,9 +117,7 @@ mod tests {
         let policy = json!({
             "metadata": { "name": name, "namespace": "shop" }, "spec": { "resourceSelectors": selectors },
         });
-        Policy::Namespaced(Arc::new(
-            serde_json::from_value::<PropagationPolicy>(policy).unwrap(),
-        ))
+        Policy(serde_json::from_value(policy).unwrap())
     }
 
     fn named(name: &str) -> Value {

@@ -246,7 +246,7 @@ mod tests {
         crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(10).await;
-        let policies = stand.fleet.policies.list();
+        let policies: Vec<_> = stand.fleet.policies.iter().collect();
         assert!(policies.is_empty(), "the policy is gone: {policies:?}");
         let held = stand.binding("web-deployment");
         let held = json!(*held.unwrap());

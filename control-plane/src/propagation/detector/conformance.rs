@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_vectors::{replay, same};
 use serde_json::{Map, Value, json};
 
@@ -34,8 +33,8 @@ fn decide(input: &Value) -> Value {
     };
     let template = Template::new(object.clone()).unwrap();
     let subject = Subject::of(&key.kind, &template);
-    let near = policies(&input["propagationPolicies"], true);
-    let wide = policies(&input["clusterPropagationPolicies"], false);
+    let near = policies(&input["propagationPolicies"]);
+    let wide = policies(&input["clusterPropagationPolicies"]);
     let own = near
         .iter()
         .filter(|policy| policy.key().namespace() == key.namespace.as_deref());
@@ -45,10 +44,7 @@ fn decide(input: &Value) -> Value {
         Some(namespace) => format!("{namespace}/{}", policy.key().name()),
         None => policy.key().name().to_owned(),
     };
-    let kind = |policy: &Policy| match policy {
-        Policy::Namespaced(_) => "PropagationPolicy",
-        Policy::Cluster(_) => "ClusterPropagationPolicy",
-    };
+    let kind = |policy: &Policy| policy.0.reference().kind;
     let chosen = near_winner.or(wide_winner);
     let implicit: Map<_, _> = near
         .iter()
@@ -56,7 +52,7 @@ fn decide(input: &Value) -> Value {
         .map(|policy| {
             let strength = implicit_priority(policy.spec(), subject) as u8;
             (
-                format!("{}/{}", kind(policy), name(policy)),
+                format!("{}/{}", kind(policy).unwrap(), name(policy)),
                 json!(strength),
             )
         })
@@ -83,7 +79,7 @@ fn decide(input: &Value) -> Value {
     })
 }
 
-fn policies(list: &Value, namespaced: bool) -> Vec<Policy> {
+fn policies(list: &Value) -> Vec<Policy> {
     let object = |policy: &Value| {
         let mut metadata = json!({ "namespace": policy["namespace"], "name": policy["name"] });
         if policy["deleting"] == true {
@@ -91,17 +87,6 @@ fn policies(list: &Value, namespaced: bool) -> Vec<Policy> {
         }
         json!({ "metadata": metadata, "spec": { "priority": policy["priority"], "resourceSelectors": policy["resourceSelectors"] } })
     };
-    let parse = |policy: &Value| {
-        let object = object(policy);
-        if namespaced {
-            Policy::Namespaced(Arc::new(
-                serde_json::from_value::<PropagationPolicy>(object).unwrap(),
-            ))
-        } else {
-            Policy::Cluster(Arc::new(
-                serde_json::from_value::<ClusterPropagationPolicy>(object).unwrap(),
-            ))
-        }
-    };
+    let parse = |policy: &Value| Policy(serde_json::from_value(object(policy)).unwrap());
     list.as_array().into_iter().flatten().map(parse).collect()
 }

@@ -44,9 +44,6 @@ pub fn activates(policy: &Policy, template: &Template, made: Made<'_>, changed: 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::policy::ClusterPropagationPolicy;
     use serde_json::json;
 
     use super::*;
@@ -54,11 +51,11 @@ mod tests {
     #[test]
     fn a_lazy_policy_takes_effect_with_the_next_change_of_a_template_whatever_was_forgotten() {
         let created = |at: u8| format!("2026-01-01T00:00:0{at}Z");
-        let policy: ClusterPropagationPolicy = serde_json::from_value(json!({
+        let policy = serde_json::from_value(json!({
             "metadata": { "name": "p", "creationTimestamp": created(5) }, "spec": { "resourceSelectors": [] },
         }))
         .unwrap();
-        let policy = Policy::Cluster(Arc::new(policy));
+        let policy = Policy(policy);
         let template = |at: u8, colour: &str| {
             let metadata = json!({ "name": "web", "creationTimestamp": created(at) });
             Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()

@@ -13,25 +13,13 @@ pub(super) fn follow(detector: &Arc<Detector>) {
     let waiting = Arc::clone(detector);
     detector.fleet.override_policies.on_change(move |change| {
         if let Change::Applied { old: None, new } = change {
-            let namespace = new.metadata.namespace.as_deref().unwrap_or_default();
+            let namespace = new.metadata.namespace.as_deref();
             let name = new.metadata.name.as_deref().unwrap_or_default();
-            for policy in waiting.fleet.policies.list_in(namespace) {
-                waiting.revisit_dependent(&Policy::Namespaced(policy), name);
+            for policy in waiting.fleet.policies.of(namespace).iter_of(namespace) {
+                waiting.revisit_dependent(&Policy(policy), name);
             }
         }
     });
-    let waiting = Arc::clone(detector);
-    detector
-        .fleet
-        .cluster_override_policies
-        .on_change(move |change| {
-            if let Change::Applied { old: None, new } = change {
-                let name = new.metadata.name.as_deref().unwrap_or_default();
-                for policy in waiting.fleet.cluster_policies.list() {
-                    waiting.revisit_dependent(&Policy::Cluster(policy), name);
-                }
-            }
-        });
 }
 
 impl Detector {
@@ -49,20 +37,12 @@ impl Detector {
     /// Returns whether an override policy exists, or might exist: an OverridePolicy of the
     /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
     pub(super) fn has_override(&self, policy: &Policy, name: &str) -> bool {
-        fn is_possible<T>(presence: &Presence<T>) -> bool {
-            let doubt = |it: &Doubt| matches!(it, Doubt::Unreadable { .. });
-            match presence {
-                Presence::There(_) => true,
-                Presence::Gone => false,
-                Presence::Unknown(why) => doubt(why),
-            }
-        }
-        let key = policy.key();
-        match key.namespace() {
-            Some(namespace) => {
-                is_possible(&self.fleet.override_policies.presence(Some(namespace), name))
-            }
-            None => is_possible(&self.fleet.cluster_override_policies.presence(None, name)),
+        let namespace = policy.metadata().namespace.as_deref();
+        let overrides = self.fleet.override_policies.of(namespace);
+        match overrides.presence(namespace, name) {
+            Presence::There(_) => true,
+            Presence::Gone => false,
+            Presence::Unknown(why) => matches!(why, Doubt::Unreadable { .. }),
         }
     }
 

@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
-use kube::api::Api;
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
+use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
-use muster_shared::names::{finalizer, label};
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Followed, Informer};
+use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
 use super::controller::Detector;
@@ -34,8 +32,9 @@ const WORKERS: usize = 4;
 
 /// Starts following the policies.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
-    listen(detector, &detector.fleet.policies, Policy::Namespaced);
-    listen(detector, &detector.fleet.cluster_policies, Policy::Cluster);
+    for (_, policies) in detector.fleet.policies.informers() {
+        listen(detector, policies);
+    }
     let fleet = &detector.fleet;
     Controller::with(fleet, "policies", &detector.policies).run(
         tasks,
@@ -45,18 +44,14 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     );
 }
 
-fn listen<K: Followed>(
-    detector: &Arc<Detector>,
-    policies: &Informer<K>,
-    policy: fn(Arc<K>) -> Policy,
-) {
+fn listen(detector: &Arc<Detector>, policies: &Informer<AnyPropagationPolicy>) {
     let (to, listed) = (Arc::clone(detector), policies.clone());
     policies.on_change(move |change| {
         let (old, new) = match change {
             Change::Applied { old, new } => {
-                (old.clone().map(policy), Some(policy(Arc::clone(new))))
+                (old.clone().map(Policy), Some(Policy(Arc::clone(new))))
             }
-            Change::Deleted { old } => (Some(policy(Arc::clone(old))), None),
+            Change::Deleted { old } => (Some(Policy(Arc::clone(old))), None),
         };
         let (old, new) = (old.as_ref(), new.as_ref());
         to.memory().candidates.change(old, new);
@@ -154,7 +149,7 @@ impl Detector {
         let metadata = policy.metadata();
         let mut patch = json!({ "resourceVersion": metadata.resource_version });
         if Claim::by(policy).is_none() {
-            patch["labels"] = json!({ id_label(policy): metadata.uid });
+            patch["labels"] = json!({ policy.scope().id_label(): metadata.uid });
         }
         if !has_finalizer(policy) {
             let all = metadata
@@ -162,7 +157,7 @@ impl Detector {
                 .iter()
                 .flatten()
                 .map(String::as_str)
-                .chain([finalizer_of(policy)]);
+                .chain([policy.scope().finalizer()]);
             patch["finalizers"] = all.collect();
         }
         self.patch_policy(policy, patch).await
@@ -195,7 +190,7 @@ impl Detector {
                 }
             }
         }
-        let ours = finalizer_of(policy);
+        let ours = policy.scope().finalizer();
         let others: Vec<_> = policy
             .metadata()
             .finalizers
@@ -211,22 +206,9 @@ impl Detector {
     }
 
     async fn patch_policy(&self, policy: &Policy, metadata: Value) -> Result<Next, Error> {
-        let (client, key) = (self.fleet.client.clone(), policy.key());
+        let key = policy.key();
         let patch = json!({ "metadata": metadata });
-        let answer = match policy {
-            Policy::Namespaced(_) => {
-                let api = Api::namespaced(client, key.namespace().unwrap_or_default());
-                merge::<PropagationPolicy>(&api, key.name(), &patch)
-                    .await
-                    .map(drop)
-            }
-            Policy::Cluster(_) => {
-                let api = Api::all(client);
-                merge::<ClusterPropagationPolicy>(&api, key.name(), &patch)
-                    .await
-                    .map(drop)
-            }
-        };
+        let answer = merge(&key.api(&self.fleet.client), key.name(), &patch).await;
         // Its own event brings us back.
         let written = Written::of(answer).map_err(ApiError::of("mark", &key))?;
         Ok(written.next())
@@ -247,9 +229,10 @@ impl Detector {
         let Some(claim) = Claim::by(policy) else {
             return labelled;
         };
+        let label = policy.scope().id_label();
         for kind in kinds_of(policy.spec(), &self.scope) {
             let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
-            let ours = |template: &Template| template.label(id_label(policy)) == Some(&claim.id);
+            let ours = |template: &Template| template.label(label) == Some(&claim.id);
             let kind = Arc::new(kind);
             let templates = templates.into_iter().flatten().filter(|it| ours(it));
             labelled.extend(templates.map(|it| TemplateKey::of_template(&kind, &it)));
@@ -375,27 +358,13 @@ impl Rest {
     }
 }
 
-fn id_label(policy: &Policy) -> &'static str {
-    match policy {
-        Policy::Namespaced(_) => label::PROPAGATION_POLICY_ID,
-        Policy::Cluster(_) => label::CLUSTER_PROPAGATION_POLICY_ID,
-    }
-}
-
-fn finalizer_of(policy: &Policy) -> &'static str {
-    match policy {
-        Policy::Namespaced(_) => finalizer::PROPAGATION_POLICY,
-        Policy::Cluster(_) => finalizer::CLUSTER_PROPAGATION_POLICY,
-    }
-}
-
 fn has_finalizer(policy: &Policy) -> bool {
     policy
         .metadata()
         .finalizers
         .iter()
         .flatten()
-        .any(|held| held == finalizer_of(policy))
+        .any(|held| held == policy.scope().finalizer())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Takes templates over from policies of lower priority.
 
+use muster_shared::api::any_policy::PolicyScope::{Cluster, Namespaced};
 use muster_shared::api::policy::PreemptionBehavior;
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
@@ -19,11 +20,10 @@ use crate::settings::PROPAGATION_POLICY_PREEMPTION;
 /// A namespaced policy always beats a cluster-wide one, and never the other way round. Among equals
 /// the explicit priority must be strictly greater (Karmada: `pkg/detector/preemption.go`).
 pub fn takes_over(candidate: &Policy, owner: &Policy) -> bool {
-    match (candidate, owner) {
-        (Policy::Namespaced(_), Policy::Cluster(_)) => true,
-        (Policy::Cluster(_), Policy::Namespaced(_)) => false,
-        (Policy::Namespaced(_), Policy::Namespaced(_))
-        | (Policy::Cluster(_), Policy::Cluster(_)) => {
+    match (candidate.scope(), owner.scope()) {
+        (Namespaced, Cluster) => true,
+        (Cluster, Namespaced) => false,
+        (Namespaced, Namespaced) | (Cluster, Cluster) => {
             candidate.key() != owner.key() && candidate.spec().priority() > owner.spec().priority()
         }
     }
@@ -107,34 +107,25 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http::Method;
-    use muster_shared::api::policy::{
-        ClusterPropagationPolicy, PropagationPolicy, PropagationSpec,
-    };
     use serde_json::{Value, json};
 
     use super::*;
     use crate::fleet::testing::{Stand, pass, refusal};
     use crate::settings::Settings;
 
-    fn spec(priority: i32) -> PropagationSpec {
-        PropagationSpec {
-            priority: Some(priority),
-            ..PropagationSpec::default()
-        }
+    fn policy(namespace: Option<&str>, name: &str, priority: i32) -> Policy {
+        let metadata = json!({"namespace": namespace, "name": name});
+        let policy = json!({"metadata": metadata, "spec": {"priority": priority}});
+        Policy(serde_json::from_value(policy).unwrap())
     }
 
     fn pp(name: &str, priority: i32) -> Policy {
-        Policy::Namespaced(Arc::new(PropagationPolicy::new(name, spec(priority))))
+        policy(Some("shop"), name, priority)
     }
 
     fn cpp(name: &str, priority: i32) -> Policy {
-        Policy::Cluster(Arc::new(ClusterPropagationPolicy::new(
-            name,
-            spec(priority),
-        )))
+        policy(None, name, priority)
     }
 
     #[test]

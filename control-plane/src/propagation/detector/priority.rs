@@ -77,10 +77,7 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
         {
             return;
         }
-        let fleet = &to.fleet;
-        let near = fleet.policies.list().into_iter().map(Policy::Namespaced);
-        let wide = fleet.cluster_policies.list().into_iter();
-        for policy in near.chain(wide.map(Policy::Cluster)) {
+        for policy in to.fleet.policies.iter().map(Policy) {
             let wanted = policy.spec().schedule_priority.as_ref();
             if wanted.is_some_and(|it| it.priority_class_name == change.object().name_any()) {
                 to.policies.add(policy.key());

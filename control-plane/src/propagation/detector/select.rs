@@ -24,10 +24,8 @@ pub fn selects(policy: &Policy, subject: Subject<'_>) -> bool {
 
 /// Returns whether a template is in a place where a policy may select at all.
 pub fn reaches(policy: &Policy, subject: Subject<'_>) -> bool {
-    match policy {
-        Policy::Namespaced(policy) => policy.metadata.namespace.as_deref() == subject.namespace,
-        Policy::Cluster(_) => true,
-    }
+    let namespace = policy.metadata().namespace.as_deref();
+    namespace.is_none() || namespace == subject.namespace
 }
 
 /// Returns the policy that gets the template among policies of one kind: the highest explicit
@@ -54,9 +52,6 @@ pub fn winner<'p>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
     use serde_json::json;
 
     use super::*;
@@ -64,14 +59,15 @@ mod tests {
 
     #[test]
     fn a_namespaced_policy_selects_in_its_own_namespace_only() {
-        let spec = || {
+        let policy = |namespace: Option<&str>| {
             let selectors = json!([{ "apiVersion": "apps/v1", "kind": "Deployment" }]);
-            serde_json::from_value(json!({ "resourceSelectors": selectors })).unwrap()
+            let policy = json!({
+                "metadata": { "namespace": namespace, "name": "p" },
+                "spec": { "resourceSelectors": selectors },
+            });
+            Policy(serde_json::from_value(policy).unwrap())
         };
-        let mut near = PropagationPolicy::new("p", spec());
-        near.metadata.namespace = Some("b".into());
-        let near = Policy::Namespaced(Arc::new(near));
-        let wide = Policy::Cluster(Arc::new(ClusterPropagationPolicy::new("p", spec())));
+        let (near, wide) = (policy(Some("b")), policy(None));
         let kind = Kind::new("apps/v1", "Deployment");
         let subject = |namespace| Subject {
             kind: &kind,

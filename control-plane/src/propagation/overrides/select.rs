@@ -3,18 +3,14 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use muster_shared::api::override_policy::{ClusterOverridePolicy, OverridePolicy, OverrideSpec};
+use muster_shared::api::any_policy::AnyOverridePolicy;
+use muster_shared::api::override_policy::OverrideSpec;
 
 use crate::fleet::selection::{Strength, Subject, strength};
 
 /// Override policies of the fleet.
 #[derive(Clone, Debug, Default)]
-pub struct Policies {
-    /// ClusterOverridePolicies.
-    pub cluster: Vec<Arc<ClusterOverridePolicy>>,
-    /// OverridePolicies.
-    pub namespaced: Vec<Arc<OverridePolicy>>,
-}
+pub struct Policies(pub Vec<Arc<AnyOverridePolicy>>);
 
 /// A policy that applies to a resource.
 #[derive(Clone, Debug)]
@@ -31,28 +27,15 @@ impl Policies {
     /// Returns the policies that apply to a resource, in the order in which they are applied.
     /// Policies that are being deleted apply to none.
     pub fn selected(&self, subject: Subject<'_>) -> Vec<Selected<'_>> {
-        let cluster = self.cluster.iter().map(|policy| {
-            let is_deleting = policy.metadata.deletion_timestamp.is_some();
-            (policy.as_ref().name_any(), None, &policy.spec, is_deleting)
-        });
-        let namespaced = self.namespaced.iter().map(|policy| {
-            let is_deleting = policy.metadata.deletion_timestamp.is_some();
-            (
-                policy.as_ref().name_any(),
-                policy.namespace(),
-                &policy.spec,
-                is_deleting,
-            )
-        });
-        let mut ranked: Vec<_> = cluster
-            .chain(namespaced)
-            .filter(|(_, _, _, is_deleting)| !is_deleting)
-            .filter_map(|(name, namespace, spec, _)| {
-                let strength = concerns(namespace.as_deref(), spec, subject)?;
+        let present = self.0.iter().filter(|policy| !policy.is_deleting());
+        let mut ranked: Vec<_> = present
+            .filter_map(|policy| {
+                let namespace = policy.metadata.namespace.clone();
+                let strength = concerns(namespace.as_deref(), &policy.spec, subject)?;
                 let selected = Selected {
                     namespace,
-                    name,
-                    spec,
+                    name: policy.as_ref().name_any(),
+                    spec: &policy.spec,
                 };
                 Some((strength, selected))
             })
@@ -96,14 +79,16 @@ mod tests {
     use super::*;
     use crate::fleet::template::Kind;
 
-    fn spec(selectors: &Value) -> OverrideSpec {
-        serde_json::from_value(json!({ "resourceSelectors": selectors })).unwrap()
+    fn policy(namespace: Option<&str>, name: &str, selectors: &Value) -> AnyOverridePolicy {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": namespace, "name": name },
+            "spec": { "resourceSelectors": selectors },
+        }))
+        .unwrap()
     }
 
-    fn near(namespace: &str, name: &str, selectors: &Value) -> Arc<OverridePolicy> {
-        let mut policy = OverridePolicy::new(name, spec(selectors));
-        policy.metadata.namespace = Some(namespace.to_owned());
-        Arc::new(policy)
+    fn near(namespace: &str, name: &str, selectors: &Value) -> Arc<AnyOverridePolicy> {
+        Arc::new(policy(Some(namespace), name, selectors))
     }
 
     #[test]
@@ -118,28 +103,22 @@ mod tests {
         };
         let by_name = deployment(json!({"name": "web"}));
         let by_label = deployment(json!({"labelSelector": {"matchLabels": {"app": "web"}}}));
-        let wide = |name: &str, selectors: &Value| {
-            Arc::new(ClusterOverridePolicy::new(name, spec(selectors)))
-        };
-        let mut leaving = ClusterOverridePolicy::new("leaving", spec(&json!([])));
+        let wide = |name: &str, selectors: &Value| Arc::new(policy(None, name, selectors));
+        let mut leaving = policy(None, "leaving", &json!([]));
         leaving.metadata.deletion_timestamp = Some(muster_shared::k8s::Time(
             "2026-01-01T00:00:00Z".parse().unwrap(),
         ));
-        let policies = Policies {
-            cluster: vec![
-                wide("named", &by_name),
-                wide("z-all", &json!([])),
-                wide("a-all", &json!(null)),
-                wide("other", &deployment(json!({"name": "db"}))),
-                Arc::new(leaving),
-            ],
-            namespaced: vec![
-                near("shop", "named", &by_name),
-                near("shop", "labelled", &by_label),
-                near("shop", "kind", &deployment(json!({}))),
-                near("bank", "kind", &deployment(json!({}))),
-            ],
-        };
+        let policies = Policies(vec![
+            wide("named", &by_name),
+            wide("z-all", &json!([])),
+            wide("a-all", &json!(null)),
+            wide("other", &deployment(json!({"name": "db"}))),
+            Arc::new(leaving),
+            near("shop", "named", &by_name),
+            near("shop", "labelled", &by_label),
+            near("shop", "kind", &deployment(json!({}))),
+            near("bank", "kind", &deployment(json!({}))),
+        ]);
         let kind = Kind::new("apps/v1", "Deployment");
         let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
         let names = |namespace: Option<&str>| {

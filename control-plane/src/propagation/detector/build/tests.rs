@@ -29,10 +29,7 @@ fn interpreters() -> Interpreters {
 
 fn claim() -> Claim {
     Claim {
-        policy: PolicyKey::Namespaced {
-            namespace: "shop".into(),
-            name: "p".into(),
-        },
+        policy: PolicyKey::new(Some("shop"), "p"),
         id: "id".into(),
     }
 }

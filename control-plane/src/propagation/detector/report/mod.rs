@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource as _;
-use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy, PropagationStatus};
+use muster_shared::api::any_policy::PolicyScope;
+use muster_shared::api::policy::PropagationStatus;
 use muster_shared::controller::Controller;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -246,35 +246,15 @@ impl Detector {
         policy: &Policy,
         status: &PropagationStatus,
     ) -> Result<Next, Error> {
-        let (client, key) = (self.fleet.client.clone(), policy.key());
-        match policy {
-            Policy::Namespaced(held) => {
-                let api: Api<PropagationPolicy> =
-                    Api::namespaced(client, key.namespace().unwrap_or_default());
-                let served = &self.reports.namespaced;
-                let written = served.write(
-                    &api,
-                    held.as_ref(),
-                    status,
-                    |it| it.status.as_ref(),
-                    |_| true,
-                );
-                written.await
-            }
-            Policy::Cluster(held) => {
-                let api: Api<ClusterPropagationPolicy> = Api::all(client);
-                let served = &self.reports.cluster;
-                let written = served.write(
-                    &api,
-                    held.as_ref(),
-                    status,
-                    |it| it.status.as_ref(),
-                    |_| true,
-                );
-                written.await
-            }
-        }
-        .map_err(|error| ApiError::of("write the status of", &key)(error).into())
+        let served = match policy.scope() {
+            PolicyScope::Namespaced => &self.reports.namespaced,
+            PolicyScope::Cluster => &self.reports.cluster,
+        };
+        let (key, held) = (policy.key(), policy.0.as_ref());
+        let api = key.api(&self.fleet.client);
+        let written = served.write(&api, held, status, |it| it.status.as_ref(), |_| true);
+        let failed = ApiError::of("write the status of", &key);
+        written.await.map_err(|error| failed(error).into())
     }
 }
 
