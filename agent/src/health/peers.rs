@@ -16,10 +16,10 @@ use muster_shared::https::handshake;
 use muster_shared::k8s::{Condition, ResourceExt};
 use muster_shared::lease::Leadership;
 use muster_shared::peers::{self, PEERS, Peer, REACHES, Sight};
-use muster_shared::queue::jittered;
+use muster_shared::queue::{jittered, wait_until};
 use muster_shared::watch::Informer;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Deadline of a handshake. A healthy API server needs three round trips.
@@ -145,16 +145,10 @@ pub fn watch(
             } else {
                 next.map(|_| Instant::now() + NOT_LEADING)
             };
-            let is_time = async {
-                match next {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = changed.notified() => continue,
-                () = is_time => {}
+                () = wait_until(next) => {}
             }
             if leadership.is_current() {
                 tokio::select! {

@@ -13,6 +13,7 @@ use muster_control_plane::fleet::binding::{BindingKey, Bindings};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, Resource};
+use muster_shared::queue::wait_until;
 use muster_shared::watch::{Followed, Informer, Selection};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -167,12 +168,6 @@ where
         if !is_read {
             return Ok((progress, Err(Stopped::Interrupted)));
         }
-        let patience = async {
-            match deadline {
-                Some(deadline) => sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
         let next = Instant::now() + PAUSE;
         let news = async {
             let _ = timeout(LOOK, changed.notified()).await;
@@ -189,7 +184,7 @@ where
         };
         let stopped = tokio::select! {
             () = awaited => continue,
-            () = patience => Stopped::TimedOut,
+            () = wait_until(deadline) => Stopped::TimedOut,
             () = interrupted.notified() => Stopped::Interrupted,
         };
         if is_terminal {

@@ -58,7 +58,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::line::Line;
-pub use self::pause::{again, backoff, doubled, jittered, until};
+pub use self::pause::{again, backoff, doubled, jittered, until, wait_until};
 
 /// Longest back-off of a key that was added while its work failed: the cause may be gone. Work that
 /// fails after a write adds its own key each time, so there is still a back-off.
@@ -319,13 +319,6 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.inner.state.lock()
-    }
-}
-
-async fn wait_until(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when).await,
-        None => std::future::pending().await,
     }
 }
 

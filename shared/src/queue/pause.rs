@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// First and longest pause after a failure. client-go starts at 5 ms, which helps only against
 /// conflicts with one's own writes; Muster's writes have preconditions, so the first retry waits
@@ -43,6 +44,14 @@ pub fn jittered(wait: Duration) -> Duration {
 /// moment. One millisecond if the moment has passed.
 pub fn until(due: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(due.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
+}
+
+/// Waits until a moment, or for ever if there is none.
+pub async fn wait_until(when: Option<Instant>) {
+    match when {
+        Some(when) => tokio::time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]

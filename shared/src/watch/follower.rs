@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::fruitless::{Fruitless, is_in_the_way};
 pub(super) use self::paging::{FIRST_LIMIT, next_limit};
@@ -25,6 +25,7 @@ use super::wire::compact::Decode;
 use super::wire::{Line, Rejected};
 use super::{Followed, IDLE_GRACE, Selection};
 use crate::clock::calendar;
+use crate::queue::wait_until;
 use crate::remind::Reminder;
 use crate::watch::freshness::Freshness;
 
@@ -225,16 +226,10 @@ impl<K: Followed> Follower<K> {
     ) -> Result<State<K>, (State<K>, WatchError)> {
         let silence = self.lasts + IDLE_GRACE;
         let again_at = self.again_at;
-        let is_due = async {
-            match again_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         let line = tokio::select! {
             biased;
             line = lines.next(silence) => line,
-            () = is_due => return Ok(self.list_again(resource_version)),
+            () = wait_until(again_at) => return Ok(self.list_again(resource_version)),
         };
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {

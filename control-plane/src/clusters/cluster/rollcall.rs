@@ -15,11 +15,12 @@ use muster_shared::client;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Lease;
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
+use muster_shared::queue::wait_until;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::api_call::write_condition;
 use super::monitor::{Graces, Silence};
@@ -108,13 +109,8 @@ impl RollCall {
         loop {
             let changed = self.changed.notified();
             let next = self.with(|state, _| state.tracker.next_timer()).flatten();
-            let timer = async {
-                match next {
-                    // "Longer than the grace" begins after the deadline.
-                    Some(at) => sleep_until(at + Duration::from_millis(1)).await,
-                    None => std::future::pending().await,
-                }
-            };
+            // "Longer than the grace" begins after the deadline.
+            let next = next.map(|at| at + Duration::from_millis(1));
             tokio::select! {
                 () = self.fleet.shutdown.cancelled() => return,
                 () = changed => continue,
@@ -123,7 +119,7 @@ impl RollCall {
                     muster_shared::clock::spawn(async move { call.probe().await });
                     continue;
                 }
-                () = timer => {}
+                () = wait_until(next) => {}
             }
             let Due { confirm, silent } = self
                 .with(|state, now| state.tracker.due(now))

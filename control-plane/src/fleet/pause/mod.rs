@@ -26,10 +26,11 @@ use muster_shared::client::says_absent;
 use muster_shared::clock::Clock;
 use muster_shared::k8s::ConfigMap;
 use muster_shared::names::SYSTEM_NAMESPACE;
-use muster_shared::queue::until;
+use muster_shared::queue::{until, wait_until};
 use muster_shared::watch::{Change, Informer};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::state::{Pause, STEP};
@@ -270,16 +271,11 @@ impl Pauses {
         loop {
             let now = clock.now();
             let next = self.show(now);
-            let time = async {
-                match next {
-                    Some(next) => tokio::time::sleep(until(next, now)).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let next = next.map(|next| Instant::now() + until(next, now));
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = self.inner.changed.notified() => {}
-                () = time => {
+                () = wait_until(next) => {
                     tracing::warn!("the time of a pause is over");
                     self.notify();
                 }

@@ -7,12 +7,12 @@ use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
+use muster_shared::queue::wait_until;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::sleep_until;
 
 use super::applications::Applications;
 use super::backlog::Rank;
@@ -259,16 +259,10 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
             Step::Wait(wait) => wait,
         };
         drop(permit);
-        let timer = async {
-            match wait {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = fleet.shutdown.cancelled() => return,
             () = controller.changed.notified() => {}
-            () = timer => {}
+            () = wait_until(wait) => {}
         }
     }
 }

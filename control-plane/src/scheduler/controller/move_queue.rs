@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
+use muster_shared::queue::wait_until;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 /// The line. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -102,16 +103,10 @@ impl<K: Clone + Eq + Hash> MoveQueue<K> {
     pub async fn run(self, call: impl Fn(K)) {
         loop {
             let wait = self.state.lock().call(Instant::now(), &call);
-            let time = async {
-                match wait {
-                    Some(when) => sleep_until(when).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = self.changed.notified() => {}
                 () = self.woken.notified() => self.state.lock().due = Due::At(Instant::now()),
-                () = time => {}
+                () = wait_until(wait) => {}
             }
         }
     }
