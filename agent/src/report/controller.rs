@@ -325,8 +325,7 @@ impl Reporter {
             }
         }
         let up_to_date = conditions::up_to_date(&ages, now);
-        let stored = cluster.status.as_ref();
-        let stored = stored.map_or(&[][..], |status| &status.conditions);
+        let stored = cluster.conditions();
         let is_counted = |census: &Census| !census.is_awaited(self.frequency);
         let is_asked = collected.is_asked && self.census.as_ref().is_none_or(is_counted);
         let told = conditions::unless_awaited(up_to_date, stored, is_asked);

@@ -11,10 +11,8 @@ pub fn show(cluster: &Cluster) {
     let set = |gauge: &'static str, value: f64| {
         metrics::gauge!(gauge, "member_cluster" => name.clone()).set(value);
     };
-    let ready = cluster
-        .condition(READY)
-        .is_some_and(|condition| condition.status == "True");
-    set("cluster_ready_state", f64::from(u8::from(ready)));
+    let ready = u8::from(cluster.is_true(READY));
+    set("cluster_ready_state", f64::from(ready));
     let Some(status) = &cluster.status else {
         return;
     };

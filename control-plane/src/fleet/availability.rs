@@ -188,33 +188,28 @@ pub fn applies_works(fleet: &Fleet, cluster: &str) -> bool {
 
 /// Returns the status of the condition `Ready`; `Unknown` where the cluster never reported.
 pub fn readiness(cluster: &Cluster) -> &str {
-    status(cluster, condition::READY).unwrap_or(conditions::UNKNOWN)
+    let ready = cluster.condition_status(condition::READY);
+    ready.unwrap_or(conditions::UNKNOWN)
 }
 
 /// Returns whether the agent of a cluster reads its Works. An agent that does not say counts as one
 /// that does: only our own says so.
 pub fn reads_works(cluster: &Cluster) -> bool {
-    status(cluster, condition::WORKS_UP_TO_DATE) != Some(conditions::FALSE)
+    cluster.condition_status(condition::WORKS_UP_TO_DATE) != Some(conditions::FALSE)
 }
 
 /// Returns the condition by which a cluster needs attention although its API is healthy: its agent
 /// cannot read its Works, so that nothing is placed there; it is another member's twin; or nobody
 /// watches its lease.
 pub fn concern(cluster: &Cluster) -> Option<&Condition> {
-    let conditions = &cluster.status.as_ref()?.conditions;
     [
         condition::WORKS_UP_TO_DATE,
         condition::UNIQUE_IDENTITY,
         condition::MONITORED,
     ]
     .iter()
-    .filter_map(|kind| conditions::get(conditions, kind))
+    .filter_map(|kind| cluster.condition(kind))
     .find(|it| it.status == conditions::FALSE)
-}
-
-fn status<'a>(cluster: &'a Cluster, kind: &str) -> Option<&'a str> {
-    let conditions = cluster.status.as_ref().map(|status| &status.conditions[..]);
-    conditions::status(conditions.unwrap_or_default(), kind)
 }
 
 fn admits<'a>(cluster: &'a Cluster, tolerations: &[Toleration]) -> Result<(), Unavailable<'a>> {

@@ -369,13 +369,24 @@ pub enum APIEnablementStatus {
 }
 
 impl Cluster {
+    /// Returns the conditions of the cluster; none before the first are reported.
+    pub fn conditions(&self) -> &[Condition] {
+        self.status.as_ref().map_or(&[], |it| &it.conditions)
+    }
+
     /// Returns the condition of a type, if the cluster has it.
     pub fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.status
-            .as_ref()?
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == kind)
+        self.conditions().iter().find(|it| it.type_ == kind)
+    }
+
+    /// Returns the status of the condition of a type, if the cluster has it.
+    pub fn condition_status(&self, kind: &str) -> Option<&str> {
+        Some(&self.condition(kind)?.status)
+    }
+
+    /// Returns whether the cluster has the condition of a type, and that is True.
+    pub fn is_true(&self, kind: &str) -> bool {
+        self.condition_status(kind) == Some("True")
     }
 
     /// Returns the kinds that the cluster reports to serve.

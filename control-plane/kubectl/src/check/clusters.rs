@@ -40,10 +40,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     }
     let number = clusters.len();
     category.ok("clusters", format!("{number} in the fleet"));
-    let is_silent = |it: &&Cluster| {
-        let ready = it.condition(READY);
-        ready.is_some_and(|it| it.status == UNKNOWN)
-    };
+    let is_silent = |it: &&Cluster| it.condition_status(READY) == Some(UNKNOWN);
     if number > 1 && clusters.iter().filter(is_silent).count() == number {
         category.error(
             "ready",
@@ -125,9 +122,8 @@ fn versions_of_kubernetes(category: &mut Category, clusters: &[Cluster]) {
 }
 
 fn is_ready(clusters: &[Cluster], name: &str) -> bool {
-    let cluster = clusters.iter().find(|it| it.name_any() == name);
-    let ready = cluster.and_then(|it| it.condition(READY));
-    ready.is_some_and(|it| it.status == TRUE)
+    let mut clusters = clusters.iter().filter(|it| it.name_any() == name);
+    clusters.any(|it| it.is_true(READY))
 }
 
 /// Checks the rights of agents. One that reports has them, by whatever name.

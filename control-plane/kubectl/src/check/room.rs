@@ -7,7 +7,6 @@ use std::sync::Arc;
 use muster_control_plane::scheduler::core::Options;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::{Category, MOST, Verdict, listed};
-use muster_shared::conditions::TRUE;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition::READY;
 
@@ -46,7 +45,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     let rules = Options::of(&facts.settings);
     for cluster in clusters {
         let name = cluster.name_any();
-        if cluster.condition(READY).is_none_or(|it| it.status != TRUE) {
+        if !cluster.is_true(READY) {
             category.skipped("room", format!("{name} is lost already"));
             continue;
         }

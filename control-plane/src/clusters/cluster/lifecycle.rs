@@ -123,12 +123,7 @@ impl DeletionState<'_> {
     /// Returns the next step of the deletion. `connects` says whether the control plane connects to
     /// members of sync mode Push.
     pub fn next(self, connects: bool) -> DeletionStep {
-        let conditions = self
-            .cluster
-            .status
-            .as_ref()
-            .map_or(&[][..], |status| &status.conditions);
-        let ready = conditions::is_true(conditions, condition::READY);
+        let ready = self.cluster.is_true(condition::READY);
         // Of a cluster that is not ready, no agent and no connection removes anything any more. The
         // Works of a push cluster that another control plane connects to are left to that.
         let is_ours = self.cluster.spec.sync_mode == ClusterSyncMode::Pull || connects;

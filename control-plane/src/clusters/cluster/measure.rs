@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::conditions::TRUE;
 use muster_shared::k8s::{Lease, ResourceExt};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::names::condition::READY;
@@ -57,10 +56,8 @@ fn figures(cluster: &Cluster, lease: Option<&Lease>, now: Timestamp) -> Vec<(Ser
         let label = label.map(|(key, value)| (key, value.to_owned()));
         figures.push(((gauge, [own].into_iter().chain(label).collect()), value));
     };
-    let is_ready = cluster
-        .condition(READY)
-        .is_some_and(|ready| ready.status == TRUE);
-    add("muster_cluster_ready", None, f64::from(u8::from(is_ready)));
+    let is_ready = u8::from(cluster.is_true(READY));
+    add("muster_cluster_ready", None, f64::from(is_ready));
     for effect in [NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE] {
         let taints = cluster.spec.taints.iter();
         let count = taints.filter(|it| it.effect == effect).count();

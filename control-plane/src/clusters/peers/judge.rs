@@ -38,8 +38,7 @@ impl Witness {
     /// Reads the report of an agent about a cluster from the agent's own Cluster. `lives` says of a
     /// peer whether others know that it lives.
     pub fn of(witness: &Cluster, about: &str, lives: impl Fn(&str) -> bool) -> Self {
-        let status = witness.status.as_ref();
-        let reports = status.map_or(&[][..], |status| &status.conditions);
+        let reports = witness.conditions();
         let peers = read(witness.annotations().get(PEERS).map(String::as_str));
         let is_lost = |peer: &str| {
             let report = Reach::reported(reports, peer);

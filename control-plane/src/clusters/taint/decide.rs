@@ -73,11 +73,7 @@ impl Outcome {
 pub fn decide(scene: &Scene<'_>, now: Timestamp) -> Outcome {
     let mut policies: Vec<&ClusterTaintPolicy> = scene.policies.to_vec();
     policies.sort_by_key(|p| (p.creation_timestamp().map(|t| t.0), p.name_any()));
-    let conditions = scene
-        .cluster
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
+    let conditions = scene.cluster.conditions();
     let record = scene.record.clone().unwrap_or_default();
     let mut work = Work {
         taints: scene.cluster.spec.taints.clone(),

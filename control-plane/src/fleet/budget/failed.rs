@@ -19,12 +19,8 @@ pub fn evicts(taint: &Taint) -> bool {
 /// ones do not set free what is in the last. A cluster that never reported has not failed; it has
 /// not begun.
 pub fn has_failed(cluster: &Cluster) -> bool {
-    let conditions = cluster
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
-    let not_ready = conditions::status(conditions, condition::READY)
-        .is_some_and(|ready| ready != conditions::TRUE);
+    let ready = cluster.condition_status(condition::READY);
+    let not_ready = ready.is_some_and(|ready| ready != conditions::TRUE);
     not_ready || cluster.spec.taints.iter().any(evicts)
 }
 
@@ -32,10 +28,6 @@ pub fn has_failed(cluster: &Cluster) -> bool {
 /// and stays. Clusters that were registered and never reported, and those that are being removed,
 /// would make a failing fleet look healthy.
 pub fn is_counted(cluster: &Cluster) -> bool {
-    let conditions = cluster
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
-    let has_begun = conditions::get(conditions, condition::READY).is_some();
+    let has_begun = cluster.condition(condition::READY).is_some();
     cluster.metadata.deletion_timestamp.is_none() && (has_begun || has_failed(cluster))
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::cluster::{Cluster, ClusterSpec, ClusterStatus};
+use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
-use muster_shared::names::condition;
+use muster_shared::names::condition::{READY, SEEN_BY_PEERS};
 use tokio::time::Instant;
 
 use super::room::Unreported;
@@ -192,10 +192,6 @@ impl FleetView {
 /// from a change of its room. A cluster that fails or gets a taint takes none of them.
 pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
     let Some(old) = old else { return true };
-    let is_ready = |cluster: &Cluster| {
-        let conditions = cluster.status.as_ref().map_or(&[][..], |it| &it.conditions);
-        conditions::is_true(conditions, condition::READY)
-    };
     let apis = |cluster: &Cluster| cluster.status.as_ref().map(|it| it.api_enablements.clone());
     let has_lost_taint = || {
         old.spec
@@ -211,7 +207,7 @@ pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
         untainted(old) != untainted(new)
     };
     effect(Some(old), new).helps_after == Some(SOON)
-        && ((!is_ready(old) && is_ready(new))
+        && ((!old.is_true(READY) && new.is_true(READY))
             || has_lost_taint()
             || old.metadata.labels != new.metadata.labels
             || (!reads_works(old) && reads_works(new))
@@ -237,9 +233,7 @@ pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
 
 /// Returns whether somebody hears of a cluster: the control plane or a cluster that watches it.
 fn is_back(cluster: &Cluster) -> bool {
-    let conditions = cluster.status.as_ref().map_or(&[][..], |it| &it.conditions);
-    let says = |kind| conditions::is_true(conditions, kind);
-    says(condition::READY) || says(condition::SEEN_BY_PEERS)
+    cluster.is_true(READY) || cluster.is_true(SEEN_BY_PEERS)
 }
 
 /// Returns whether the taints of a cluster count as before, which they do in nearly all of its
@@ -267,13 +261,9 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     };
     // By reference: this is asked for every heartbeat of every cluster.
     let (before, after) = (old.status.as_ref(), new.status.as_ref());
-    let status = |cluster: Option<&ClusterStatus>| {
-        conditions::status(cluster.map_or(&[], |it| &it.conditions), condition::READY)
-            .map(str::to_owned)
-    };
     let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
     let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
-    let readiness = status(before) != status(after);
+    let readiness = old.condition_status(READY) != new.condition_status(READY);
     let taints = readiness || (!is_tainted_as(old, new) && standing(old) != standing(new));
     let allowed = readiness
         || old.spec != new.spec

@@ -238,10 +238,8 @@ impl ClusterInfo {
     /// Returns whether the cluster has reported, and is not ready as far as the control plane
     /// hears.
     pub(in crate::scheduler) fn has_fallen_silent(&self) -> bool {
-        let status = self.cluster.status.as_ref();
-        let conditions = status.map_or(&[][..], |status| &status.conditions);
-        conditions::status(conditions, condition::READY)
-            .is_some_and(|ready| ready != conditions::TRUE)
+        let ready = self.cluster.condition_status(condition::READY);
+        ready.is_some_and(|ready| ready != conditions::TRUE)
     }
 
     /// Returns whether the agent of the cluster reads its Works, or does not say.
