@@ -9,13 +9,38 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::{Request, header};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::merge;
+
+/// Returns the parameters of a patch by a field manager.
+pub fn patch_params(manager: &str) -> PatchParams {
+    PatchParams {
+        field_manager: Some(manager.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Returns the parameters of a creation or an update by a field manager.
+pub fn post_params(manager: &str) -> PostParams {
+    PostParams {
+        field_manager: Some(manager.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// Returns the parameters by which the object with a uid is deleted, and no other of its name; with
+/// a version only as it was read.
+pub fn delete_params(uid: Option<String>, resource_version: Option<String>) -> DeleteParams {
+    DeleteParams::default().preconditions(Preconditions {
+        uid,
+        resource_version,
+    })
+}
 
 /// Verbs by which objects of one kind can be changed, learned from one rejected patch.
 #[derive(Debug, Default)]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use kube::api::PostParams;
 use muster_shared::certificate::answer::{self, Answer, Useless};
 use muster_shared::certificate::request::{NewKey, NoKey};
 use muster_shared::k8s::{Api, CertificateSigningRequest, ResourceExt};
 use muster_shared::queue::doubled;
 use muster_shared::tls::Certificate;
+use muster_shared::write::post_params;
 use tokio::time::Instant;
 
 use crate::write::{self, FIELD_MANAGER, within};
@@ -89,10 +89,7 @@ impl Asked {
         let key = NewKey::generate()?;
         let request = key.asking(cluster, subject, life)?;
         let name = request.name_any();
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
+        let params = post_params(FIELD_MANAGER);
         within("create a signing request", api.create(&params, &request)).await?;
         tracing::info!(request = name, "asked for a certificate for the fleet API");
         Ok(Self {

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::PostParams;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::events::{EventType, Events};
@@ -15,6 +14,7 @@ use muster_shared::lease::Leadership;
 use muster_shared::names::annotation;
 use muster_shared::queue::{backoff, jittered};
 use muster_shared::watch::{Change, Informer, Selection};
+use muster_shared::write::post_params;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -333,11 +333,7 @@ where
             };
             within(step, merge(api, &name, None, &patch)).await
         } else {
-            let params = PostParams {
-                field_manager: Some(FIELD_MANAGER.into()),
-                ..PostParams::default()
-            };
-            within(step, api.create(&params, &wanted)).await
+            within(step, api.create(&post_params(FIELD_MANAGER), &wanted)).await
         };
         match written {
             // Another writer was faster, perhaps the agent of another fleet: the object is read

@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kube::api::{DeleteParams, Preconditions};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::events::EventType;
 use muster_shared::fleet_id::FleetId;
@@ -13,6 +12,7 @@ use muster_shared::k8s::{
     Api, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::queue::{backoff, jittered};
+use muster_shared::write::delete_params;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -170,13 +170,7 @@ where
     let Some(found) = found.filter(|found| is_ours(found.meta())) else {
         return Ok(());
     };
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: found.uid(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
+    let params = delete_params(found.uid(), None);
     match within(step, api.delete(name, &params)).await {
         // Gone, or another one of its name by now.
         Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::k8s::{
-    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, PostParams, Preconditions,
-    PropagationPolicy,
+    Api, Client, DeleteParams, GroupVersionKind, Patch, PatchParams, PropagationPolicy,
 };
 use muster_shared::watch::Selection;
 use muster_shared::watch::pages::Pages;
+use muster_shared::write::{delete_params, patch_params, post_params};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -138,10 +138,7 @@ impl Member {
     /// Makes an object that does not exist, without a server-side apply.
     pub async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
         let api = self.api(key).await?;
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PostParams::default()
-        };
+        let params = post_params(FIELD_MANAGER);
         let object = Raw::of(desired.clone(), None);
         self.ask("create", key)?;
         let raw = within("create", key, api.create(&params, &object)).await?;
@@ -151,10 +148,7 @@ impl Member {
     /// Sends a merge patch of an object that exists; returns the object afterwards.
     pub async fn patch(&self, key: &ObjectKey, patch: &Value) -> Result<Value, Error> {
         let api = self.api(key).await?;
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
+        let params = patch_params(FIELD_MANAGER);
         let patch = Patch::Merge(patch);
         self.ask("patch", key)?;
         let raw = within("patch", key, api.patch(&key.name, &params, &patch)).await?;
@@ -173,11 +167,7 @@ impl Member {
         let api = self.api(key).await?;
         let params = DeleteParams {
             propagation_policy: Some(dependents),
-            preconditions: Some(Preconditions {
-                uid: uid.map(str::to_owned),
-                resource_version: version.map(str::to_owned),
-            }),
-            ..DeleteParams::default()
+            ..delete_params(uid.map(str::to_owned), version.map(str::to_owned))
         };
         self.ask("delete", key)?;
         match within("delete", key, api.delete(&key.name, &params)).await {

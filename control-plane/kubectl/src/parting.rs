@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::api::ListParams;
 use muster_control_plane::fleet::job_status;
 use muster_control_plane::fleet::works::is_of_namespace;
 use muster_shared::api::cluster::Cluster;
@@ -11,6 +11,7 @@ use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names::execution_namespace;
 use muster_shared::settings::Duration;
+use muster_shared::write::delete_params;
 use tokio::time::Instant;
 
 use super::request::call;
@@ -59,13 +60,7 @@ pub(super) async fn part(
         "workloads are placed in {name:?} (Works {some:?}{}): move them first (kubectl muster drain {name}, or their policies), or give --force",
         if more.is_empty() { "" } else { " and more" }
     );
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: cluster.uid(),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
+    let params = delete_params(cluster.uid(), None);
     match clusters.delete(name, &params).await {
         Err(error) if !client::is_not_found(&error) => {
             bail!("delete Cluster {name:?}: {}", client::brief(&error))

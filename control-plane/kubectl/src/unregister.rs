@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::DeleteParams;
 use muster_control_plane::clusters::registration::access;
 use muster_control_plane::clusters::registration::token;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
@@ -19,6 +19,7 @@ use muster_shared::names::{
     CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
     is_cluster_name, label,
 };
+use muster_shared::write::delete_params;
 
 use super::install::{NAMESPACE, SECRET};
 use super::list::tokens;
@@ -210,12 +211,7 @@ where
             return Ok(false);
         }
     }
-    let preconditions = Preconditions {
-        uid: found.uid(),
-        resource_version: None,
-    };
-    let params = DeleteParams::default().preconditions(preconditions);
-    match api.delete(name, &params).await {
+    match api.delete(name, &delete_params(found.uid(), None)).await {
         Ok(_) => Ok(true),
         Err(error) if client::is_not_found(&error) => Ok(false),
         Err(error) => bail!(

@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use muster_shared::client;
 use muster_shared::queue::Next;
+use muster_shared::write::patch_params;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -60,7 +61,8 @@ pub async fn merge<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<K, kube
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    api.patch(name, &params(), &Patch::Merge(patch)).await
+    let params = patch_params(COMPONENT);
+    api.patch(name, &params, &Patch::Merge(patch)).await
 }
 
 /// Merges a patch into the status of an object.
@@ -71,15 +73,8 @@ pub async fn merge_status<K>(api: &Api<K>, name: &str, patch: &Value) -> Result<
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    api.patch_status(name, &params(), &Patch::Merge(patch))
-        .await
-}
-
-fn params() -> PatchParams {
-    PatchParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PatchParams::default()
-    }
+    let params = patch_params(COMPONENT);
+    api.patch_status(name, &params, &Patch::Merge(patch)).await
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::api::PostParams;
 use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::k8s::{Api, ByteString, Client, ObjectMeta, Secret, Service};
+use muster_shared::write::post_params;
 use serde_json::{Value, json};
 
 use super::issue::{self, Pair};
@@ -273,10 +273,7 @@ impl Keeper {
         let octets =
             |(key, value): (&str, String)| (key.to_owned(), ByteString(value.into_bytes()));
         let data: BTreeMap<_, _> = data.into_iter().map(octets).collect();
-        let params = PostParams {
-            field_manager: Some(COMPONENT.to_owned()),
-            ..PostParams::default()
-        };
+        let params = post_params(COMPONENT);
         let outcome = match found {
             Some(found) if found.data.as_ref() == Some(&data) => return Ok(false),
             Some(found) => {

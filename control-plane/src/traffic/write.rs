@@ -1,6 +1,5 @@
 //! Writes DNSEndpoints, and what became of a host name into the binding of its template.
 
-use kube::api::{DeleteParams, PostParams, Preconditions};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::client::{is_conflict, is_not_found};
@@ -9,6 +8,7 @@ use muster_shared::events::EventType;
 use muster_shared::k8s::{Api, Client, DynamicObject};
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 use muster_shared::queue::Next;
+use muster_shared::write::{delete_params, post_params};
 use serde_json::json;
 
 use super::decide::Targets;
@@ -61,7 +61,7 @@ impl Writing<'_> {
             let object = endpoint::new(&key.name, owner, request, targets);
             let created = match serde_json::from_value(object) {
                 Ok(_) if !is_leader() => return Ok(Written::Overtaken),
-                Ok(object) => api.create(&parameters(), &object).await,
+                Ok(object) => api.create(&post_params(COMPONENT), &object).await,
                 Err(error) => Err(kube::Error::SerdeError(error)),
             };
             return written(created.map(drop), "create", key);
@@ -136,10 +136,8 @@ pub async fn delete(
     if !fleet.leadership.is_current() {
         return Ok(Written::Overtaken);
     }
-    let this_one = DeleteParams::default().preconditions(Preconditions {
-        uid: held.metadata.uid.clone(),
-        resource_version: held.metadata.resource_version.clone(),
-    });
+    let (uid, version) = (&held.metadata.uid, &held.metadata.resource_version);
+    let this_one = delete_params(uid.clone(), version.clone());
     match endpoints(client, key).delete(&key.name, &this_one).await {
         Err(error) if is_not_found(&error) => Ok(Written::AsItWas),
         answer => written(answer.map(drop), "delete", key),
@@ -159,12 +157,5 @@ fn written(
             let name = format!("DNSEndpoint {namespace}/{}", key.name);
             Err(ApiError::of(step, &name)(error))
         }
-    }
-}
-
-fn parameters() -> PostParams {
-    PostParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PostParams::default()
     }
 }

@@ -5,9 +5,9 @@ use muster_shared::client;
 use muster_shared::events::{EventType, Events};
 use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::{
-    Api, CoreObjectReference, DeleteParams, GroupVersionKind, Patch, PatchParams, Preconditions,
-    PropagationPolicy,
+    Api, CoreObjectReference, DeleteParams, GroupVersionKind, Patch, PropagationPolicy,
 };
+use muster_shared::write::{delete_params, patch_params};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -33,10 +33,7 @@ pub type Write = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 /// Makes a merge patch of the object that was read, and of no other one of its name.
 pub fn merge(api: &Api<Raw>, object: &Value, mut patch: Value) -> Write {
     patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.into()),
-        ..PatchParams::default()
-    };
+    let params = patch_params(FIELD_MANAGER);
     let name = text(object, "name").unwrap_or_default();
     Request::new(api.resource_url()).patch(name, &params, &Patch::Merge(&patch))
 }
@@ -45,11 +42,7 @@ pub fn merge(api: &Api<Raw>, object: &Value, mut patch: Value) -> Write {
 pub fn delete(api: &Api<Raw>, object: &Value) -> Write {
     let params = DeleteParams {
         propagation_policy: Some(PropagationPolicy::Foreground),
-        preconditions: Some(Preconditions {
-            uid: text(object, "uid").map(str::to_owned),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
+        ..delete_params(text(object, "uid").map(str::to_owned), None)
     };
     let name = text(object, "name").unwrap_or_default();
     Request::new(api.resource_url()).delete(name, &params)

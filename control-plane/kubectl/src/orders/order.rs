@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use muster_control_plane::fleet::attribution::Attribution;
 use muster_control_plane::fleet::pause::{Pause, STEP};
 use muster_shared::api::cluster::Cluster;
@@ -13,6 +13,7 @@ use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt, Taint};
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::taints::{NO_SCHEDULE, put_on, take_off};
+use muster_shared::write::patch_params;
 use serde_json::{Value, json};
 
 use super::server_time::ServerTime;
@@ -210,10 +211,7 @@ pub(super) async fn change(
             patch["metadata"]["annotations"][ORDERED_BY] = json!(orders);
         }
         patch["metadata"]["resourceVersion"] = json!(cluster.resource_version());
-        let parameters = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let parameters = patch_params(FIELD_MANAGER);
         match api.patch(name, &parameters, &Patch::Merge(&patch)).await {
             Ok(_) => return Ok(true),
             Err(error) if client::is_conflict(&error) => {}

@@ -13,6 +13,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use muster_shared::settings::Duration;
+use muster_shared::write::patch_params;
 use serde_json::json;
 
 use super::order::{change, half, once};
@@ -133,10 +134,7 @@ async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => bail!("record the pause: {}", client::brief(&error)),
     }
-    let parameters = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let parameters = patch_params(FIELD_MANAGER);
     // A field of the earlier pause must not outlive it; the record itself stays all the time.
     let mut data = record["data"].clone();
     if data.get("until").is_none() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{bail, ensure};
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PostParams};
 use kube::{Config, ResourceExt};
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
@@ -16,6 +16,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace, ObjectMeta};
 use muster_shared::names::annotation::{FLEET_EPOCH, ORDERED_BY};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::settings::Duration;
+use muster_shared::write::patch_params;
 use serde_json::json;
 
 use super::server_time::ServerTime;
@@ -121,10 +122,7 @@ pub(super) async fn carry_out(
         "resourceVersion": namespace.metadata.resource_version,
         "annotations": {FLEET_EPOCH: epoch.to_string()},
     }});
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patch_params(FIELD_MANAGER);
     let patch = Patch::Merge(&patch);
     let write = namespaces.patch_metadata(CLUSTER_NAMESPACE, &params, &patch);
     call("write the epoch", write).await?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use muster_shared::clock::calendar;
 use muster_shared::https::Certificate;
@@ -16,6 +16,7 @@ use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
+use muster_shared::write::post_params;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -223,11 +224,7 @@ impl Keeper {
                 type_: Some("kubernetes.io/tls".to_owned()),
                 ..Secret::default()
             };
-            let params = PostParams {
-                field_manager: Some(COMPONENT.to_owned()),
-                ..PostParams::default()
-            };
-            secrets.create(&params, &secret).await
+            secrets.create(&post_params(COMPONENT), &secret).await
         };
         outcome.map_err(ApiError::of("write", &"the Secret of the certificate"))?;
         Ok(())

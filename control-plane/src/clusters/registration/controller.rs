@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::controller::Controller;
@@ -15,6 +15,7 @@ use muster_shared::k8s::CertificateSigningRequest;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
+use muster_shared::write::patch_params;
 use serde_json::Value;
 
 use super::decide::{self, Question, Request, Standing};
@@ -170,10 +171,7 @@ async fn approve(
 ) -> Result<Next, ApiError> {
     let name = request.name_any();
     let api: Api<CertificateSigningRequest> = Api::all(fleet.client.clone());
-    let params = PatchParams {
-        field_manager: Some(COMPONENT.to_owned()),
-        ..PatchParams::default()
-    };
+    let params = patch_params(COMPONENT);
     let patch: Patch<Value> = Patch::Merge(decide::approval(request, message));
     let answer = api.patch_approval(&name, &params, &patch).await;
     let object = format!("signing request {name:?}");

@@ -1,10 +1,11 @@
 //! Removes Works.
 
 use kube::Client;
-use kube::api::{Api, DeleteParams, Preconditions};
+use kube::api::Api;
 use kube::core::ObjectMeta;
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
+use muster_shared::write::delete_params;
 use serde_json::json;
 
 use super::CachedWork;
@@ -74,10 +75,7 @@ impl Doomed {
                 Err(error) => return unless_gone(error),
             }
         }
-        let this_one = DeleteParams::default().preconditions(Preconditions {
-            uid: self.uid.clone(),
-            resource_version: version,
-        });
+        let this_one = delete_params(self.uid.clone(), version);
         tracing::info!(
             namespace = self.namespace,
             work = self.name,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
@@ -18,6 +18,7 @@ use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
+use muster_shared::write::{delete_params, post_params};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -356,12 +357,8 @@ impl Recorder {
     async fn create(&self, mut wanted: Failover) -> Result<Next, ApiError> {
         wanted.status = None;
         let client = self.fleet.status_writer.turn().await;
-        let parameters = PostParams {
-            field_manager: Some(COMPONENT.to_owned()),
-            ..PostParams::default()
-        };
         let api: Api<Failover> = Api::all(client.clone());
-        match api.create(&parameters, &wanted).await {
+        match api.create(&post_params(COMPONENT), &wanted).await {
             Ok(object) => {
                 self.with(|ledger, _| ledger.written(object));
                 Ok(Next::Again)
@@ -396,13 +393,7 @@ impl Recorder {
 
     async fn delete(&self, name: &str, known: Option<Failover>) -> Result<Next, ApiError> {
         if let Some(known) = known {
-            let parameters = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: known.uid(),
-                    resource_version: None,
-                }),
-                ..DeleteParams::default()
-            };
+            let parameters = delete_params(known.uid(), None);
             let client = self.fleet.status_writer.turn().await;
             let api: Api<Failover> = Api::all(client.clone());
             let deleted = Written::of(api.delete(name, &parameters).await);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Preconditions};
+use kube::api::Api;
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer, Selection};
+use muster_shared::write::delete_params;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -362,10 +363,7 @@ fn title(name: &str) -> String {
 async fn delete(fleet: &Fleet, rebalancer: &WorkloadRebalancer) -> Result<Next, ApiError> {
     let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
     let name = rebalancer.name_any();
-    let this_one = DeleteParams::default().preconditions(Preconditions {
-        uid: rebalancer.uid(),
-        resource_version: rebalancer.resource_version(),
-    });
+    let this_one = delete_params(rebalancer.uid(), rebalancer.resource_version());
     let deleted = Written::of(api.delete(&name, &this_one).await);
     let deleted = deleted.map_err(ApiError::of("delete", &title(&name)))?;
     Ok(deleted.next())
