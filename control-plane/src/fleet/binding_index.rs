@@ -8,7 +8,7 @@ use std::sync::Arc;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::Placement;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::Informer;
 use parking_lot::Mutex;
 
 use super::binding::BindingKey;
@@ -94,9 +94,9 @@ impl BindingIndex {
     /// this index are installed.
     pub fn follow(&self, bindings: &Informer<AnyBinding>) {
         let index = self.clone();
-        bindings.on_change(move |change| match change {
-            Change::Applied { old, new } => index.change(old.as_deref(), Some(new)),
-            Change::Deleted { old } => index.change(Some(old), None),
+        bindings.on_change(move |change| {
+            let (old, new) = change.sides();
+            index.change(old, new);
         });
     }
 

@@ -247,10 +247,7 @@ impl Fleet {
         self.templates_followed.get_or_init(|| {
             let templates = self.templates.clone();
             self.bindings.on_change(move |change| {
-                let (old, new) = match change {
-                    Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-                    Change::Deleted { old } => (Some(old.as_ref()), None),
-                };
+                let (old, new) = change.sides();
                 let (old, new) = (old.map(kind), new.map(kind));
                 if old == new {
                     return;

@@ -197,10 +197,7 @@ impl WorkIndex {
 
 /// Keeps the index as the cache is after a change.
 fn follow(by_binding: &mut ByBinding, change: &Change<CachedWork>) {
-    let (old, new) = match change {
-        Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-        Change::Deleted { old } => (Some(old.as_ref()), None),
-    };
+    let (old, new) = change.sides();
     let (was, is) = (old.and_then(binding_of), new.and_then(binding_of));
     if was == is {
         return;

@@ -99,10 +99,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 /// Keeps account of which object has records for which host name.
 fn index(all: &mut HashMap<String, BTreeSet<Place>>, change: &Change<DynamicObject>) {
     let place = |it: &DynamicObject| (it.namespace().unwrap_or_default(), it.name_any());
-    let (old, new) = match change {
-        Change::Applied { old, new } => (old.as_ref(), Some(new)),
-        Change::Deleted { old } => (Some(old), None),
-    };
+    let (old, new) = change.sides();
     if let Some(old) = old {
         for hostname in endpoint::hostnames(old) {
             take(all, &hostname, &place(old));
@@ -144,18 +141,11 @@ fn endpoints_of(hostnames: &Hostnames, change: &Change<DynamicObject>) -> Vec<Bi
 
 /// Returns whether a change of a cluster may change where copies serve.
 fn is_news(change: &Change<Cluster>) -> bool {
-    let Change::Applied {
-        old: Some(old),
-        new,
-    } = change
-    else {
-        return true;
-    };
     let sight = |it: &Cluster| {
         let is_leaving = it.metadata.deletion_timestamp.is_some();
         (readiness(it).to_owned(), is_leaving, it.spec.taints.clone())
     };
-    sight(old) != sight(new)
+    change.differs(|old, new| sight(old) != sight(new))
 }
 
 impl Traffic {

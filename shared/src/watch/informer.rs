@@ -54,6 +54,24 @@ impl<K> Change<K> {
             Self::Deleted { old } => old,
         }
     }
+
+    /// Returns the versions before and after the change: the cache had none of an object that is
+    /// new, and has none of one that was removed.
+    pub fn sides(&self) -> (Option<&K>, Option<&K>) {
+        match self {
+            Self::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
+            Self::Deleted { old } => (Some(old.as_ref()), None),
+        }
+    }
+
+    /// Returns whether both versions differ in what a function compares. An object that appears or
+    /// goes always does: a list may have lacked it, or it could not be read.
+    pub fn differs(&self, compare: impl FnOnce(&K, &K) -> bool) -> bool {
+        match self.sides() {
+            (Some(old), Some(new)) => compare(old, new),
+            _ => true,
+        }
+    }
 }
 
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;

@@ -113,10 +113,7 @@ fn is_on(fleet: &Fleet) -> bool {
 /// Returns whether a change can change who watches whom, or at which address.
 fn is_another_fleet(change: &Change<Cluster>) -> bool {
     let said = |it: &Cluster| (Candidate::of(it), own_address(it).map(str::to_owned));
-    match change {
-        Change::Applied { old, new } => old.as_ref().is_none_or(|old| said(old) != said(new)),
-        Change::Deleted { .. } => true,
-    }
+    change.differs(|old, new| said(old) != said(new))
 }
 
 /// Returns the clusters that a change concerns: the changed one, and those that its agent watches.

@@ -60,11 +60,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     });
     Controller::new(fleet, NAME)
         .gathers(GATHER, &fleet.clusters, |_, change| {
-            let is_news = match change {
-                Change::Applied { old, new } => old.as_ref().is_none_or(|old| matters(old, new)),
-                Change::Deleted { .. } => true,
-            };
-            is_news.then_some(())
+            change.differs(matters).then_some(())
         })
         .gathers(GATHER, &fleet.taint_policies, |_, change| {
             let Change::Applied { old, new } = change else {

@@ -1,6 +1,6 @@
 //! Writes the condition `WorkloadsHealthy`, at most once in a while for each cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,11 +58,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 
 /// Returns the clusters whose counts a change of a workload may change.
 fn concerned(change: &Change<AnyBinding>) -> BTreeSet<String> {
-    let (was, is) = match change {
-        Change::Applied { old, new } => (old.as_deref().map(known), known(new)),
-        Change::Deleted { old } => (Some(known(old)), BTreeMap::new()),
-    };
-    let was = was.unwrap_or_default();
+    let (old, new) = change.sides();
+    let [was, is] = [old, new].map(|it| it.map(known).unwrap_or_default());
     let all = was.keys().chain(is.keys()).filter(|_| was != is);
     all.map(|it| (*it).to_owned()).collect()
 }

@@ -81,14 +81,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
             let key = binding_of(new).filter(|_| !is_same);
             key.filter(|key| waits(fleet, key))
         })
-        .resyncs_on(&fleet.clusters, |_, change| match change {
-            Change::Applied {
-                old: Some(old),
-                new,
-            } => matters(old, new),
-            // A list may have lacked it, or it could not be read.
-            Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
-        })
+        .resyncs_on(&fleet.clusters, |_, change| change.differs(matters))
         .resyncs_on(&fleet.pauses, |_, ()| true)
         .resyncs(tasks, GATHERING, with_tasks)
         .run(tasks, workers, mover, move |fleet, mover, key| async move {

@@ -95,10 +95,7 @@ impl Companions {
             if matches!(change, Change::Deleted { .. }) && !is_gone() {
                 return;
             }
-            let (old, new) = match change {
-                Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-                Change::Deleted { old } => (Some(old.as_ref()), None),
-            };
+            let (old, new) = change.sides();
             let place = |it: &AnyBinding| {
                 (
                     it.metadata.generation,

@@ -219,25 +219,20 @@ fn is_expected(fleet: &Fleet, work: &CachedWork) -> bool {
 /// cache showed an older state, a condition that differs now may have seemed to be written already.
 fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKey> {
     let key = BindingKey::of(change.object());
-    // As a rule the Works of a binding that is gone went before it; without its finalizer they did
-    // not.
-    let Change::Applied {
-        old: Some(old),
-        new,
-    } = change
-    else {
-        return Some(key);
-    };
     let conditions = |it: &AnyBinding| {
         let conditions = &it.status().conditions;
         OURS.map(|ours| conditions::get(conditions, ours).cloned())
     };
-    let (was, is) = (&old.metadata, &new.metadata);
-    let is_same = was.generation == is.generation
-        && was.labels == is.labels
-        && was.deletion_timestamp.is_some() == is.deletion_timestamp.is_some()
-        && conditions(old) == conditions(new);
-    (!is_same || keeping.has(&key)).then_some(key)
+    // As a rule the Works of a binding that is gone went before it; without its finalizer they did
+    // not.
+    let is_news = change.differs(|old, new| {
+        let (was, is) = (&old.metadata, &new.metadata);
+        was.generation != is.generation
+            || was.labels != is.labels
+            || was.deletion_timestamp.is_some() != is.deletion_timestamp.is_some()
+            || conditions(old) != conditions(new)
+    });
+    (is_news || keeping.has(&key)).then_some(key)
 }
 
 /// Returns whether a target of a binding has no Work yet.

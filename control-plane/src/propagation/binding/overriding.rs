@@ -70,10 +70,7 @@ pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
 /// Returns the specs of a policy before and after a change. One that is being deleted selects
 /// nothing.
 fn specs(change: &Change<AnyOverridePolicy>) -> (Option<&OverrideSpec>, Option<&OverrideSpec>) {
-    let (old, new) = match change {
-        Change::Applied { old, new } => (old.as_ref(), Some(new)),
-        Change::Deleted { old } => (Some(old), None),
-    };
+    let (old, new) = change.sides();
     let [old, new] = [old, new].map(|it| it.filter(|policy| !policy.is_deleting()));
     (old.map(|it| &it.spec), new.map(|it| &it.spec))
 }

@@ -14,12 +14,12 @@ use crate::fleet::works::{CachedWork, binding_of};
 pub fn follow(fleet: &Fleet, queue: &Queue<BindingKey>) {
     let (queued, cache) = (queue.clone(), fleet.bindings.clone());
     fleet.bindings.on_change(move |change| {
-        let (old, new) = match change {
-            Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-            // A list may have lacked it.
-            Change::Deleted { old } if !cache.presence(&BindingKey::of(old)).is_gone() => return,
-            Change::Deleted { old } => (Some(old.as_ref()), None),
-        };
+        let (old, new) = change.sides();
+        let is_gone = || cache.presence(&BindingKey::of(change.object())).is_gone();
+        // A list may have lacked it.
+        if new.is_none() && !is_gone() {
+            return;
+        }
         let generation = |it: Option<&AnyBinding>| it.and_then(|it| it.metadata.generation);
         if old.is_none() || generation(old) != generation(new) {
             for object in old.into_iter().chain(new).flat_map(objects_of) {
@@ -45,24 +45,14 @@ fn wake(
     mut wake: impl FnMut(BindingKey),
 ) {
     // The data is free once the copy is gone, or its deletion has been ordered.
-    let is_free = match change {
-        Change::Applied {
-            old: Some(old),
-            new,
-        } => old.metadata.deletion_timestamp != new.metadata.deletion_timestamp,
-        Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
-    };
-    if is_free {
+    let deletion = |it: &CachedWork| it.metadata.deletion_timestamp.clone();
+    if change.differs(|old, new| deletion(old) != deletion(new)) {
         followers.objects(key).into_iter().for_each(&mut wake);
     }
-    let is_news = match change {
-        Change::Applied {
-            old: Some(old),
-            new,
-        } => !new.reports_as(old) || new.metadata.annotations != old.metadata.annotations,
-        Change::Applied { old: None, .. } | Change::Deleted { .. } => true,
+    let is_news = |old: &CachedWork, new: &CachedWork| {
+        !new.reports_as(old) || new.metadata.annotations != old.metadata.annotations
     };
-    if is_news {
+    if change.differs(is_news) {
         let workloads = followers.of(key);
         if !workloads.is_empty() {
             wake(key.clone());

@@ -10,7 +10,7 @@ use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Presence};
+use muster_shared::watch::Presence;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -201,10 +201,7 @@ fn listen(detector: &Arc<Detector>) {
 fn listen_to_bindings(detector: &Arc<Detector>, bindings: &Bindings) {
     let to = Arc::clone(detector);
     bindings.on_change(move |change| {
-        let (old, new) = match change {
-            Change::Applied { old, new } => (old.as_deref(), Some(new.as_ref())),
-            Change::Deleted { old } => (Some(old.as_ref()), None),
-        };
+        let (old, new) = change.sides();
         to.memory().bound.change(old, new);
         to.reports.change(old, new);
         // A claim that has been given up may have been the last one of its policy.

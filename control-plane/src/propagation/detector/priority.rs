@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::policy::{PriorityClassSource, PropagationSpec};
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer, Selection};
+use muster_shared::watch::{Informer, Selection};
 
 use super::controller::Detector;
 use crate::fleet::Fleet;
@@ -69,12 +69,7 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     };
     let to = Arc::clone(detector);
     classes.on_change(move |change| {
-        if let Change::Applied {
-            old: Some(old),
-            new,
-        } = change
-            && old.value == new.value
-        {
+        if !change.differs(|old, new| old.value != new.value) {
             return;
         }
         for policy in to.fleet.policies.iter().map(Policy) {

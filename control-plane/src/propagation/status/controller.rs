@@ -82,19 +82,13 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         })
         .watches(&*fleet.interpreters, Fleet::interpreted_anew)
         .gathers(GATHERING, &fleet.works, |_, change| {
-            let tells_nothing_new = match change {
-                Change::Applied {
-                    old: Some(old),
-                    new,
-                } => {
-                    new.reports_as(old)
-                        && owner_id(new) == owner_id(old)
-                        && old.metadata.deletion_timestamp.is_some()
-                            == new.metadata.deletion_timestamp.is_some()
-                }
-                Change::Applied { old: None, .. } | Change::Deleted { .. } => false,
-            };
-            binding_of(change.object()).filter(|_| !tells_nothing_new)
+            let is_news = change.differs(|old, new| {
+                !new.reports_as(old)
+                    || owner_id(new) != owner_id(old)
+                    || old.metadata.deletion_timestamp.is_some()
+                        != new.metadata.deletion_timestamp.is_some()
+            });
+            binding_of(change.object()).filter(|_| is_news)
         })
         .gathers(GATHERING, &fleet.templates, |fleet, news| {
             let concerns_us = match news.event {
@@ -116,11 +110,8 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
 
 /// Returns the bindings with Works in a cluster that has fallen silent or is heard again.
 fn silenced(fleet: &Fleet, change: &Change<Cluster>) -> Vec<BindingKey> {
-    let (before, now) = match change {
-        Change::Applied { old, new } => (old.as_deref().and_then(Silence::of), Silence::of(new)),
-        Change::Deleted { old } => (Silence::of(old), None),
-    };
-    if before == now {
+    let (old, new) = change.sides();
+    if old.and_then(Silence::of) == new.and_then(Silence::of) {
         return Vec::new();
     }
     let namespace = names::execution_namespace(&change.object().name_any());

@@ -180,20 +180,16 @@ fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
 
 impl Failback {
     fn observe(&self, change: &Change<Cluster>) {
-        let (old, new) = match change {
-            Change::Applied { old, new } => (old.as_deref(), new),
-            Change::Deleted { old } => (None, old),
-        };
-        let name = new.name_any();
+        let name = change.object().name_any();
         let waiting = self.homes.of(&name);
-        if waiting.is_empty() && !new.annotations().contains_key(HEALTHY_SINCE) {
+        if waiting.is_empty() && !change.object().annotations().contains_key(HEALTHY_SINCE) {
             return;
         }
         let seen = |cluster: &Cluster| {
             let since = cluster.annotations().get(HEALTHY_SINCE).cloned();
             (unhealthy(cluster), since)
         };
-        if old.is_none_or(|old| seen(old) != seen(new)) {
+        if change.differs(|old, new| seen(old) != seen(new)) {
             self.clusters.add(name);
             for key in waiting {
                 self.vain.forget(&key);

@@ -64,9 +64,7 @@ impl Teller {
     /// something.
     fn concerned(&self, change: &Change<AnyBinding>) -> Vec<BindingKey> {
         let binding = change.object();
-        if let Change::Applied { old: Some(old), .. } = change
-            && old.metadata.generation == binding.metadata.generation
-        {
+        if !change.differs(|old, new| old.metadata.generation != new.metadata.generation) {
             return Vec::new();
         }
         let template = TemplateKey::of(&binding.spec.resource);
