@@ -206,23 +206,7 @@ impl Note {
 
     /// Returns whether the workload is still to leave the cluster.
     pub fn is_pending(&self) -> bool {
-        match self.state {
-            EvictionState::Tolerated { .. }
-            | EvictionState::Queued { .. }
-            | EvictionState::Stopped { .. }
-            | EvictionState::Paused { .. }
-            | EvictionState::Unread { .. }
-            | EvictionState::Fencing { .. }
-            | EvictionState::Unfenced { .. }
-            | EvictionState::Nowhere { .. }
-            | EvictionState::Unpreserved { .. }
-            | EvictionState::Failed { .. } => true,
-            EvictionState::Evicted { .. }
-            | EvictionState::Recovered
-            | EvictionState::Moved
-            | EvictionState::ClusterGone
-            | EvictionState::Stays { .. } => false,
-        }
+        self.state.weight() > EVICTED
     }
 
     /// Returns the type of the event: a warning or a normal one.
@@ -243,6 +227,8 @@ impl Note {
     }
 }
 
+/// Weight of an eviction that took place. What is still to leave weighs more, all else less.
+const EVICTED: u8 = 3;
 /// First word of the story of an eviction.
 const LEFT: &str = "left ";
 
@@ -311,7 +297,7 @@ impl EvictionState {
             Self::Fencing { .. } | Self::Unread { .. } => 6,
             Self::Queued { .. } => 5,
             Self::Tolerated { .. } => 4,
-            Self::Evicted { .. } => 3,
+            Self::Evicted { .. } => EVICTED,
             Self::Stays { .. } => 2,
             Self::Recovered => 1,
             Self::Moved | Self::ClusterGone => 0,

@@ -13,24 +13,21 @@ const LONGEST_LIST: usize = 5;
 /// leave, and of each that it left or need not leave any more. While there is one to leave, the
 /// condition is about those only.
 pub fn condition(notes: &[Note], now: Timestamp) -> Option<Condition> {
-    let pending = || notes.iter().filter(|note| note.is_pending());
     // Of several clusters the one that says most about what somebody has to do.
-    let lead = pending().max_by_key(|note| note.state.weight());
-    let last = notes
-        .iter()
-        .max_by_key(|note| (note.is_pending(), note.state.weight()));
-    let (status, lead) = match lead {
-        Some(lead) => (conditions::TRUE, lead),
-        None => (conditions::FALSE, last?),
+    let lead = notes.iter().max_by_key(|note| note.state.weight())?;
+    let is_pending = lead.is_pending();
+    let status = if is_pending {
+        conditions::TRUE
+    } else {
+        conditions::FALSE
     };
     // An eviction is told only where nothing is pending: its story names the clusters that the
     // workload went to, and a process that starts does not tell it again.
-    let is_pending = status == conditions::TRUE;
     let done = notes
         .iter()
         .filter(|note| !is_pending && note.is_eviction());
     let others = done
-        .chain(pending())
+        .chain(notes.iter().filter(|note| note.is_pending()))
         .filter(|note| note.cluster != lead.cluster);
     let all: Vec<String> = [lead]
         .into_iter()
