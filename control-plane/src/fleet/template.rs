@@ -113,6 +113,30 @@ impl TemplateKey {
             name: dependency.name.clone()?,
         })
     }
+
+    /// Returns how a binding names the template with this metadata.
+    pub fn resource(&self, metadata: &ObjectMeta) -> ObjectReference {
+        ObjectReference {
+            api_version: self.kind.api_version.clone(),
+            kind: self.kind.kind.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        }
+    }
+
+    /// Returns the reference by which the template with this metadata owns its binding.
+    pub fn owner(&self, metadata: &ObjectMeta) -> Value {
+        json!({
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
+            "name": self.name,
+            "uid": metadata.uid.as_deref().unwrap_or_default(),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
 }
 
 /// One template.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use muster_interpreter::{Interpreters, Replicas};
-use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::binding::{
-    Component, ObjectReference, ResourceBindingSpec, SchedulePriority, TargetCluster,
+    Component, ResourceBindingSpec, SchedulePriority, TargetCluster,
 };
 use muster_shared::api::policy::PropagationSpec;
 use muster_shared::merge;
-use muster_shared::names::{self, annotation, finalizer, label};
+use muster_shared::names::{self, annotation, label};
 use serde_json::{Value, json};
 
 use super::identity::{Owner, owner, sound_name};
@@ -210,13 +210,13 @@ impl<'a> Wanted<'a> {
             );
         }
         let mut labels = self.claim.labels();
-        labels.insert(self.id_label().to_owned(), self.uid());
+        labels.insert(self.kind().id_label().to_owned(), self.uid());
         let mut metadata = json!({
             "name": self.name(),
             "labels": labels,
             "annotations": annotations,
-            "finalizers": [self.finalizer()],
-            "ownerReferences": [self.owner()],
+            "finalizers": [self.kind().finalizer()],
+            "ownerReferences": [self.template.owner(self.metadata)],
         });
         if let Some(namespace) = &self.template.namespace {
             metadata["namespace"] = json!(namespace);
@@ -278,8 +278,8 @@ impl<'a> Wanted<'a> {
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
         let mut labels = missing(|key| held.label(key), &self.claim.labels());
         let mut annotations = missing(|key| held.annotation(key), &self.claim.annotations());
-        if held.label(self.id_label()).is_none() {
-            labels.insert(self.id_label().to_owned(), json!(self.uid()));
+        if held.label(self.kind().id_label()).is_none() {
+            labels.insert(self.kind().id_label().to_owned(), json!(self.uid()));
         }
         if self.claim.policy.namespace().is_some() {
             if held.label(label::CLUSTER_PROPAGATION_POLICY_ID).is_some() {
@@ -300,7 +300,7 @@ impl<'a> Wanted<'a> {
         if !annotations.is_empty() {
             metadata["annotations"] = Value::Object(annotations);
         }
-        let finalizer = self.finalizer().to_owned();
+        let finalizer = self.kind().finalizer().to_owned();
         if !held
             .finalizers
             .iter()
@@ -315,7 +315,7 @@ impl<'a> Wanted<'a> {
                 .collect();
             metadata["finalizers"] = json!(all);
         }
-        let owners = json!([self.owner()]);
+        let owners = json!([self.template.owner(self.metadata)]);
         if json!(held.owner_references) != owners {
             metadata["ownerReferences"] = owners;
         }
@@ -325,14 +325,7 @@ impl<'a> Wanted<'a> {
     /// Sets what the detector decides in a binding's spec.
     fn apply(&self, spec: &mut ResourceBindingSpec) {
         let policy = self.policy;
-        spec.resource = ObjectReference {
-            api_version: self.template.kind.api_version.clone(),
-            kind: self.template.kind.kind.clone(),
-            namespace: self.template.namespace.clone(),
-            name: self.template.name.clone(),
-            uid: self.metadata.uid.clone(),
-            resource_version: self.metadata.resource_version.clone(),
-        };
+        spec.resource = self.template.resource(self.metadata);
         let (replicas, requirements) = match &self.replicas {
             Some(found) => (found.replicas, found.requirements.clone()),
             None => (0, None),
@@ -357,35 +350,12 @@ impl<'a> Wanted<'a> {
         protect(spec, policy);
     }
 
-    fn owner(&self) -> Value {
-        json!({
-            "apiVersion": self.template.kind.api_version,
-            "kind": self.template.kind.kind,
-            "name": self.template.name,
-            "uid": self.uid(),
-            "controller": true,
-            "blockOwnerDeletion": true,
-        })
-    }
-
     fn uid(&self) -> String {
         self.metadata.uid.clone().unwrap_or_default()
     }
 
-    fn finalizer(&self) -> &'static str {
-        if self.template.namespace.is_some() {
-            finalizer::RESOURCE_BINDING
-        } else {
-            finalizer::CLUSTER_RESOURCE_BINDING
-        }
-    }
-
-    fn id_label(&self) -> &'static str {
-        if self.template.namespace.is_some() {
-            label::RESOURCE_BINDING_ID
-        } else {
-            label::CLUSTER_RESOURCE_BINDING_ID
-        }
+    fn kind(&self) -> BindingKind {
+        BindingKind::of(self.template.namespace.as_deref())
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
-    BindingSnapshot, ObjectReference, ResourceBindingSpec, Suspension, TargetCluster,
+    BindingSnapshot, ResourceBindingSpec, Suspension, TargetCluster,
 };
 use muster_shared::api::policy::{ConflictResolution, SuspendClusters};
 use muster_shared::merge;
@@ -146,7 +146,7 @@ impl<'a> Attached<'a> {
 
     fn create(&self) -> Value {
         let mut spec = ResourceBindingSpec {
-            resource: self.resource(),
+            resource: self.key.resource(self.template.metadata()),
             ..ResourceBindingSpec::default()
         };
         spec.required_by = self.snapshots.iter().map(|it| it.0.clone()).collect();
@@ -163,20 +163,9 @@ impl<'a> Attached<'a> {
                 "labels": labels,
                 "annotations": { TEMPLATE_FINGERPRINT: self.template.fingerprint() },
                 "finalizers": [finalizer::RESOURCE_BINDING],
-                "ownerReferences": [self.owner()],
+                "ownerReferences": [self.key.owner(self.template.metadata())],
             },
             "spec": spec,
-        })
-    }
-
-    fn owner(&self) -> Value {
-        json!({
-            "apiVersion": self.key.kind.api_version,
-            "kind": self.key.kind.kind,
-            "name": self.key.name,
-            "uid": self.template.metadata().uid,
-            "controller": true,
-            "blockOwnerDeletion": true,
         })
     }
 
@@ -194,7 +183,7 @@ impl<'a> Attached<'a> {
         let recorded = recorded_fingerprint(&held.metadata);
         let changed = recorded.map_or(changed, |recorded| recorded != fingerprint);
         if changed {
-            spec.resource = self.resource();
+            spec.resource = self.key.resource(self.template.metadata());
         }
         if spec.placement.is_none() && kept.is_empty() && !self.referrers.is_empty() {
             self.inherit(&mut spec);
@@ -225,7 +214,8 @@ impl<'a> Attached<'a> {
         // One that outlived a former template goes with this one.
         if changed && controller_of(&held.metadata).is_none() {
             let others = held.metadata.owner_references.iter().flatten();
-            let owners = others.map(|owner| json!(owner)).chain([self.owner()]);
+            let own = self.key.owner(self.template.metadata());
+            let owners = others.map(|owner| json!(owner)).chain([own]);
             metadata.insert("ownerReferences".to_owned(), owners.collect());
         }
         if !metadata.is_empty() {
@@ -337,17 +327,6 @@ impl<'a> Attached<'a> {
             ..spec.suspension.clone().unwrap_or_default()
         };
         spec.suspension = (suspension != Suspension::default()).then_some(suspension);
-    }
-
-    fn resource(&self) -> ObjectReference {
-        ObjectReference {
-            api_version: self.key.kind.api_version.clone(),
-            kind: self.key.kind.kind.clone(),
-            namespace: self.key.namespace.clone(),
-            name: self.key.name.clone(),
-            uid: self.template.metadata().uid.clone(),
-            resource_version: self.template.metadata().resource_version.clone(),
-        }
     }
 }
 
