@@ -19,6 +19,7 @@ use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
+use muster_shared::names::distance;
 use muster_shared::telemetry::is_read;
 
 use self::rows::{Left, WorkloadRow};
@@ -27,7 +28,7 @@ use super::cluster_row::{ClusterRow, Counts};
 use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
 use super::old_copies::{self, OldCopies, SILENT, old_copies};
-use super::request::{distance, find_cluster, instead, require_namespace};
+use super::request::{find_cluster, instead, require_namespace};
 use super::rows::{Format, Seen, print};
 use super::subject::{self, Subject};
 use super::view::{self, View};

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, Error};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
+use muster_shared::names::distance;
 
 use super::CommandLine;
 use super::chosen::KIND;
 use super::connection::Connection;
-use super::request::distance;
 
 /// Begins the name of a flag of the connection in a command that has one of that name itself.
 const OTHERWISE: &str = "kubeconfig-";

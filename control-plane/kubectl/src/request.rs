@@ -8,6 +8,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::check::listed;
 use muster_shared::client::{self, Head};
 use muster_shared::k8s::{Api, Client, Namespace, ResourceExt};
+use muster_shared::names::distance;
 
 /// Name under which the commands write.
 pub(super) const FIELD_MANAGER: &str = COMMAND;
@@ -57,22 +58,6 @@ pub(super) fn instead(name: &str, names: &[String]) -> String {
         return ", nor any other: is this the fleet API?".to_owned();
     }
     format!(": there are {}", listed(names, LISTED))
-}
-
-/// Counts the letters that have to be changed, added or left out to make one word of the other
-/// (Levenshtein).
-pub(super) fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = corner + usize::from(letter != *other);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 /// Fails for a namespace that is not there. What may not be read is taken to be there.

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::names::distance;
 
 use crate::fleet::scope::Scope;
 use crate::fleet::template::Kind;
@@ -85,22 +86,6 @@ fn is_slip(known: &str, text: &str) -> bool {
     let (known, text) = (known.to_lowercase(), text.to_lowercase());
     // Longer than any kind that is known here: not compared letter by letter.
     text.len() <= 64 && (known == text || distance(&known, &text) <= known.len().min(8) / 4)
-}
-
-/// Letters to be put in, taken out or changed to get from one text to the other.
-fn distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (line, letter) in one.chars().enumerate() {
-        let mut corner = row[0];
-        row[0] = line + 1;
-        for (column, against) in other.iter().enumerate() {
-            let changed = corner + usize::from(letter != *against);
-            corner = row[column + 1];
-            row[column + 1] = changed.min(corner + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
