@@ -1,25 +1,17 @@
 //! Admission of ResourceBinding and ClusterResourceBinding from writers other than the control
 //! plane: defaults and validation. Karmada does not validate eviction tasks (K51).
 
-use kube::core::ObjectMeta;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::names::annotation;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Object;
 use super::placement;
+use super::policy::is_graceful;
 use super::problem::Findings;
 
-/// A binding of either kind, as far as admission is concerned.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Binding {
-    /// Standard metadata.
-    pub metadata: ObjectMeta,
-    /// What is to run where.
-    pub spec: ResourceBindingSpec,
-}
+/// A binding of either kind.
+pub type Binding = Object<ResourceBindingSpec>;
 
 /// Returns everything that is wrong with a binding.
 pub fn check(binding: &Binding) -> Findings {
@@ -52,10 +44,7 @@ pub fn check(binding: &Binding) -> Findings {
 }
 
 fn eviction(task: &GracefulEvictionTask, at: &str, found: &mut Findings) {
-    let graceful = task
-        .purge_mode
-        .as_ref()
-        .is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully);
+    let graceful = is_graceful(task.purge_mode.as_ref());
     if task.from_cluster.is_empty() {
         found.required(format!("{at}.fromCluster"), "the cluster that is left");
     }
@@ -87,6 +76,7 @@ pub fn default(binding: &mut Value, id_label: &str, new_id: &str) {
 #[cfg(test)]
 mod tests {
     use muster_shared::names::label::RESOURCE_BINDING_ID;
+    use serde::Deserialize as _;
 
     use super::*;
 

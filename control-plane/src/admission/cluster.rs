@@ -8,26 +8,20 @@
 use jiff::Timestamp;
 use muster_shared::api::cluster::ClusterSpec;
 use muster_shared::capacity::{default_models, standardize, validate, validate_resources};
-use muster_shared::k8s::{ObjectMeta, Time};
+use muster_shared::k8s::Time;
 use muster_shared::names::annotation::DRAIN_RATE;
 use muster_shared::peers::{PEER_ADDRESS, endpoint};
 use muster_shared::taints;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Object;
 use super::problem::Findings;
 use crate::movement::eviction::drain;
 use crate::movement::eviction::fleet_view::evicts;
 
-/// A cluster, as far as admission is concerned.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Cluster {
-    /// What is said about it.
-    pub metadata: ObjectMeta,
-    /// What is desired.
-    pub spec: ClusterSpec,
-}
+/// A cluster.
+pub type Cluster = Object<ClusterSpec>;
 
 /// Returns everything that is wrong with a cluster. Of resource models it is the first fault: those
 /// behind it would be its consequences.

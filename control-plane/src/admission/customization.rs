@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use kube::core::ObjectMeta;
 use muster_interpreter::lua::{self, Customization as Scripts, Error as ScriptError, Limits};
 use muster_shared::api::interpreter::{
     ResourceInterpreterCustomization, ResourceInterpreterCustomizationSpec,
 };
-use serde::Deserialize;
 
+use super::Object;
 use super::problem::Findings;
 
 /// Longest part of a script that a refusal quotes, in characters.
@@ -23,13 +22,8 @@ const LIMITS: Limits = Limits {
     time: Duration::from_millis(250),
 };
 
-/// A customization, as far as admission is concerned.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Customization {
-    metadata: ObjectMeta,
-    spec: ResourceInterpreterCustomizationSpec,
-}
+/// A customization.
+pub type Customization = Object<ResourceInterpreterCustomizationSpec>;
 
 /// Returns everything that is wrong with a customization. `others` are those that exist.
 pub fn check(customization: &Customization, others: &[Scripts]) -> Findings {

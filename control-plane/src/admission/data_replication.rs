@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use muster_shared::api::data_replication::{
     DataCheck, DataReference, DataReplication, OnDataTimeout, WhenUnreachable,
 };
-use muster_shared::api::policy::{PropagationSpec, PurgeMode, SpreadFieldValue};
+use muster_shared::api::policy::{PropagationSpec, SpreadFieldValue};
 
+use super::fencing::forbid_old_copies;
 use super::problem::Findings;
 
 /// Roles and gates of a policy: each is judged whenever a workload or its data changes.
@@ -51,24 +52,8 @@ pub fn check(spec: &PropagationSpec, found: &mut Findings) {
     if data.roles.is_empty() {
         return;
     }
-    let failover = spec.failover.as_ref();
-    let of_cluster = failover.and_then(|it| it.cluster.as_ref()?.purge_mode.as_ref());
-    let of_application = failover.and_then(|it| it.application.as_ref()?.purge_mode.as_ref());
-    for (part, mode) in [("cluster", of_cluster), ("application", of_application)] {
-        if mode == Some(&PurgeMode::Never) {
-            found.invalid(
-                format!("spec.failover.{part}.purgeMode"),
-                &PurgeMode::Never,
-                "cannot be with spec.dataReplication.roles: the old copy would go on using the data",
-            );
-        }
-    }
-    if spec.preserve_resources_on_deletion == Some(true) {
-        found.forbidden(
-            "spec.preserveResourcesOnDeletion",
-            "cannot be true with spec.dataReplication.roles: the old copy would go on using the data",
-        );
-    }
+    let why = "spec.dataReplication.roles: the old copy would go on using the data";
+    forbid_old_copies(spec, why, found);
     if !chooses_one(spec) {
         found.warn(
             format!("{AT}.roles"),

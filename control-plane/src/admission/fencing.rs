@@ -16,9 +16,8 @@ const MOST_NAMES: usize = 5;
 /// Adds what is wrong with the fencing of a policy. `monitor_grace` is the time after which a
 /// cluster counts as silent.
 pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findings) {
-    let failover = spec.failover.as_ref();
-    let cluster = failover.and_then(|failover| failover.cluster.as_ref());
-    let Some((cluster, fencing)) = cluster.and_then(|it| Some((it, it.fencing.as_ref()?))) else {
+    let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let Some(fencing) = cluster.and_then(|it| it.fencing.as_ref()) else {
         return;
     };
     let at = "spec.failover.cluster.fencing.afterSeconds";
@@ -34,25 +33,25 @@ pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findin
     } else if seconds > LONGEST {
         found.invalid(at, &value, &format!("must be at most {LONGEST}"));
     }
-    let application = failover.and_then(|failover| failover.application.as_ref());
-    let application = application.and_then(|it| it.purge_mode.as_ref());
-    for (part, mode) in [
-        ("cluster", cluster.purge_mode.as_ref()),
-        ("application", application),
-    ] {
+    let why = "spec.failover.cluster.fencing: the old copy would run beside the new one";
+    forbid_old_copies(spec, why, found);
+}
+
+/// Refuses what leaves old copies where they are, with the part of the policy that it does not go
+/// with, and the reason.
+pub fn forbid_old_copies(spec: &PropagationSpec, why: &str, found: &mut Findings) {
+    let failover = spec.failover.as_ref();
+    let of_cluster = failover.and_then(|it| it.cluster.as_ref()?.purge_mode.as_ref());
+    let of_application = failover.and_then(|it| it.application.as_ref()?.purge_mode.as_ref());
+    for (part, mode) in [("cluster", of_cluster), ("application", of_application)] {
         if mode == Some(&PurgeMode::Never) {
-            found.invalid(
-                format!("spec.failover.{part}.purgeMode"),
-                &PurgeMode::Never,
-                "cannot be with spec.failover.cluster.fencing: the old copy would run beside the new one",
-            );
+            let field = format!("spec.failover.{part}.purgeMode");
+            found.invalid(field, &PurgeMode::Never, &format!("cannot be with {why}"));
         }
     }
     if spec.preserve_resources_on_deletion == Some(true) {
-        found.forbidden(
-            "spec.preserveResourcesOnDeletion",
-            "cannot be true with spec.failover.cluster.fencing: the old copy would run beside the new one",
-        );
+        let detail = format!("cannot be true with {why}");
+        found.forbidden("spec.preserveResourcesOnDeletion", &detail);
     }
 }
 

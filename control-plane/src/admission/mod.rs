@@ -34,15 +34,27 @@ use muster_interpreter::lua::Customization;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::api::policy::{Placement, PropagationSpec};
 use muster_shared::https::{self, Certificate, Reply};
+use muster_shared::k8s::ObjectMeta;
 use muster_shared::selectors::matches_affinity;
 use muster_shared::serve::Health;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Doubt, Presence};
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::scope::Scope;
 use review::{Question, Rules};
+
+/// An object, as far as admission is concerned.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Object<S> {
+    /// Standard metadata.
+    pub metadata: ObjectMeta,
+    /// What it says.
+    pub spec: S,
+}
 
 /// Name of the part in `/readyz`.
 const PART: &str = "webhook";
@@ -196,11 +208,12 @@ fn reply(
             Err(error) => {
                 tracing::warn!(%error, path, "refused an admission review");
                 let text = format!("{error}\n").into_bytes();
-                ("other", "other", "error", (StatusCode::BAD_REQUEST, text))
+                let reply = (StatusCode::BAD_REQUEST, text);
+                ("other".to_owned(), "other", "error", reply)
             }
         };
     metrics::counter!("muster_webhook_requests_total",
-        "path" => question.path(), "kind" => kind, "operation" => operation, "allowed" => allowed)
+        "path" => question.path(), "kind" => kind.clone(), "operation" => operation, "allowed" => allowed)
     .increment(1);
     metrics::histogram!("muster_webhook_duration_seconds", "path" => question.path(), "kind" => kind)
         .record(begun.elapsed().as_secs_f64());

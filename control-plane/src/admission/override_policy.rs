@@ -2,7 +2,6 @@
 //!
 //! The rules are those of Karmada's webhooks, and what can never be applied is rejected as well.
 
-use kube::core::ObjectMeta;
 use muster_shared::api::override_policy::{
     FieldOperation, ImageOverrider, LabelAnnotationOverrider, OverrideSpec, OverriderOperator,
     Overriders,
@@ -11,6 +10,7 @@ use muster_shared::selectors::{is_label_key, is_label_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Object;
 use super::placement;
 use super::problem::Findings;
 use crate::propagation::overrides::pointer_fault;
@@ -25,15 +25,8 @@ const IDENTITY: [&str; 6] = [
     "/metadata/namespace",
 ];
 
-/// A policy of either kind, as far as admission is concerned.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Policy {
-    /// Standard metadata; an OverridePolicy has a namespace.
-    pub metadata: ObjectMeta,
-    /// Resources, clusters and changes.
-    pub spec: OverrideSpec,
-}
+/// A policy of either kind; an OverridePolicy has a namespace.
+pub type Policy = Object<OverrideSpec>;
 
 /// Returns everything that is wrong with a policy by itself.
 pub fn check(policy: &Policy) -> Findings {

@@ -5,15 +5,17 @@
 //! Karmada is accepted.
 
 use kube::core::ObjectMeta;
+use muster_shared::api::any_policy::PolicyScope as Scope;
 use muster_shared::api::policy::{
     FailoverBehavior, PreemptionBehavior, PropagationSpec, PurgeMode, StatePreservation,
 };
 use muster_shared::jsonpath;
-use muster_shared::names::{DEFAULT_SCHEDULER, finalizer, label};
+use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::selectors::is_label_key;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::Object;
 use super::placement;
 use super::problem::Findings;
 
@@ -21,40 +23,8 @@ use super::problem::Findings;
 /// (Karmada's default).
 pub const GRACE_PERIOD_SECONDS: i32 = 600;
 
-/// A policy of either kind, as far as admission is concerned.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Policy {
-    /// Standard metadata.
-    pub metadata: ObjectMeta,
-    /// What it says.
-    pub spec: PropagationSpec,
-}
-
-/// Kind of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// `PropagationPolicy`, which selects in its own namespace.
-    Namespaced,
-    /// `ClusterPropagationPolicy`, which selects in all namespaces.
-    Cluster,
-}
-
-impl Scope {
-    fn id_label(self) -> &'static str {
-        match self {
-            Self::Namespaced => label::PROPAGATION_POLICY_ID,
-            Self::Cluster => label::CLUSTER_PROPAGATION_POLICY_ID,
-        }
-    }
-
-    fn finalizer(self) -> &'static str {
-        match self {
-            Self::Namespaced => finalizer::PROPAGATION_POLICY,
-            Self::Cluster => finalizer::CLUSTER_PROPAGATION_POLICY,
-        }
-    }
-}
+/// A policy of either kind.
+pub type Policy = Object<PropagationSpec>;
 
 fn id(metadata: &ObjectMeta, scope: Scope) -> Option<&str> {
     let id = metadata.labels.as_ref()?.get(scope.id_label())?;
@@ -141,7 +111,7 @@ fn failover(behaviour: &FailoverBehavior, propagate_deps: bool, found: &mut Find
 }
 
 /// Returns whether the old copy waits; the definition's default is that it does.
-fn is_graceful(mode: Option<&PurgeMode>) -> bool {
+pub(super) fn is_graceful(mode: Option<&PurgeMode>) -> bool {
     mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
 }
 

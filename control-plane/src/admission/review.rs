@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use json_patch::diff;
 use muster_interpreter::lua::Customization;
 use muster_interpreter::without_blocking_others;
+use muster_shared::api::any_binding::BindingKind;
+use muster_shared::api::any_policy::PolicyScope as Scope;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
-use muster_shared::names::label;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::policy::Scope;
 use super::problem::Findings;
 use super::{
     binding, cluster, customization, data_replication, failback, fencing, interpreter_webhook,
@@ -60,14 +60,13 @@ impl Rules {
     }
 }
 
-/// The kinds that we know. The names go into metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kinds that we know. Their names go into metrics.
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Policy(Scope),
-    OverridePolicy(Scope),
+    OverridePolicy,
     TaintPolicy,
-    Binding,
-    ClusterBinding,
+    Binding(BindingKind),
     Cluster,
     Customization,
     InterpreterWebhook,
@@ -78,11 +77,12 @@ impl Kind {
         Some(match (group, kind) {
             ("policy.karmada.io", "PropagationPolicy") => Self::Policy(Scope::Namespaced),
             ("policy.karmada.io", "ClusterPropagationPolicy") => Self::Policy(Scope::Cluster),
-            ("policy.karmada.io", "OverridePolicy") => Self::OverridePolicy(Scope::Namespaced),
-            ("policy.karmada.io", "ClusterOverridePolicy") => Self::OverridePolicy(Scope::Cluster),
+            ("policy.karmada.io", "OverridePolicy" | "ClusterOverridePolicy") => {
+                Self::OverridePolicy
+            }
             ("policy.karmada.io", "ClusterTaintPolicy") => Self::TaintPolicy,
-            ("work.karmada.io", "ResourceBinding") => Self::Binding,
-            ("work.karmada.io", "ClusterResourceBinding") => Self::ClusterBinding,
+            ("work.karmada.io", "ResourceBinding") => Self::Binding(BindingKind::Namespaced),
+            ("work.karmada.io", "ClusterResourceBinding") => Self::Binding(BindingKind::Cluster),
             ("cluster.karmada.io", "Cluster") => Self::Cluster,
             ("config.karmada.io", "ResourceInterpreterCustomization") => Self::Customization,
             ("config.karmada.io", "ResourceInterpreterWebhookConfiguration") => {
@@ -90,21 +90,6 @@ impl Kind {
             }
             _ => return None,
         })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Policy(Scope::Namespaced) => "PropagationPolicy",
-            Self::Policy(Scope::Cluster) => "ClusterPropagationPolicy",
-            Self::OverridePolicy(Scope::Namespaced) => "OverridePolicy",
-            Self::OverridePolicy(Scope::Cluster) => "ClusterOverridePolicy",
-            Self::TaintPolicy => "ClusterTaintPolicy",
-            Self::Binding => "ResourceBinding",
-            Self::ClusterBinding => "ClusterResourceBinding",
-            Self::Cluster => "Cluster",
-            Self::Customization => "ResourceInterpreterCustomization",
-            Self::InterpreterWebhook => "ResourceInterpreterWebhookConfiguration",
-        }
     }
 }
 
@@ -150,7 +135,7 @@ pub struct Answer {
     /// The review to send back.
     pub review: Value,
     /// Kind of the object, `other` for one that we do not know.
-    pub kind: &'static str,
+    pub kind: String,
     /// `CREATE`, `UPDATE`, or `other`.
     pub operation: &'static str,
     /// Whether the object may be written.
@@ -231,7 +216,7 @@ pub fn answer(
     Ok(Answer {
         allowed: response["allowed"] == json!(true),
         review: json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }),
-        kind: kind.map_or("other", Kind::name),
+        kind: kind.map_or_else(|| "other".to_owned(), |_| request.kind.kind),
         operation,
     })
 }
@@ -258,11 +243,8 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
                 policy::default(object, old.as_ref(), scope, new_id);
             }
         }
-        Kind::OverridePolicy(_) => override_policy::default(object),
-        Kind::Binding if is_new => binding::default(object, label::RESOURCE_BINDING_ID, new_id),
-        Kind::ClusterBinding if is_new => {
-            binding::default(object, label::CLUSTER_RESOURCE_BINDING_ID, new_id);
-        }
+        Kind::OverridePolicy => override_policy::default(object),
+        Kind::Binding(kind) if is_new => binding::default(object, kind.id_label(), new_id),
         Kind::Cluster => {
             let old = before(request);
             if is_new || old.is_some() {
@@ -272,11 +254,7 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
                 object["metadata"]["annotations"][PAUSED] = json!(pause);
             }
         }
-        Kind::TaintPolicy
-        | Kind::Binding
-        | Kind::ClusterBinding
-        | Kind::Customization
-        | Kind::InterpreterWebhook => {}
+        Kind::TaintPolicy | Kind::Binding(_) | Kind::Customization | Kind::InterpreterWebhook => {}
     }
     let annotation = match kind {
         Kind::Policy(_) => attributed(object, request, now, |it: &policy::Policy| {
@@ -346,11 +324,11 @@ fn check(
             }
             found
         }
-        Kind::OverridePolicy(_) => news(request, override_policy::check),
+        Kind::OverridePolicy => news(request, override_policy::check),
         Kind::TaintPolicy => news(request, |it| {
             taint_policy::check(it, rules.allow_no_execute, rules.condition_taints)
         }),
-        Kind::Binding | Kind::ClusterBinding => news(request, binding::check),
+        Kind::Binding(_) => news(request, binding::check),
         Kind::Cluster => news(request, cluster::check),
         Kind::InterpreterWebhook => news(request, interpreter_webhook::check),
         Kind::Customization => {

@@ -1,5 +1,6 @@
 //! What policies get at admission and what is refused, case by case.
 
+use muster_shared::names::label;
 use serde_json::{Value, json};
 
 use super::*;
