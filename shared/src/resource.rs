@@ -6,20 +6,23 @@
 macro_rules! resource_as {
     ($part:ty as $whole:ty $(, $kind:ident)?) => {
         impl $(<$kind: $crate::k8s::Resource<DynamicType = ()>>)? $crate::k8s::Resource for $part {
-            type DynamicType = ();
+            type DynamicType = <$whole as $crate::k8s::Resource>::DynamicType;
             type Scope = <$whole as $crate::k8s::Resource>::Scope;
 
-            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$whole as $crate::k8s::Resource>::kind(&())
+            fn kind(of: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                <$whole as $crate::k8s::Resource>::kind(of)
             }
-            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$whole as $crate::k8s::Resource>::group(&())
+            fn group(of: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                <$whole as $crate::k8s::Resource>::group(of)
             }
-            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$whole as $crate::k8s::Resource>::version(&())
+            fn version(of: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                <$whole as $crate::k8s::Resource>::version(of)
             }
-            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$whole as $crate::k8s::Resource>::plural(&())
+            fn api_version(of: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                <$whole as $crate::k8s::Resource>::api_version(of)
+            }
+            fn plural(of: &Self::DynamicType) -> ::std::borrow::Cow<'_, str> {
+                <$whole as $crate::k8s::Resource>::plural(of)
             }
             fn meta(&self) -> &$crate::k8s::ObjectMeta {
                 &self.metadata

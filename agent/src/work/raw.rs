@@ -1,8 +1,6 @@
 //! Objects of any kind, as unparsed values.
 
-use std::borrow::Cow;
-
-use muster_shared::k8s::{ApiResource, ObjectMeta, Resource};
+use muster_shared::k8s::{DynamicObject, ObjectMeta};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -10,7 +8,7 @@ use serde_json::{Value, json};
 /// An object of any kind, with all of its fields.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    meta: ObjectMeta,
+    metadata: ObjectMeta,
     /// The whole object; only the metadata if the rest cannot be read.
     pub object: Value,
     /// Reason why the object cannot be read, which is nested too deep; `None` if it was read.
@@ -60,7 +58,7 @@ impl Raw {
                 .as_str()
                 .map(str::to_owned)
         };
-        let meta = ObjectMeta {
+        let metadata = ObjectMeta {
             name: text("name"),
             namespace: text("namespace"),
             uid: text("uid"),
@@ -68,7 +66,7 @@ impl Raw {
             ..ObjectMeta::default()
         };
         Self {
-            meta,
+            metadata,
             object,
             unreadable,
         }
@@ -81,32 +79,7 @@ impl Serialize for Raw {
     }
 }
 
-impl Resource for Raw {
-    type DynamicType = ApiResource;
-    type Scope = muster_shared::k8s::DynamicResourceScope;
-
-    fn kind(dt: &ApiResource) -> Cow<'_, str> {
-        dt.kind.as_str().into()
-    }
-    fn group(dt: &ApiResource) -> Cow<'_, str> {
-        dt.group.as_str().into()
-    }
-    fn version(dt: &ApiResource) -> Cow<'_, str> {
-        dt.version.as_str().into()
-    }
-    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
-        dt.api_version.as_str().into()
-    }
-    fn plural(dt: &ApiResource) -> Cow<'_, str> {
-        dt.plural.as_str().into()
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
+muster_shared::resource_as!(Raw as DynamicObject);
 
 #[cfg(test)]
 mod tests {
@@ -121,12 +94,12 @@ mod tests {
                 "}".repeat(levels),
             );
             let raw: Raw = serde_json::from_str(&text).unwrap();
-            assert_eq!(raw.meta.name.as_deref(), Some("a"), "{levels}");
+            assert_eq!(raw.metadata.name.as_deref(), Some("a"), "{levels}");
             assert_eq!(raw.object["metadata"]["annotations"]["k"], "v", "{levels}");
             let whole = raw.object.get("status").is_some();
             assert_eq!(raw.unreadable.is_none(), whole, "{levels}");
             assert_eq!(whole, levels < 127, "{levels}");
         }
-        assert!(serde_json::from_str::<Raw>("[]").is_ok_and(|raw| raw.meta.name.is_none()));
+        assert!(serde_json::from_str::<Raw>("[]").is_ok_and(|raw| raw.metadata.name.is_none()));
     }
 }

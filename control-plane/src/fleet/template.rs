@@ -3,13 +3,11 @@
 //! As a tree of JSON values an object takes about eight times the memory of its text, and it is
 //! read only when it or its policy changes.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use kube::api::ApiResource;
-use kube::core::{DynamicResourceScope, ObjectMeta};
+use kube::core::{DynamicObject, ObjectMeta};
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::names::{annotation, label};
@@ -352,32 +350,7 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-impl kube::Resource for Template {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.kind)
-    }
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.group)
-    }
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.version)
-    }
-    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.api_version)
-    }
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.plural)
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+muster_shared::resource_as!(Template as DynamicObject);
 
 #[cfg(test)]
 mod tests {

@@ -4,13 +4,12 @@
 //! time, and omit what makes a `Pod` of k8s-openapi take 76 kB: managed fields, annotations,
 //! environment and container statuses.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
-use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 use crate::api::{nullable, quantities};
@@ -223,33 +222,5 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
     })
 }
 
-macro_rules! views {
-    ($view:ty, $kind:ty) => {
-        impl Resource for $view {
-            type DynamicType = ();
-            type Scope = <$kind as Resource>::Scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::kind(&())
-            }
-            fn group((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::group(&())
-            }
-            fn version((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::version(&())
-            }
-            fn plural((): &()) -> Cow<'_, str> {
-                <$kind as Resource>::plural(&())
-            }
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-views!(PodView, Pod);
-views!(NodeView, Node);
+crate::resource_as!(PodView as Pod);
+crate::resource_as!(NodeView as Node);
