@@ -2,7 +2,8 @@
 //! type, whose transition time changes only with its status.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
+use serde_json::{Value, json};
 
 /// The condition holds.
 pub const TRUE: &str = "True";
@@ -26,6 +27,15 @@ pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp
         last_transition_time: Time(now),
         observed_generation: None,
     }
+}
+
+/// Returns the merge patch of the conditions of an object, upon the version of it that was read:
+/// the list is replaced as a whole, and others write it, too.
+pub fn patch(read: &ObjectMeta, conditions: &[Condition]) -> Value {
+    json!({
+        "metadata": {"resourceVersion": read.resource_version},
+        "status": {"conditions": conditions},
+    })
 }
 
 /// Returns the condition of a type.

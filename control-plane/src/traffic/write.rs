@@ -9,7 +9,6 @@ use muster_shared::k8s::{Api, Client, DynamicObject};
 use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 use muster_shared::queue::Next;
 use muster_shared::write::{delete_params, post_params};
-use serde_json::json;
 
 use super::decide::Targets;
 use super::endpoint;
@@ -102,10 +101,7 @@ impl Writing<'_> {
         if !is_news || !self.fleet.leadership.is_current() {
             return Ok(Next::Done);
         }
-        let patch = json!({
-            "metadata": {"resourceVersion": self.binding.metadata.resource_version},
-            "status": {"conditions": list},
-        });
+        let patch = conditions::patch(&self.binding.metadata, &list);
         let step = "write the status of";
         match self.key.merge_status(self.client, step, &patch).await? {
             write::Written::Done(_) => {}

@@ -6,7 +6,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -38,14 +38,10 @@ pub(super) async fn write_condition(
     condition: Condition,
 ) -> Result<Condition, kube::Error> {
     let kind = condition.type_.clone();
-    let status = cluster.status.as_ref();
-    let mut list = status.map_or_else(Vec::new, |status| status.conditions.clone());
+    let mut list = cluster.conditions().to_vec();
     conditions::set(&mut list, condition.clone());
     let written = conditions::get(&list, &kind).cloned().unwrap_or(condition);
-    let patch = json!({
-        "metadata": {"resourceVersion": cluster.metadata.resource_version},
-        "status": {"conditions": list},
-    });
+    let patch = conditions::patch(&cluster.metadata, &list);
     let api = Api::<Head<Cluster>>::all(client.clone());
     merge_status(&api, &cluster.name_any(), &patch).await?;
     Ok(written)

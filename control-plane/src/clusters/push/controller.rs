@@ -296,15 +296,8 @@ async fn unconnected(
         &message,
         fleet.clock.now(),
     );
-    let held = cluster
-        .status
-        .as_ref()
-        .map(|status| status.conditions.clone());
-    if let Some(list) = conditions::merge(&held.unwrap_or_default(), [ready]) {
-        let patch = json!({
-            "metadata": { "resourceVersion": cluster.resource_version() },
-            "status": { "conditions": list },
-        });
+    if let Some(list) = conditions::merge(cluster.conditions(), [ready]) {
+        let patch = conditions::patch(&cluster.metadata, &list);
         let api = Api::<Head<Cluster>>::all(fleet.client.clone());
         let answer = merge_status(&api, &name, &patch).await;
         let title = format!("Cluster {name}");

@@ -17,7 +17,6 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Expectations;
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::evictor::Key;
@@ -146,10 +145,7 @@ impl ConditionWriter {
         let began = self.began.get();
         let is_start = began.is_none_or(|began| began.elapsed() < LONGEST_START);
         if let Some(list) = explain::merge(before, &notes, is_start, fleet.clock.now()) {
-            let patch = json!({
-                "metadata": {"resourceVersion": binding.metadata.resource_version},
-                "status": {"conditions": list},
-            });
+            let patch = conditions::patch(&binding.metadata, &list);
             match key.merge_status(&client, STEP, &patch).await? {
                 Written::Done(after) => {
                     let (before, after) = (&binding.metadata, &after.metadata);
@@ -250,6 +246,7 @@ mod written;
 mod tests {
     use jiff::Timestamp;
     use muster_shared::clock::calendar;
+    use serde_json::json;
 
     use super::super::judge::Stay;
     use super::super::pending_notes::tests::nowhere;

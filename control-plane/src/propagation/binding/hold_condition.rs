@@ -1,12 +1,11 @@
 //! Reports why new Works are held back.
 
-use kube::{Client, ResourceExt};
+use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::brief;
 use muster_shared::conditions;
 use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
-use serde_json::json;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
@@ -28,10 +27,7 @@ pub async fn tell_of_hold(
     let Some(list) = conditions::merge(before, [condition.clone()]) else {
         return true;
     };
-    let patch = json!({
-        "metadata": {"resourceVersion": binding.resource_version()},
-        "status": {"conditions": list},
-    });
+    let patch = conditions::patch(&binding.metadata, &list);
     match merge_status(&key.api(client), &key.name, &patch).await {
         Ok(_) => {
             let Condition {

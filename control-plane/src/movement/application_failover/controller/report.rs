@@ -162,10 +162,7 @@ impl Applications {
                 return Ok(());
             };
             // Conditions are a list that others write, too.
-            let patch = json!({
-                "metadata": {"resourceVersion": held.metadata.resource_version},
-                "status": {"conditions": all},
-            });
+            let patch = conditions::patch(&held.metadata, &all);
             match merge_status(&api, &key.name, &patch).await {
                 Ok(_) => break,
                 Err(error) if is_gone(&error) => return Ok(()),

@@ -2,6 +2,7 @@
 
 use crate::fleet::binding::BindingKey;
 use http::Method;
+use serde_json::json;
 
 use super::super::judge::Stay;
 use super::super::pending_notes::tests::nowhere;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt as _;
 use muster_interpreter::{Dependency, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::conditions;
@@ -14,7 +13,6 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
-use serde_json::json;
 
 use super::index::Index;
 use crate::fleet::Fleet;
@@ -166,10 +164,7 @@ async fn report(
     let Some(list) = conditions::merge(held, [condition.clone()]) else {
         return Ok(Next::Done);
     };
-    let patch = json!({
-        "metadata": {"resourceVersion": binding.resource_version()},
-        "status": {"conditions": list},
-    });
+    let patch = conditions::patch(&binding.metadata, &list);
     let client = fleet.status_writer.turn().await;
     let step = "tell of missing dependencies of";
     let written = key.merge_status(&client, step, &patch).await?;
