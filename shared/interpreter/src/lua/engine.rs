@@ -15,8 +15,9 @@ use crate::lua::{
     customization::Rules,
     error::Error,
     limits::{self, Limit, Limits},
+    sandbox,
     script::Script,
-    state::{Argument, Failure, State},
+    state::{Argument, State},
 };
 use crate::operation::Operation;
 use crate::{Answer, Question, Replicas};
@@ -133,11 +134,8 @@ impl Engine {
 
     /// Runs a script without calling its function, which it must define.
     pub(crate) fn define(&self, script: &Script) -> Result<(), Error> {
-        self.with_state(script, |state| {
-            state
-                .define(script, script.at().operation.function())
-                .map_err(|failure| told(script, failure))
-        })
+        let function = script.at().operation.function();
+        self.with_state(script, |state| state.define(script, function))
     }
 
     fn call<T>(
@@ -156,9 +154,7 @@ impl Engine {
         }
         let result = self.with_state(script, |state| {
             let function = script.at().operation.function();
-            let (first, second) = state
-                .call(script, function, arguments)
-                .map_err(|failure| told(script, failure))?;
+            let (first, second) = state.call(script, function, arguments)?;
             read(state, (&first, &second)).map_err(|fault| {
                 let at = Arc::clone(script.at());
                 let Fault {
@@ -191,8 +187,12 @@ impl Engine {
         let idle = self.idle.lock().pop();
         let mut state = match idle {
             Some(state) => state,
-            None => State::new(self.limits, Arc::clone(&self.clock.0))
-                .map_err(|failure| told(script, failure))?,
+            None => State::new(self.limits, Arc::clone(&self.clock.0)).map_err(|error| {
+                Error::Setup {
+                    at: Arc::clone(script.at()),
+                    message: sandbox::message(&error),
+                }
+            })?,
         };
         let result = run(&mut state);
         if state.settle() {
@@ -291,21 +291,6 @@ fn limit_of<T>(result: &Result<T, Error>) -> Option<Limit> {
     match result {
         Err(Error::Limit { limit, .. }) => Some(*limit),
         _ => None,
-    }
-}
-
-/// Returns a failure with its place.
-fn told(script: &Script, failure: Failure) -> Error {
-    let at = Arc::clone(script.at());
-    match failure {
-        Failure::Syntax { line, message } => Error::Syntax { at, line, message },
-        Failure::MissingFunction => {
-            let function = at.operation.function();
-            Error::MissingFunction { at, function }
-        }
-        Failure::Script { line, message } => Error::Script { at, line, message },
-        Failure::Limit(limit) => Error::Limit { at, limit },
-        Failure::Setup(message) => Error::Setup { at, message },
     }
 }
 

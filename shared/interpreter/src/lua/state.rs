@@ -20,6 +20,7 @@ use super::{
 };
 use crate::lua::{
     Clock,
+    error::Error,
     limits::{Budget, Limit, Limits},
     script::Script,
 };
@@ -44,16 +45,6 @@ pub(crate) enum Argument<'a> {
     Number(i64),
 }
 
-/// What went wrong, without the place.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Failure {
-    Syntax { line: u32, message: String },
-    MissingFunction,
-    Script { line: u32, message: String },
-    Limit(Limit),
-    Setup(String),
-}
-
 /// A Lua state with the sandbox.
 pub(crate) struct State {
     lua: Lua,
@@ -65,23 +56,21 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(limits: Limits, clock: Clock) -> Result<Self, Failure> {
-        let setup = |error: mlua::Error| Failure::Setup(sandbox::message(&error));
+    pub(crate) fn new(limits: Limits, clock: Clock) -> mlua::Result<Self> {
         let libraries = StdLib::STRING | StdLib::TABLE | StdLib::MATH;
         let options = LuaOptions::new().catch_rust_panics(false);
-        let lua = Lua::new_with(libraries, options).map_err(setup)?;
+        let lua = Lua::new_with(libraries, options)?;
         let budget = Arc::new(Budget::new(limits));
         let missing = Arc::new(AtomicBool::new(false));
-        let marks = Marks::new(&lua).map_err(setup)?;
-        let sandbox = sandbox::build(&lua, &marks, &budget, clock, &missing).map_err(setup)?;
-        lua.set_memory_limit(limits.memory).map_err(setup)?;
+        let marks = Marks::new(&lua)?;
+        let sandbox = sandbox::build(&lua, &marks, &budget, clock, &missing)?;
+        lua.set_memory_limit(limits.memory)?;
         let shared = Arc::clone(&budget);
         let triggers = HookTriggers::new().every_nth_instruction(INSTRUCTIONS);
         lua.set_hook(triggers, move |_, _| {
             shared.spend(u64::from(INSTRUCTIONS))?;
             Ok(VmState::Continue)
-        })
-        .map_err(setup)?;
+        })?;
         Ok(Self {
             lua,
             marks,
@@ -98,7 +87,7 @@ impl State {
         script: &Script,
         function: &str,
         arguments: [Argument<'_>; 2],
-    ) -> Result<(LuaValue, LuaValue), Failure> {
+    ) -> Result<(LuaValue, LuaValue), Error> {
         self.begin();
         let chunk = self.compiled(script)?;
         let [first, second] = arguments;
@@ -110,21 +99,21 @@ impl State {
                 .call::<(bool, LuaValue, LuaValue)>((chunk, require, function, first, second))
         })();
         match called {
-            Ok((true, first, second)) => self.within().map(|()| (first, second)),
-            Ok((false, error, _)) => Err(self.failure(&error)),
-            Err(error) => Err(self.fault(&error)),
+            Ok((true, first, second)) => self.within(script).map(|()| (first, second)),
+            Ok((false, error, _)) => Err(self.failure(script, &error)),
+            Err(error) => Err(self.fault(script, &error)),
         }
     }
 
     /// Runs a script and looks whether it defines a function.
-    pub(crate) fn define(&mut self, script: &Script, function: &str) -> Result<(), Failure> {
+    pub(crate) fn define(&mut self, script: &Script, function: &str) -> Result<(), Error> {
         self.begin();
         let chunk = self.compiled(script)?;
         let define = &self.sandbox.define;
         match define.call::<(bool, LuaValue)>((chunk, self.require(script), function)) {
-            Ok((true, _)) => self.within(),
-            Ok((false, error)) => Err(self.failure(&error)),
-            Err(error) => Err(self.fault(&error)),
+            Ok((true, _)) => self.within(script),
+            Ok((false, error)) => Err(self.failure(script, &error)),
+            Err(error) => Err(self.fault(script, &error)),
         }
     }
 
@@ -155,7 +144,7 @@ impl State {
         self.missing.store(false, Ordering::Relaxed);
     }
 
-    fn compiled(&mut self, script: &Script) -> Result<Function, Failure> {
+    fn compiled(&mut self, script: &Script) -> Result<Function, Error> {
         if let Some(chunk) = self.compiled.get(&script.id()) {
             return Ok(chunk.clone());
         }
@@ -167,7 +156,7 @@ impl State {
             // A chunk of bytecode could do anything.
             .set_mode(ChunkMode::Text)
             .into_function()
-            .map_err(|error| self.compiler_error(&error))?;
+            .map_err(|error| self.compiler_error(script, &error))?;
         // Scripts that customizations have no longer go this way, too.
         if self.compiled.len() >= MAX_COMPILED {
             self.compiled.clear();
@@ -176,12 +165,12 @@ impl State {
         Ok(chunk)
     }
 
-    fn compiler_error(&self, error: &mlua::Error) -> Failure {
+    fn compiler_error(&self, script: &Script, error: &mlua::Error) -> Error {
         if is_memory(error) {
             self.budget.exceed_memory();
         }
-        if let Some(limit) = self.budget.limit() {
-            return Failure::Limit(limit);
+        if let Some(limited) = self.limited(script) {
+            return limited;
         }
         let text = sandbox::message(error);
         let place = text
@@ -190,7 +179,8 @@ impl State {
             .and_then(|(line, message)| Some((line.parse().ok()?, message.to_owned())));
         // The compiler quotes the whole of a token, which may be as long as the script.
         let (line, message) = place.unwrap_or((0, text));
-        Failure::Syntax {
+        Error::Syntax {
+            at: Arc::clone(script.at()),
             line,
             message: convert::brief(message),
         }
@@ -220,40 +210,46 @@ impl State {
     }
 
     /// Returns an error if a limit has been exceeded, as it may have been in the last instructions.
-    fn within(&self) -> Result<(), Failure> {
-        self.budget
-            .limit()
-            .map_or(Ok(()), |limit| Err(Failure::Limit(limit)))
+    fn within(&self, script: &Script) -> Result<(), Error> {
+        self.limited(script).map_or(Ok(()), Err)
+    }
+
+    fn limited(&self, script: &Script) -> Option<Error> {
+        let limit = self.budget.limit()?;
+        let at = Arc::clone(script.at());
+        Some(Error::Limit { at, limit })
     }
 
     /// Returns the failure that the handler, or Lua itself, told.
-    fn failure(&self, error: &LuaValue) -> Failure {
+    fn failure(&self, script: &Script, error: &LuaValue) -> Error {
         let text = match error {
             LuaValue::String(text) => text.to_string_lossy(),
-            LuaValue::Error(error) => return self.fault(error),
+            LuaValue::Error(error) => return self.fault(script, error),
             other => convert::a_type(other).to_owned(),
         };
         if text == sandbox::NO_MEMORY {
             self.budget.exceed_memory();
         }
-        if let Some(limit) = self.budget.limit() {
-            return Failure::Limit(limit);
+        if let Some(limited) = self.limited(script) {
+            return limited;
         }
+        let at = Arc::clone(script.at());
         if self.missing.load(Ordering::Relaxed) {
-            return Failure::MissingFunction;
+            let function = at.operation.function();
+            return Error::MissingFunction { at, function };
         }
         let (line, message) = line_and_message(&text);
         let message = convert::brief(message);
-        Failure::Script { line, message }
+        Error::Script { at, line, message }
     }
 
-    fn fault(&self, error: &mlua::Error) -> Failure {
+    fn fault(&self, script: &Script, error: &mlua::Error) -> Error {
         if is_memory(error) {
             self.budget.exceed_memory();
         }
-        let text = sandbox::message(error);
-        self.budget
-            .limit()
-            .map_or(Failure::Setup(text), Failure::Limit)
+        self.limited(script).unwrap_or_else(|| Error::Setup {
+            at: Arc::clone(script.at()),
+            message: sandbox::message(error),
+        })
     }
 }
