@@ -414,7 +414,7 @@ mod tests {
         view.occupy(&spec, &to(2), later);
         view.vacate(&spec, &to(2), later);
         assert_eq!(room(&view), 5, "the three are not reported yet");
-        assert!(view.settle(start + Duration::from_mins(1)));
+        assert!(view.settle(start + Duration::from_mins(2)));
         assert_eq!(room(&view), 8, "they never were");
     }
 

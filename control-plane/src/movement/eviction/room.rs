@@ -23,6 +23,9 @@ use crate::scheduler::core::{Options, Snapshot};
 const SETTLED: Duration = Duration::from_secs(15);
 /// Age of a move from which on its room is taken to be reported, or not needed.
 const LONGEST: Duration = Duration::from_mins(1);
+/// Time for which moves whose room is due to be given back are gathered: each time workloads that
+/// have nowhere to go are tried again.
+const GATHERING: Duration = Duration::from_mins(1);
 /// Moves into one cluster that are remembered at most.
 const MOST: usize = 1_000;
 /// Workloads for which room is kept at most, before others leave.
@@ -122,17 +125,19 @@ impl Unreported {
         self.by_cluster.remove(cluster);
     }
 
-    /// Returns the clusters of moves that should have been reported long ago.
+    /// Returns the clusters of moves that should have been reported long ago, and whose room is to be
+    /// given back.
     pub fn overdue(&self, now: Instant) -> Vec<Arc<str>> {
-        let is_overdue = |all: &&Vec<Taken>| all.iter().any(|it| now >= it.at + LONGEST);
+        let is_overdue =
+            |all: &&Vec<Taken>| all.iter().any(|it| now >= it.at + LONGEST + GATHERING);
         let overdue = self.by_cluster.iter().filter(|(_, all)| is_overdue(all));
         overdue.map(|(cluster, _)| Arc::clone(cluster)).collect()
     }
 
-    /// Returns when the first move is overdue.
+    /// Returns when the room of the first move is to be given back.
     pub fn next(&self) -> Option<Instant> {
         let all = self.by_cluster.values().filter_map(|all| all.first());
-        all.map(|it| it.at + LONGEST).min()
+        all.map(|it| it.at + LONGEST + GATHERING).min()
     }
 }
 
