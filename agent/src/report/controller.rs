@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::{ModelFault, validate};
+use muster_shared::client;
 use muster_shared::clock::{Clock, calendar};
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Api, Condition, ResourceExt};
@@ -228,13 +229,13 @@ impl Reporter {
                     break;
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    let call = self.api.get_opt(&self.cluster);
+                    let call = client::get_opt(&self.api, &self.cluster);
                     match within("read the Cluster", call).await? {
                         Some(fresh) => cluster = fresh.into(),
                         None => return Ok(()),
                     }
                 }
-                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_gone() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }

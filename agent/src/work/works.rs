@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
+use muster_shared::client;
 use muster_shared::k8s::{Api, ObjectMeta, ResourceExt};
 use muster_shared::watch::{Expectations, Informer};
 use serde_json::{Value, json};
@@ -72,7 +73,7 @@ impl Works {
             return Ok(Some(written));
         }
         // A read that fails leaves what was written as it is, and is tried again.
-        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        let fresh = within("read the Work", client::get_opt(&self.api, name)).await?;
         let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
             return Ok(None);
         };
@@ -87,7 +88,7 @@ impl Works {
     /// was read or a later one, [`latest`](Self::latest) returns it.
     pub async fn verify(&self, name: &str) -> Result<Option<Arc<CachedWork>>, write::Error> {
         let shown = self.cached(name);
-        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        let fresh = within("read the Work", client::get_opt(&self.api, name)).await?;
         let Some(fresh) = fresh.map(|fresh| self.cache.kept(fresh)) else {
             return Ok(None);
         };
@@ -188,7 +189,7 @@ impl Works {
 
     /// Reads a Work from the fleet API as it is now.
     pub async fn read(&self, name: &str) -> Result<Option<Whole>, write::Error> {
-        let fresh = within("read the Work", self.api.get_opt(name)).await?;
+        let fresh = within("read the Work", client::get_opt(&self.api, name)).await?;
         // A Work that was just received has its text.
         Ok(fresh.and_then(|fresh| {
             let work = fresh.open()?;

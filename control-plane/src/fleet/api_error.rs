@@ -45,41 +45,11 @@ pub fn may_be_written(error: &kube::Error) -> bool {
     }
 }
 
-/// Returns whether the answer to a write says that its object is gone. Only one that names an
-/// object does: an API server that does not serve the kind, as one that has just started, or a
-/// proxy before it, answers with the same code.
-pub fn is_gone(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    let details = status.details.as_ref();
-    client::is_not_found(error) && details.is_some_and(|it| !it.name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use kube::core::Status;
 
     use super::*;
-
-    #[test]
-    fn only_an_answer_that_names_the_object_says_that_it_is_gone() {
-        for (code, reason, name, expected) in [
-            (404, "NotFound", "web", true),
-            (404, "NotFound", "", false),
-            (404, "Failed to parse error data", "", false),
-            (409, "Conflict", "web", false),
-        ] {
-            let details = serde_json::from_value(serde_json::json!({ "name": name }));
-            let status = Status::failure("", reason).with_code(code);
-            let status = status.with_details(details.unwrap());
-            let found = is_gone(&kube::Error::Api(status.boxed()));
-            assert_eq!(found, expected, "{code} {reason} {name}");
-        }
-        let status = Status::failure("404 page not found", "Failed to parse error data");
-        let unserved = kube::Error::Api(status.with_code(404).boxed());
-        assert!(!is_gone(&unserved), "the kind is not served now");
-    }
 
     #[test]
     fn what_is_refused_lasts_and_what_is_not_answered_does_not() {

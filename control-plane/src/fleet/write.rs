@@ -3,13 +3,12 @@
 use std::fmt::Debug;
 
 use kube::api::{Api, Patch};
-use muster_shared::client;
+use muster_shared::client::{self, is_gone};
 use muster_shared::queue::Next;
 use muster_shared::write::patch_params;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::api_error::is_gone;
 use crate::settings::COMPONENT;
 
 /// Result of a write upon an object as it was read.

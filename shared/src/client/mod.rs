@@ -15,11 +15,14 @@ mod service;
 mod traffic;
 mod writer;
 
+use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+use kube::api::Api;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use serde::de::DeserializeOwned;
 
 pub use self::gate::Gate;
 pub use self::head::Head;
@@ -228,6 +231,32 @@ pub fn says_absent(error: &kube::Error, name: &str) -> bool {
     status.reason == "NotFound" && details.is_some_and(|details| details.name == name)
 }
 
+/// Returns whether the answer to a write says that its object is gone. Only one that names an
+/// object does: an API server that does not serve the kind, as one that has just started, or a
+/// proxy before it, answers with the same code.
+pub fn is_gone(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else {
+        return false;
+    };
+    let details = status.details.as_ref();
+    is_not_found(error) && details.is_some_and(|it| !it.name.is_empty())
+}
+
+/// Reads an object; `None` if the API says that it does not have it (see [`says_absent`]).
+///
+/// # Errors
+/// Those of the API.
+pub async fn get_opt<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    match api.get(name).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if says_absent(&error, name) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns whether the error says that another client wrote the object first, or created it first.
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict() || status.is_already_exists())
@@ -269,6 +298,8 @@ pub fn brief(error: &kube::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
 
     #[tokio::test]
@@ -312,6 +343,25 @@ mod tests {
             assert!(!words.contains("SECRET"), "{user}: {words}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn only_an_answer_that_names_the_object_says_that_it_is_gone() {
+        for (code, reason, name, expected) in [
+            (404, "NotFound", "web", true),
+            (404, "NotFound", "", false),
+            (404, "Failed to parse error data", "", false),
+            (409, "Conflict", "web", false),
+        ] {
+            let details = serde_json::from_value(serde_json::json!({ "name": name }));
+            let status = Status::failure("", reason).with_code(code);
+            let status = status.with_details(details.unwrap());
+            let found = is_gone(&kube::Error::Api(status.boxed()));
+            assert_eq!(found, expected, "{code} {reason} {name}");
+        }
+        let status = Status::failure("404 page not found", "Failed to parse error data");
+        let unserved = kube::Error::Api(status.with_code(404).boxed());
+        assert!(!is_gone(&unserved), "the kind is not served now");
     }
 
     #[test]

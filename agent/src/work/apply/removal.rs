@@ -170,7 +170,7 @@ impl Applier {
         finalizers.retain(|finalizer| finalizer != FINALIZER);
         let patch = json!({ "metadata": { "finalizers": finalizers } });
         match self.patch(&work, None, patch).await {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
+            Err(error) if !error.is_gone() => return Err(error.into()),
             _ => {}
         }
         self.store.waits.forget(&name);

@@ -85,7 +85,7 @@ impl Applier {
                         _ => return Ok(()),
                     }
                 }
-                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_gone() => return Ok(()),
                 outcome => return outcome.map(|_| ()).map_err(Error::from),
             }
         }

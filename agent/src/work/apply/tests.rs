@@ -217,6 +217,21 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_work_that_is_deleted_is_let_go_once_the_api_serves_works_again() {
+    let (applier, fleet, _site) = applier(true).await;
+    reconcile(&applier).await.unwrap();
+    let mut deleted = fleet.get("w");
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    fleet.put(deleted.clone());
+    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    fleet.is_unserved.store(true, Ordering::Relaxed);
+    assert!(applier.remove(&cached).await.is_err());
+    fleet.is_unserved.store(false, Ordering::Relaxed);
+    assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
+    assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn large_works_that_wait_for_their_turn_leave_the_workers_to_small_ones() {
     let large = (0..20).map(|n| work(&format!("large{n:02}"), 100_000));
     let works = large.chain([work("small", 100)]).map(|mut work| {

@@ -111,7 +111,7 @@ impl Reporter {
                 }
                 Ok(Some(Next::Done))
             }
-            Err(error) if error.is_not_found() => Ok(Some(Next::Done)),
+            Err(error) if error.is_gone() => Ok(Some(Next::Done)),
             Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error),
         }
@@ -197,6 +197,18 @@ mod tests {
         fleet.is_down.store(false, Ordering::Relaxed);
         assert!(matches!(report(&reporter).await, Ok(Next::Done)));
         assert_eq!(fleet.patches.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_waits_while_the_api_does_not_serve_works() {
+        for has_room in [true, false] {
+            let (reporter, fleet) = reporter(has_room).await;
+            fleet.is_unserved.store(true, Ordering::Relaxed);
+            assert!(report(&reporter).await.is_err(), "{has_room}");
+            fleet.is_unserved.store(false, Ordering::Relaxed);
+            assert!(matches!(report(&reporter).await, Ok(Next::Done)));
+            assert_eq!(fleet.patches.lock().len(), 1, "{has_room}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,6 +25,8 @@ pub(crate) struct Fleet {
     works: Mutex<BTreeMap<String, Value>>,
     /// Whether it does not answer reads of single Works.
     pub(crate) is_down: AtomicBool,
+    /// Whether it does not serve the kind, as an API server that has just started.
+    pub(crate) is_unserved: AtomicBool,
     /// Whether it refuses statuses for their size.
     pub(crate) refuses_statuses: AtomicBool,
     /// Names of objects in one status that it takes at most.
@@ -102,8 +104,13 @@ impl Fleet {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
         }
+        if self.is_unserved.load(Ordering::Relaxed) {
+            return Ok((404, json!("404 page not found")));
+        }
         let Some(work) = works.get_mut(name) else {
-            return Ok((404, refusal(404, "NotFound")));
+            let mut refusal = refusal(404, "NotFound");
+            refusal["details"] = json!({ "name": name });
+            return Ok((404, refusal));
         };
         if method == Method::PATCH {
             let mut change: Value = serde_json::from_slice(body).unwrap();

@@ -4,12 +4,11 @@ use kube::Client;
 use kube::api::Api;
 use kube::core::ObjectMeta;
 use muster_shared::api::work::Work;
-use muster_shared::client::Head;
+use muster_shared::client::{Head, is_gone};
 use muster_shared::write::delete_params;
 use serde_json::json;
 
 use super::CachedWork;
-use crate::fleet::api_error::is_gone;
 use crate::fleet::write::merge;
 
 /// A Work that is to go.

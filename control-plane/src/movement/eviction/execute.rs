@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::client;
+use muster_shared::client::{self, is_gone};
 use serde_json::json;
 
 use super::plan::{Departure, Nowhere, Plan, plan};
 use super::reason::EvictionReason;
-use crate::fleet::api_error::{is_gone, may_be_written};
+use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
 use crate::fleet::completion::{is_job, leaves_undone};

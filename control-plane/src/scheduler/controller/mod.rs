@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::client;
+use muster_shared::client::{self, is_gone};
 use muster_shared::conditions::is_true;
 use muster_shared::controller::Controller;
 use muster_shared::names::DEFAULT_SCHEDULER;
@@ -42,7 +42,6 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::fleet::api_error::is_gone;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;

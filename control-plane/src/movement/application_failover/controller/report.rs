@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::client;
+use muster_shared::client::{self, is_gone};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
-use crate::fleet::api_error::{ApiError, is_gone};
+use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
 use crate::movement::application_failover::decide::Since;
