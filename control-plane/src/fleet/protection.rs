@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, Suspension};
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::client;
 
 use super::Fleet;
 use super::api_error::ApiError;
@@ -139,7 +140,7 @@ pub async fn preserves_on_deletion(fleet: &Fleet, binding: &AnyBinding) -> Resul
         }
         // The copy in the cache may be from before the policy went.
         let key = BindingKey::of(binding);
-        let now = key.api(&fleet.client).get_opt(&key.name).await;
+        let now = client::get_opt(&key.api(&fleet.client), &key.name).await;
         let now = now.map_err(ApiError::of("read", &key))?;
         return Ok(preserves(&now.as_ref().unwrap_or(binding).spec));
     }
@@ -303,6 +304,17 @@ mod tests {
             let answer = preserves_on_deletion(&stand.fleet, &binding).await;
             assert!(answer.is_err(), "{code}: {answer:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_decided_while_the_binding_of_a_policy_that_went_cannot_be_read() {
+        let stand = Stand::followed([("resourcebindings", claimed(false))]).await;
+        let path = "/resourcebindings/web-deployment";
+        let unserved = refusal(404, "NotFound", "");
+        stand.api.answer(http::Method::GET, path, 404, unserved);
+        let binding: AnyBinding = serde_json::from_value(claimed(false)).unwrap();
+        let answer = preserves_on_deletion(&stand.fleet, &binding).await;
+        assert!(answer.is_err(), "{answer:?}");
     }
 
     #[test]

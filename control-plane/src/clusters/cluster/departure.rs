@@ -190,7 +190,7 @@ async fn unlisted_works(
     let mut found = listed.map_err(failed("list the Works of", cluster))?.items;
     if found.is_empty() {
         for name in fleet.works.departed().missing_in(&namespace) {
-            let work = api.get_opt(&name).await;
+            let work = client::get_opt(&api, &name).await;
             found.extend(work.map_err(failed("look for the Works of", cluster))?);
             if found.len() >= SOME as usize {
                 break;

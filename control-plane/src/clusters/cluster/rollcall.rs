@@ -270,7 +270,7 @@ impl RollCall {
     /// Asks the API itself for the lease of one cluster. Says whether it answered.
     async fn ask_about(&self, name: &str) -> bool {
         let asked = Instant::now();
-        let Some(lease) = self.read(self.leases().get_opt(name)).await else {
+        let Some(lease) = self.read(client::get_opt(&self.leases(), name)).await else {
             return false;
         };
         if let Some(lease) = lease {

@@ -9,6 +9,7 @@ use kube::api::Api;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::data_replication::{DataReference, DataRole};
+use muster_shared::client;
 use muster_shared::names::execution_namespace;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -181,7 +182,7 @@ async fn read(
     for place in places {
         let (namespace, name) = (place.namespace.as_deref(), place.name.as_deref());
         let api: Api<CachedWork> = Api::namespaced(client.clone(), namespace.unwrap_or_default());
-        let work = api.get_opt(name.unwrap_or_default()).await;
+        let work = client::get_opt(&api, name.unwrap_or_default()).await;
         let work = work.map_err(ApiError::of("read the works of", key))?;
         found.extend(work.map(Arc::new));
     }

@@ -135,12 +135,12 @@ impl Scheduler {
                     );
                     return Ok(());
                 }
-                Err(error) if client::is_not_found(&error) => return Ok(()),
+                Err(error) if client::is_gone(&error) => return Ok(()),
                 Err(error) if client::is_conflict(&error) => {
                     // The cache is behind until it shows what is written here: whoever decided on
                     // its state would take the report before this one for the last.
                     self.expectations.conflicted(key.clone(), &binding.metadata);
-                    fresh = api.get_opt(&key.name).await.map_err(fault)?;
+                    fresh = client::get_opt(api, &key.name).await.map_err(fault)?;
                     if fresh.is_none() {
                         return Ok(());
                     }
@@ -156,11 +156,12 @@ impl Scheduler {
 mod tests {
     use std::sync::Arc;
 
+    use http::Method;
     use serde_json::Value;
 
     use super::*;
     use crate::fleet::budget::pace::Pace;
-    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::fleet::testing::{Stand, binding, cluster, pass, refusal};
     use crate::scheduler::core::report::Verdict;
 
     /// Returns a binding of generation 3 whose schedule of generation 1 was reported.
@@ -248,6 +249,37 @@ mod tests {
         let condition = &stored.unwrap()["status"]["conditions"][0];
         assert_eq!(condition["status"], "True");
         assert!(pause().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_done_only_where_the_api_says_that_the_binding_is_gone() {
+        let objects = [("clusters", cluster("m1")), ("resourcebindings", binding())];
+        let stand = Stand::followed(objects).await;
+        let fleet = &stand.fleet;
+        let scheduler = Scheduler::new(fleet, Pace::of(&fleet.settings));
+        let cached = stand.binding("web-deployment").unwrap();
+        let key = BindingKey::of(cached.as_ref());
+        let api = key.api(&fleet.client);
+        let report = Report {
+            scheduled: Some(Verdict::success()),
+            ..Report::default()
+        };
+        for (code, reason, named, read, is_done) in [
+            (404, "NotFound", "web-deployment", "", true),
+            // The kind is not served now.
+            (404, "NotFound", "", "", false),
+            (409, "Conflict", "web-deployment", "web-deployment", true),
+            (409, "Conflict", "web-deployment", "", false),
+        ] {
+            stand.api.answer_truly();
+            let paths = ["/web-deployment/status", "/web-deployment"];
+            let answer = refusal(code, reason, named);
+            stand.api.answer(Method::PATCH, paths[0], code, answer);
+            let answer = refusal(404, "NotFound", read);
+            stand.api.answer(Method::GET, paths[1], 404, answer);
+            let written = scheduler.report(&api, &key, &cached, &report, fleet.clock.now());
+            assert_eq!(written.await.is_ok(), is_done, "{code} {named} {read}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
