@@ -241,10 +241,10 @@ impl Work<'_> {
             return;
         }
         let verdict = verdict(&spec.match_conditions, conditions);
-        let generation = policy.metadata.generation.unwrap_or_default();
         let before = self.record.windows.get(&name);
         let is_new = before.is_none();
-        let window = Window::next(before, verdict, generation, scene.first_look, self.now);
+        let (edition, first_look) = (&policy.metadata, scene.first_look);
+        let window = Window::next(before, verdict, edition, first_look, self.now);
         if is_new && self.awaits(policy, window.matched) {
             let bytes = record::window_size(&name, &window);
             if !self.reserve(&name, bytes, record::WINDOWS_LIMIT) {

@@ -147,7 +147,8 @@ pub(super) fn holder_size(name: &str) -> usize {
 
 /// Bytes that a window takes.
 pub(super) fn window_size(name: &str, window: &Window) -> usize {
-    WINDOW + name.len() + window.statuses.len()
+    let uid = window.uid.as_ref().map_or(0, |uid| uid.len() + 9);
+    WINDOW + name.len() + window.statuses.len() + uid
 }
 
 impl Owned {

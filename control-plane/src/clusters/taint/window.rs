@@ -7,6 +7,7 @@
 //! see.
 
 use jiff::Timestamp;
+use muster_shared::k8s::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 /// The present verdict of one policy on one cluster. It is kept only while a taint waits for its
@@ -16,6 +17,10 @@ use serde::{Deserialize, Serialize};
 pub struct Window {
     /// Generation of the policy that gave the verdict: an edited policy starts anew.
     pub generation: i64,
+    /// Uid of that policy: one that replaces it at once, under its name, starts anew as well.
+    /// `None`: a version before noted the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
     /// Whether the conditions match.
     pub matched: bool,
     /// Since when, without a break, by the clock of the control plane.
@@ -41,18 +46,20 @@ pub struct Verdict {
 }
 
 impl Window {
-    /// Returns the window after a look at the cluster. `first_look`: this process has not looked at
+    /// Returns the window of a policy after a look at the cluster. `first_look`: this process has not looked at
     /// it before, so that changes may have been missed.
     pub fn next(
         before: Option<&Self>,
         verdict: Verdict,
-        generation: i64,
+        policy: &ObjectMeta,
         first_look: bool,
         now: Timestamp,
     ) -> Self {
+        let generation = policy.generation.unwrap_or_default();
         let since = match before {
             Some(window)
                 if window.generation == generation
+                    && (window.uid.is_none() || window.uid == policy.uid)
                     && window.matched == verdict.matched
                     && !window.is_broken_by(&verdict, first_look) =>
             {
@@ -63,6 +70,7 @@ impl Window {
         };
         Self {
             generation,
+            uid: policy.uid.clone(),
             matched: verdict.matched,
             since,
             transition: verdict.transition,
@@ -93,10 +101,19 @@ mod tests {
     fn window(matched: bool, since: i64, transition: Option<i64>) -> Window {
         Window {
             generation: 1,
+            uid: Some("u".into()),
             matched,
             since: at(since),
             transition: transition.map(at),
             statuses: "False".into(),
+        }
+    }
+
+    fn policy(uid: &str, generation: i64) -> ObjectMeta {
+        ObjectMeta {
+            uid: Some(uid.into()),
+            generation: Some(generation),
+            ..ObjectMeta::default()
         }
     }
 
@@ -164,17 +181,31 @@ mod tests {
         .enumerate()
         {
             let matched = verdict.matched;
-            let next = Window::next(before.as_ref(), verdict, 1, first_look, at(100));
+            let policy = policy("u", 1);
+            let next = Window::next(before.as_ref(), verdict, &policy, first_look, at(100));
             assert_eq!((next.matched, next.since), (matched, at(since)), "case {n}");
         }
     }
 
     #[test]
-    fn an_edited_policy_is_judged_anew() {
-        let before = window(true, 70, Some(70));
-        let again = verdict(true, "False", Some(70));
-        let next = Window::next(Some(&before), again, 2, false, at(100));
-        assert_eq!(next.since, at(100));
+    fn a_policy_that_was_edited_or_replaced_is_judged_anew() {
+        let known = window(true, 70, Some(70));
+        let of_a_version_before = Window {
+            uid: None,
+            ..known.clone()
+        };
+        for (before, uid, generation, since) in [
+            (&known, "u", 1, 70),
+            (&known, "u", 2, 100),
+            (&known, "another", 1, 100),
+            (&of_a_version_before, "u", 1, 70),
+        ] {
+            let again = verdict(true, "False", Some(70));
+            let policy = policy(uid, generation);
+            let next = Window::next(Some(before), again, &policy, false, at(100));
+            assert_eq!(next.since, at(since), "{uid} {generation}");
+            assert_eq!(next.uid.as_deref(), Some(uid));
+        }
     }
 
     #[test]
@@ -184,8 +215,9 @@ mod tests {
             verdict(false, "", None),
             verdict(false, "True", Some(500)),
         ] {
-            let first = Window::next(None, verdict.clone(), 1, true, at(100));
-            let second = Window::next(Some(&first), verdict, 1, false, at(200));
+            let policy = policy("u", 1);
+            let first = Window::next(None, verdict.clone(), &policy, true, at(100));
+            let second = Window::next(Some(&first), verdict, &policy, false, at(200));
             assert_eq!(first, second);
         }
     }
