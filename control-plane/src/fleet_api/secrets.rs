@@ -86,9 +86,12 @@ impl Keeper {
     pub(super) async fn pass(&self, now: Timestamp) -> Result<Outcome, Error> {
         let (site, waits) = self.located().await?;
         let mut leaves = site.leaves();
-        let mut found = BTreeMap::new();
+        let (mut found, mut problems) = (BTreeMap::new(), Vec::new());
         for leaf in &leaves {
-            found.insert(leaf.secret.clone(), self.get(&leaf.secret).await?);
+            match self.get(&leaf.secret).await {
+                Ok(secret) => _ = found.insert(leaf.secret.clone(), secret),
+                Err(error) => problems.push(error),
+            }
         }
         let mut written = Vec::new();
         let signed = |signer| {
@@ -100,6 +103,7 @@ impl Keeper {
             "ca",
             "muster-fleet-ca",
             signed(Signer::Fleet),
+            &mut problems,
             now,
             &mut written,
         );
@@ -108,11 +112,11 @@ impl Keeper {
             "etcd-ca",
             "muster-etcd-ca",
             signed(Signer::Etcd),
+            &mut problems,
             now,
             &mut written,
         );
         let etcd = etcd.await?;
-        let mut problems = Vec::new();
         if let Err(error) = self.token_key(&mut written).await {
             problems.push(error);
         }
@@ -125,7 +129,10 @@ impl Keeper {
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
         for leaf in &leaves {
-            let found = found.get(&leaf.secret).and_then(Option::as_ref);
+            let Some(found) = found.get(&leaf.secret) else {
+                continue;
+            };
+            let found = found.as_ref();
             let (authority, trusted) = match leaf.signer {
                 Signer::Fleet => (&fleet, &trusted),
                 Signer::Etcd => (&etcd, &etcd.trusted),
@@ -173,16 +180,24 @@ impl Keeper {
         Ok((site, waits))
     }
 
+    /// Returns an authority; it is made where neither it nor anything that it may have signed is
+    /// there. `unread`: why certificates could not be read, which may be its own.
     async fn authority(
         &self,
         what: &str,
         common_name: &str,
         signed: Option<&str>,
+        unread: &mut Vec<Error>,
         now: Timestamp,
         written: &mut Vec<(String, &'static str)>,
     ) -> Result<Authority, Error> {
         let name = self.site.name(what);
         let found = self.get(&name).await?;
+        if found.is_none()
+            && let Some(error) = unread.pop()
+        {
+            return Err(error);
+        }
         let (authority, why) = match judge::authority(found.as_ref(), signed, now) {
             Verdict::Keep(authority) => (authority, "further authorities are trusted"),
             Verdict::Refuse(why) => return Err(Error::Refused(name, why)),
@@ -413,8 +428,52 @@ fn no_address(service: &Service, site: &Site) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+
     use super::super::plan::tests::site;
     use super::*;
+    use crate::fleet::testing::{Stand, refusal};
+
+    /// Gives the Secrets that were made their namespace, as an API server does.
+    fn settle(stand: &Stand) {
+        for mut secret in stand.api.all("secrets") {
+            let name = secret["metadata"]["name"].as_str().unwrap().to_owned();
+            stand.api.delete("secrets", "", &name);
+            secret["metadata"]["namespace"] = json!(site().namespace);
+            stand.api.put("secrets", secret);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_cannot_be_read_keeps_no_other_from_being_made() {
+        let stand = Stand::new([]);
+        let keeper = Keeper {
+            host: stand.fleet.client.clone(),
+            site: site(),
+            lives: Lives {
+                authority: Duration::from_hours(24 * 3650),
+                leaf: Duration::from_hours(24 * 90),
+            },
+            serving: None,
+        };
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let (page, admin) = (site().name("page"), site().name("admin"));
+        let (path, body) = (format!("/{page}"), refusal(500, "InternalError", ""));
+        stand.api.answer(Method::GET, &path, 500, body.clone());
+        let first = keeper.pass(now).await;
+        assert!(first.is_err(), "it may be of an authority that is not here");
+        assert!(stand.api.all("secrets").is_empty());
+
+        stand.api.answer_truly();
+        assert!(keeper.pass(now).await.unwrap().problems.is_empty());
+        settle(&stand);
+        stand.api.delete("secrets", &site().namespace, &admin);
+        stand.api.answer(Method::GET, &path, 500, body);
+        let outcome = keeper.pass(now).await.unwrap();
+        let written: Vec<_> = outcome.written.iter().map(|it| &it.0).collect();
+        assert_eq!(written, [&admin]);
+        assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
+    }
 
     #[test]
     fn a_load_balancer_without_an_address_is_told_where_clients_depend_on_it() {
