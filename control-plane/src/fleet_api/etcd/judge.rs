@@ -1,5 +1,7 @@
 //! What the answers of the other members of etcd mean for one whose volume is empty. Pure.
 
+use std::ops::ControlFlow::{self, Break, Continue};
+
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde::Deserialize;
 
@@ -76,19 +78,23 @@ const ROUNDS: usize = 5;
 pub(super) struct Rounds(usize);
 
 impl Rounds {
-    /// Returns what the verdict of a round means after those before it. It is never `Join`.
-    pub(super) fn settle(&mut self, verdict: Verdict) -> Verdict {
-        let Verdict::Join(why) = verdict else {
-            self.0 = 0;
-            return verdict;
-        };
-        self.0 += 1;
-        if self.0 >= ROUNDS {
-            return Verdict::Start(why);
+    /// Returns what the verdict of a round means after those before it: why etcd may start or why
+    /// it may not, or what the member goes on to wait for.
+    pub(super) fn settle(
+        &mut self,
+        verdict: Verdict,
+    ) -> ControlFlow<Result<String, String>, String> {
+        let joins = matches!(verdict, Verdict::Join(_));
+        self.0 = if joins { self.0 + 1 } else { 0 };
+        match verdict {
+            Verdict::Start(why) => Break(Ok(why)),
+            Verdict::Refuse(why) => Break(Err(why)),
+            Verdict::Wait(why) => Continue(why),
+            Verdict::Join(why) if self.0 >= ROUNDS => Break(Ok(why)),
+            Verdict::Join(why) => Continue(format!(
+                "{why}, and if it still says so in {ROUNDS} s, etcd may start"
+            )),
         }
-        Verdict::Wait(format!(
-            "{why}, and if it still says so in {ROUNDS} s, etcd may start"
-        ))
     }
 }
 
@@ -263,7 +269,7 @@ mod tests {
     fn a_member_joins_no_store_whose_members_are_still_reading_their_logs() {
         let join = || Verdict::Join("etcd-2 has begun to make the store".to_owned());
         let mut rounds = Rounds::default();
-        let mut waits = |verdict| matches!(rounds.settle(verdict), Verdict::Wait(_));
+        let mut waits = |verdict| rounds.settle(verdict).is_continue();
         for _ in 1..ROUNDS {
             assert!(waits(join()));
         }
@@ -271,12 +277,14 @@ mod tests {
         for _ in 1..ROUNDS {
             assert!(waits(join()), "it counts from the start again");
         }
-        assert!(matches!(rounds.settle(join()), Verdict::Start(_)));
-        let refuse = Verdict::Refuse("its part is lost".to_owned());
-        assert_eq!(rounds.settle(refuse.clone()), refuse);
+        assert!(matches!(rounds.settle(join()), Break(Ok(_))));
+        let why = "its part is lost".to_owned();
+        let refused = rounds.settle(Verdict::Refuse(why.clone()));
+        assert_eq!(refused, Break(Err(why)));
         // Members that are all empty have no log, and wait for nothing.
-        let start = Verdict::Start("the volume of every member is empty".to_owned());
-        assert_eq!(rounds.settle(start.clone()), start);
+        let why = "the volume of every member is empty".to_owned();
+        let started = rounds.settle(Verdict::Start(why.clone()));
+        assert_eq!(started, Break(Ok(why)));
     }
 
     #[test]

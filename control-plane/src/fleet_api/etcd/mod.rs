@@ -13,6 +13,7 @@ mod peers;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use futures::future::join_all;
 use muster_shared::clock;
 use muster_shared::serve::listen;
 
-use self::judge::{Joining, Rounds, Verdict};
+use self::judge::{Joining, Rounds};
 use self::peers::{Identity, Peer};
 
 /// Name of the command.
@@ -119,13 +120,12 @@ async fn run(options: &Options) -> anyhow::Result<String> {
         let answers = peers.iter().map(|it| it.name.as_str()).zip(answers);
         let verdict = judge::judge(&joining, &answers.collect::<Vec<_>>());
         match rounds.settle(verdict) {
-            Verdict::Start(why) => break Ok(why),
-            Verdict::Refuse(why) => break Err(anyhow::Error::msg(why)),
-            Verdict::Wait(why) | Verdict::Join(why) if why != said => {
+            ControlFlow::Break(outcome) => break outcome.map_err(anyhow::Error::msg),
+            ControlFlow::Continue(why) if why != said => {
                 println!("waiting: {why}");
                 said = why;
             }
-            Verdict::Wait(_) | Verdict::Join(_) => {}
+            ControlFlow::Continue(_) => {}
         }
         tokio::time::sleep(PAUSE).await;
     };
