@@ -21,9 +21,7 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
 use muster_control_plane::movement::eviction::explain::CONDITION;
 use muster_control_plane::movement::eviction::judge::{Switches, placement};
-use muster_control_plane::movement::graceful_eviction::assess::{
-    Scene, asks_for_none, counts_replicas, missing,
-};
+use muster_control_plane::movement::graceful_eviction::assess::{Scene, counts_replicas, missing};
 use muster_control_plane::propagation::binding::render::Scope;
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
@@ -350,7 +348,7 @@ impl Answer {
             counts_replicas: counts_replicas(spec, &status.aggregated_status),
             // Such a task ends within seconds.
             is_over: &|_| false,
-            asks_for_none: asks_for_none(spec),
+            asks_for_none: spec.is_scaled_to_zero(),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
             timeout: None,
         };

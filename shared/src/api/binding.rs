@@ -254,7 +254,7 @@ impl ResourceBindingSpec {
 
     /// Returns whether the resource is a workload that is scaled to zero: it need not be anywhere.
     pub fn is_scaled_to_zero(&self) -> bool {
-        self.is_workload() && self.replicas == 0 && self.components.is_empty()
+        self.replicas <= 0 && self.replica_requirements.is_some() && self.components.is_empty()
     }
 
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
@@ -536,6 +536,29 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn only_a_workload_that_is_counted_in_replicas_is_scaled_to_zero() {
+        let requirements = json!({ "resourceRequest": { "cpu": "1" } });
+        let components = json!([{ "name": "a", "replicas": 0 }]);
+        for (replicas, requirements, components, expected) in [
+            (0, &requirements, json!([]), true),
+            (-1, &requirements, json!([]), true),
+            (1, &requirements, json!([]), false),
+            (0, &json!(null), json!([]), false),
+            (0, &requirements, components.clone(), false),
+            (0, &json!(null), components, false),
+        ] {
+            let spec: ResourceBindingSpec = serde_json::from_value(json!({
+                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+                "replicas": replicas,
+                "replicaRequirements": requirements,
+                "components": components,
+            }))
+            .unwrap();
+            assert_eq!(spec.is_scaled_to_zero(), expected, "{}", json!(spec));
+        }
+    }
 
     #[test]
     fn dispatching_is_suspended_everywhere_or_in_the_clusters_that_are_listed() {

@@ -56,7 +56,8 @@ pub struct Scene<'a> {
     pub restores: bool,
     /// Whether the workload is a Job that is over in a cluster, and as a whole.
     pub is_over: &'a dyn Fn(&str) -> bool,
-    /// Whether the template asks for no replicas of a workload that is counted in them.
+    /// Whether the template asks for no replicas of a workload that is counted in them: its
+    /// scheduler chooses no cluster then.
     pub asks_for_none: bool,
     /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
     /// replacement.
@@ -459,12 +460,6 @@ pub fn counts_replicas(spec: &ResourceBindingSpec, reports: &[AggregatedStatusIt
         status.is_some_and(|status| status.0["replicas"].is_i64())
     };
     is_counted(&spec.resource) || (spec.replicas > 0 && reports.iter().any(has_number))
-}
-
-/// Returns whether the template of a binding asks for no replicas of a workload that is counted in
-/// them: its scheduler chooses no cluster then.
-pub fn asks_for_none(spec: &ResourceBindingSpec) -> bool {
-    spec.replicas <= 0 && spec.replica_requirements.is_some() && spec.components.is_empty()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
 
-use super::assess::{Assessment, Scene, asks_for_none, assess, counts_replicas};
+use super::assess::{Assessment, Scene, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::fleet::Fleet;
@@ -213,7 +213,7 @@ fn check(
         ),
         counts_replicas: counts_replicas(spec, &status.aggregated_status),
         is_over: &is_over,
-        asks_for_none: asks_for_none(spec),
+        asks_for_none: spec.is_scaled_to_zero(),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
         // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
         timeout: None,

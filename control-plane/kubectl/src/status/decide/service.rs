@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::CONDITION;
-use muster_control_plane::movement::graceful_eviction::assess::asks_for_none;
 use muster_control_plane::propagation::binding::companions::runs_nothing;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceHealth};
@@ -139,7 +138,7 @@ fn take(
     let left = left.chain(old.into_iter().flatten().map(String::as_str));
     let left: Vec<Copy> = left.map(copy).collect();
     // Of one that is scaled to zero, or that a person keeps from being placed, nothing is to run.
-    let is_meant = asks_for_none(spec) || spec.scheduling_suspended();
+    let is_meant = spec.is_scaled_to_zero() || spec.scheduling_suspended();
     if is_meant && placed.is_empty() && left.is_empty() {
         return;
     }
