@@ -3,7 +3,8 @@
 //!
 //! Readers of YAML 1.1 and of YAML 1.2 disagree on some plain scalars: `no` is a boolean or a text,
 //! `0644` is 420 or 644. A document is written anew as a whole, so that its reader would see
-//! another value than before. Such a document is refused.
+//! another value than before. So would the reader of a key that is a number or a boolean, since all
+//! keys are written as texts. Such a document is refused.
 
 use std::fmt;
 
@@ -37,7 +38,8 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     });
     agreed.map_err(|error| {
         format!(
-            "readers of YAML disagree on the value {}: write true or false, a decimal number, or quotation marks",
+            "readers of YAML disagree on the value {}, or it is a key that is no text: write true or false, a decimal number, or quotation marks, \
+             and a key in quotation marks",
             place(&error)
         )
     })?;
@@ -99,7 +101,7 @@ impl<'de> Visitor<'de> for Agreed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
+        while let Some(key) = map.next_key_seed(Key)? {
             map.next_value_seed(Agreed(&self.0[&*key]))?;
         }
         Ok(())
@@ -124,6 +126,29 @@ impl<'de> Visitor<'de> for Agreed<'_> {
         is_agreed
             .then_some(())
             .ok_or_else(|| E::custom("ambiguous"))
+    }
+}
+
+/// Reads a key, which has to be a text.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
     }
 }
 
@@ -180,6 +205,29 @@ mod tests {
                 );
                 assert!(!error.contains("SECRET"), "{error}");
             }
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_no_text_is_refused() {
+        for key in [
+            "8080", "0644", "1.5", "-7", "0x1F", "on", "no", "y", "true", "False",
+        ] {
+            for document in [
+                format!("a:\n  {key}: SECRET\n"),
+                format!("- {{{key}: SECRET}}\n"),
+            ] {
+                let error = again(&document).unwrap_err();
+                assert!(
+                    error.contains("a key in quotation marks") && error.contains("line "),
+                    "{document}: {error}"
+                );
+                assert!(!error.contains("SECRET"), "{error}");
+            }
+            let quoted = format!("a:\n  '{key}': x\n");
+            let expected = json!({ "a": { key: "x" } });
+            assert_eq!(read(&quoted), Ok(expected.clone()), "{key}");
+            assert_eq!(read(&again(&quoted).unwrap()), Ok(expected), "{key}");
         }
     }
 
