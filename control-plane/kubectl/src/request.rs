@@ -1,7 +1,7 @@
 //! Requests to an API: what fails is told with its step, and a name that is not there with what may
 //! have been meant.
 
-use anyhow::{bail, ensure};
+use anyhow::{anyhow, bail};
 use kube::api::ListParams;
 use muster_control_plane::fleet::attribution::COMMAND;
 use muster_shared::api::cluster::Cluster;
@@ -25,15 +25,25 @@ pub(super) async fn call<T>(
 /// Reads a cluster; the error tells what may have been meant.
 pub(super) async fn find_cluster(client: &Client, name: &str) -> anyhow::Result<Cluster> {
     let api: Api<Cluster> = Api::all(client.clone());
-    ensure!(!name.is_empty(), "the name of a cluster is empty");
-    if let Some(cluster) = call("read the Cluster", api.get_opt(name)).await? {
+    // A request without a name would be one for a list.
+    if !name.is_empty()
+        && let Some(cluster) = call("read the Cluster", api.get_opt(name)).await?
+    {
         return Ok(cluster);
     }
     let api = Api::all(client.clone());
     let whole = ListParams::default();
     let all = call("list clusters", Head::<Cluster>::list(&api, &whole)).await?;
     let names: Vec<String> = all.items.iter().map(ResourceExt::name_any).collect();
-    bail!("there is no Cluster {name:?}{}", instead(name, &names))
+    Err(no_cluster(name, &names))
+}
+
+/// Returns the error for a name that none of the clusters has.
+pub(super) fn no_cluster(name: &str, names: &[String]) -> anyhow::Error {
+    if name.is_empty() {
+        return anyhow!("the name of a cluster is empty");
+    }
+    anyhow!("there is no cluster {name:?}{}", instead(name, names))
 }
 
 /// Names listed at most.
@@ -92,6 +102,12 @@ mod tests {
             assert_eq!(instead(name, &names), expected, "{name}");
         }
         assert!(instead("x", &[]).contains("fleet API"));
+        for (name, expected) in [
+            ("membr1", "there is no cluster \"membr1\": is it member1?"),
+            ("", "the name of a cluster is empty"),
+        ] {
+            assert_eq!(no_cluster(name, &names).to_string(), expected);
+        }
         let many: Vec<String> = (0..12).map(|n| format!("cluster-{n}")).collect();
         assert!(instead("zzz", &many).ends_with("and 2 more"));
     }

@@ -19,7 +19,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap};
 use super::chosen;
 use super::forecast::{Disaster, Fleet, forecast};
 use super::output::{Format, Reply};
-use super::request::instead;
+use super::request::{instead, no_cluster};
 use super::running::Running;
 use super::{dependencies, list, view};
 
@@ -126,12 +126,9 @@ fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
     let all: Vec<String> = names.iter().cloned().collect();
     let known = |asked: &[String]| -> anyhow::Result<BTreeSet<String>> {
         for name in asked {
-            ensure!(!name.is_empty(), "the name of a cluster is empty");
-            ensure!(
-                names.contains(name),
-                "there is no cluster {name:?}{}",
-                instead(name, &all)
-            );
+            if !names.contains(name) {
+                return Err(no_cluster(name, &all));
+            }
         }
         Ok(asked.iter().cloned().collect())
     };
