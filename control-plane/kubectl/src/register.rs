@@ -212,7 +212,9 @@ async fn discover(options: &Options, token: &Token) -> anyhow::Result<Info> {
     let again = again.context("ask the fleet API again over a verified connection")?;
     ensure!(
         again.as_ref() == Some(&data),
-        "the fleet API at {server} says something else over a verified connection: somebody stands between us and it, or it was just changed"
+        "the fleet API at {server} says something else over a verified connection: either its ConfigMap {}/{} was just changed, and the same command works now, or another server answers in its place (a proxy, or an attacker)",
+        discovery::NAMESPACE,
+        discovery::NAME
     );
     Ok(info)
 }

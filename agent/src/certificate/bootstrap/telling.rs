@@ -76,8 +76,8 @@ impl Error {
 #[error(
     "the authority of {server:?} in the bootstrap kubeconfig is not the expected one: none of {found:?} is among \
      {expected:?} (--discovery-token-ca-cert-hash, chart value fleet.caHash). The token was not sent. Either the hash is an \
-     old one, and `kubectl muster token create --print-helm-command` prints the present one, or somebody stands between this \
-     member and the fleet API"
+     old one, and `kubectl muster token create --print-helm-command` prints the present one, or another server answers in \
+     place of the fleet API (a proxy, or an attacker)"
 )]
 pub(super) struct Stranger {
     pub(super) server: String,

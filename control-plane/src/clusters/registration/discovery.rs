@@ -29,7 +29,7 @@ const SIGNATURE: &str = "jws-kubeconfig-";
 pub enum Error {
     /// The authority has another hash.
     #[error(
-        "the fleet API's authority is not the expected one: none of {expected:?} is the hash of what {NAMESPACE}/{NAME} has ({found:?}). Either the hash is an old one, or somebody stands between us and the fleet API"
+        "the fleet API's authority is not the expected one: none of {expected:?} is the hash of what {NAMESPACE}/{NAME} has ({found:?}). Either the hash is an old one, and `kubectl muster token create --print-register-command` prints the present one, or another server answers in place of the fleet API (a proxy, or an attacker)"
     )]
     Stranger {
         /// Given hashes.
@@ -42,7 +42,7 @@ pub enum Error {
     Useless(String),
     /// The signature was made with another secret.
     #[error(
-        "ConfigMap {NAMESPACE}/{NAME} is not signed with this token's secret: the token is wrong, or somebody stands between us and the fleet API"
+        "ConfigMap {NAMESPACE}/{NAME} is not signed with this token's secret: either the token is wrong, and `kubectl muster token create --print-register-command` makes another, or another server answers in place of the fleet API (a proxy, or an attacker)"
     )]
     Forged,
     /// There is no signature, and no hash was given.
@@ -191,7 +191,16 @@ mod tests {
         ] {
             match (trust(&data(signature), &token(), hashes), problem) {
                 (Ok(info), None) => assert_eq!(info, Info::read(&data(None)).unwrap()),
-                (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+                (Err(error), Some(words)) => {
+                    let said = error.to_string();
+                    assert!(said.contains(words), "{said}");
+                    // Who reads it learns what to run.
+                    let is_unsigned = matches!(error, Error::Unsigned);
+                    assert!(
+                        is_unsigned || said.contains("--print-register-command"),
+                        "{said}"
+                    );
+                }
                 (other, expected) => panic!("{other:?} instead of {expected:?}"),
             }
         }
