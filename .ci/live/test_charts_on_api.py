@@ -62,6 +62,13 @@ def test_life(cluster):
     restored = {"fleetApi": {"profile": "production", "etcd": {"restore": "x.db", "snapshots": {"accessMode": "ReadWriteMany"}}}}
     _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, restored)
     assert "muster-fleet-etcd-snapshots is there with ReadWriteOnce" in words, f"another mode of a claim that is there: refused, with what to do: {words}"
+    for refused, reason in (
+        ({"priorityClass": {"value": 5}}, "muster-muster-system is there with 1000000000"),
+        ({"fleetApi": {"etcd": {"snapshots": {"className": "fast"}}}}, "muster-fleet-etcd-snapshots is there with slow"),
+        ({"fleetApi": {"etcd": {"snapshots": {"size": "900Mi"}}}}, "muster-fleet-etcd-snapshots is there with 8Gi"),
+    ):
+        _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, refused)
+        assert reason in words, f"what the API would refuse in the midst of an upgrade: refused before it: {words}"
     beside = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}]}}
     restored["fleetApi"]["etcd"] |= {"affinity": beside, "snapshots": {}}
     release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, restored)

@@ -1,5 +1,5 @@
 {{- /*
-What Helm can know before it installs or upgrades anything: whether the volumes of a bundled fleet API will be made, and whether its store would be split or left behind.
+What Helm can know before it installs or upgrades anything: whether the volumes of a bundled fleet API will be made, whether its store would be split or left behind, and whether the API would refuse a part of an upgrade.
 Included by NOTES.txt, so that it changes no object: `helm template`, Argo CD and Flux's dry runs see no cluster and skip it; there the pods of etcd
 refuse to start (check-etcd-member). Off with preflight=false.
 */ -}}
@@ -7,6 +7,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- include "muster.preflight.members" . -}}
 {{- include "muster.preflight.names" . -}}
 {{- include "muster.preflight.snapshots" . -}}
+{{- include "muster.preflight.priority" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -68,14 +69,45 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- end }}
 
-{{- /* Kubernetes changes the mode of no claim. */ -}}
+{{- /* Kubernetes changes neither mode nor class of a claim, and makes none smaller. */ -}}
 {{- define "muster.preflight.snapshots" -}}
 {{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") -}}
-{{- $claim := printf "%s-etcd-snapshots" (include "muster.fleet" .) -}}
-{{- $wanted := .Values.fleetApi.etcd.snapshots.accessMode -}}
-{{- $modes := dig "spec" "accessModes" list (lookup "v1" "PersistentVolumeClaim" .Release.Namespace $claim) -}}
-{{- if and $modes (not (has $wanted $modes)) -}}
-{{- fail (printf "\n\nfleetApi.etcd.snapshots.accessMode=%s: the claim %s is there with %s, and Kubernetes changes that of no claim. Keep it; or copy the snapshots elsewhere and delete the claim first.\n" $wanted $claim (join ", " $modes)) -}}
+{{- $name := printf "%s-etcd-snapshots" (include "muster.fleet" .) -}}
+{{- $wanted := .Values.fleetApi.etcd.snapshots -}}
+{{- $claim := lookup "v1" "PersistentVolumeClaim" .Release.Namespace $name -}}
+{{- $modes := dig "spec" "accessModes" list $claim -}}
+{{- $class := dig "spec" "storageClassName" "" $claim -}}
+{{- $size := dig "spec" "resources" "requests" "storage" "" $claim -}}
+{{- $other := "" -}}
+{{- if and $modes (not (has $wanted.accessMode $modes)) -}}
+{{- $other = printf "accessMode=%s: the claim %s is there with %s" $wanted.accessMode $name (join ", " $modes) -}}
+{{- else if and $class $wanted.className (ne $class $wanted.className) -}}
+{{- $other = printf "className=%s: the claim %s is there with %s" $wanted.className $name $class -}}
+{{- else if and $size (lt (include "muster.bytes" $wanted.size | float64) (include "muster.bytes" $size | float64)) -}}
+{{- $other = printf "size=%s: the claim %s is there with %s" $wanted.size $name $size -}}
+{{- end -}}
+{{- if $other -}}
+{{- fail (printf "\n\nfleetApi.etcd.snapshots.%s, which Kubernetes does not change to that. Keep it; or copy the snapshots elsewhere and delete the claim first.\n" $other) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The number of a quantity. */ -}}
+{{- define "muster.bytes" -}}
+{{- $unit := regexFind "[A-Za-z]*$" . -}}
+{{- $decimal := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $binary := dict "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 -}}
+{{- mulf (trimSuffix $unit . | float64) (get (merge $decimal $binary) $unit) -}}
+{{- end }}
+
+{{- /* Kubernetes changes the value of no PriorityClass. */ -}}
+{{- define "muster.preflight.priority" -}}
+{{- if and .Values.preflight .Release.IsUpgrade (not .Values.priorityClass.name) -}}
+{{- $name := include "muster.priorityClass" . -}}
+{{- $class := lookup "scheduling.k8s.io/v1" "PriorityClass" "" $name -}}
+{{- $wanted := int64 .Values.priorityClass.value -}}
+{{- if and $class (ne (int64 $class.value) $wanted) -}}
+{{- fail (printf "\n\npriorityClass.value=%d: the class %s is there with %d, and Kubernetes changes that of no class. Keep it; or run `kubectl delete priorityclass %s` first: pods that run keep theirs.\n" $wanted $name (int64 $class.value) $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
