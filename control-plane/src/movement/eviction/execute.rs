@@ -90,8 +90,19 @@ pub fn plan_in(
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
         pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
-    let plan = plan(&departure, snapshot, options, now)?;
-    match would_leave_undone(fleet, leaving, &plan.clusters) {
+    let planned = |options: &Options| {
+        let plan = plan(&departure, snapshot, options, now)?;
+        let undone = would_leave_undone(fleet, leaving, &plan.clusters);
+        Ok::<_, Nowhere>((plan, undone))
+    };
+    let (mut plan, mut undone) = planned(options)?;
+    // What the copy has to do goes to a cluster without a part of the Job, if one fits.
+    if undone == Some(true)
+        && let Ok(other) = planned(&options.elsewhere())
+    {
+        (plan, undone) = other;
+    }
+    match undone {
         Some(false) => Ok(plan),
         Some(true) => Err(Nowhere::Again),
         None => Err(Nowhere::Unread),

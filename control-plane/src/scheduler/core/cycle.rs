@@ -340,7 +340,11 @@ impl<'a> Trial<'a> {
             let Ok(tier) = filters.admit(cluster, held.is_some()) else {
                 continue;
             };
-            let grows = self.options.growth == Growth::Anywhere || !filters.is_closed(cluster);
+            let grows = match self.options.growth {
+                Growth::Anywhere => true,
+                Growth::Elsewhere => false,
+                Growth::PreferAdmitting | Growth::AdmittingOnly => !filters.is_closed(cluster),
+            };
             let closed = held.is_some() && (!grows || self.has_completed(cluster));
             candidates.push(Candidate {
                 cluster,

@@ -188,7 +188,7 @@ impl<'a> Filters<'a> {
             plugins: options.plugins,
             return_rule: options.return_rule,
             guests: options.guests,
-            ready_only: options.growth == Growth::AdmittingOnly,
+            ready_only: matches!(options.growth, Growth::AdmittingOnly | Growth::Elsewhere),
             suspendable: (options.dispatching == Dispatching::Asked)
                 .then_some(spec)
                 .filter(|it| !it.clusters.is_empty() || !it.graceful_eviction_tasks.is_empty()),

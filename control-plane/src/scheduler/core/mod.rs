@@ -119,6 +119,16 @@ impl Options {
         }
     }
 
+    /// Returns the options for moving a workload off a failing cluster where those that have it
+    /// take no more of it.
+    #[must_use]
+    pub fn elsewhere(self) -> Self {
+        Self {
+            growth: Growth::Elsewhere,
+            ..self
+        }
+    }
+
     /// Returns the options with Karmada's behaviour.
     pub fn karmada() -> Self {
         Self {
@@ -180,6 +190,8 @@ pub enum Growth {
     /// Only clusters that would admit the workload anew. An eviction must not rely on another
     /// failing cluster.
     AdmittingOnly,
+    /// None. Clusters that get it anew are as for [`AdmittingOnly`](Self::AdmittingOnly).
+    Elsewhere,
     /// All clusters (Karmada behaviour).
     Anywhere,
 }

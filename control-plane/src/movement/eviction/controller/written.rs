@@ -441,11 +441,13 @@ async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_d
         ("clusters", cluster)
     };
     // A Job that is there takes no more completions: those of `m1` need a cluster that has none.
-    for (mode, others, leaves) in [
-        ("Directly", &["m2"][..], false),
-        ("Directly", &["m2", "m3"], true),
+    for (mode, division, others, leaves) in [
+        ("Directly", "Weighted", &["m2"][..], false),
+        ("Directly", "Weighted", &["m2", "m3"], true),
+        // By itself it would go to the cluster that has a part.
+        ("Directly", "Aggregated", &["m2", "m3"], true),
         // The old copy stays until it has done its part.
-        ("Gracefully", &["m2"], true),
+        ("Gracefully", "Weighted", &["m2"], true),
     ] {
         let mut binding = testing::binding();
         binding["spec"]["resource"]["apiVersion"] = json!("batch/v1");
@@ -455,7 +457,7 @@ async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_d
         binding["spec"]["clusters"] =
             json!([{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}]);
         binding["spec"]["placement"] = json!({"replicaScheduling": {
-            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": division,
         }});
         let reports = ["m1", "m2"].map(|it| {
             json!({"clusterName": it, "applied": true, "health": "Healthy", "status": {"active": 1}})
@@ -478,7 +480,7 @@ async fn a_divided_job_goes_at_once_if_another_cluster_can_take_what_it_has_to_d
         assert_eq!(
             bound.spec.target("m1").is_none(),
             leaves,
-            "{mode} {others:?}"
+            "{mode} {division} {others:?}"
         );
     }
 }
