@@ -239,8 +239,8 @@ impl Bootstrap {
 
     /// Stores the certificate in use if the Secret has none: it was deleted, or could not be
     /// written when the certificate was issued. It is stored with the server of the bootstrap
-    /// kubeconfig: at the next start, credentials for another one of the fleet's servers would count
-    /// as those of another fleet. Returns the Secret afterwards.
+    /// kubeconfig: at the next start, credentials for another one of the fleet's servers would
+    /// count as those of another fleet. Returns the Secret afterwards.
     pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";

@@ -367,9 +367,9 @@ impl Program {
 }
 
 /// Applies definitions, roles and admission policies to a fleet API, and says publicly where it is.
-/// Without a directory of further objects nobody answers about admission, so that its configurations
-/// are removed. Returns what there is to know of objects that a newer version wrote: they stay as
-/// they are.
+/// Without a directory of further objects nobody answers about admission, so that its
+/// configurations are removed. Returns what there is to know of objects that a newer version wrote:
+/// they stay as they are.
 ///
 /// # Errors
 /// When the API does not answer or refuses an object.

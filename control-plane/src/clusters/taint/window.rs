@@ -46,8 +46,8 @@ pub struct Verdict {
 }
 
 impl Window {
-    /// Returns the window of a policy after a look at the cluster. `first_look`: this process has not looked at
-    /// it before, so that changes may have been missed.
+    /// Returns the window of a policy after a look at the cluster. `first_look`: this process has
+    /// not looked at it before, so that changes may have been missed.
     pub fn next(
         before: Option<&Self>,
         verdict: Verdict,

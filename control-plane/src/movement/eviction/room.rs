@@ -125,8 +125,8 @@ impl Unreported {
         self.by_cluster.remove(cluster);
     }
 
-    /// Returns the clusters of moves that should have been reported long ago, and whose room is to be
-    /// given back.
+    /// Returns the clusters of moves that should have been reported long ago, and whose room is to
+    /// be given back.
     pub fn overdue(&self, now: Instant) -> Vec<Arc<str>> {
         let is_overdue =
             |all: &&Vec<Taken>| all.iter().any(|it| now >= it.at + LONGEST + GATHERING);

@@ -200,8 +200,8 @@ async fn a_living_copy_does_not_go_first_for_one_without_pods_whose_dispatching_
     }
 }
 
-/// Edits a policy for m1 and m2 to name m2 alone, and returns how many Works of m1 are deleted in so
-/// many seconds. `report` changes the Work of a cluster as its agent does before the edit.
+/// Edits a policy for m1 and m2 to name m2 alone, and returns how many Works of m1 are deleted in
+/// so many seconds. `report` changes the Work of a cluster as its agent does before the edit.
 async fn withdrawn_from_m1(report: impl Fn(&str, &mut Value), seconds: u64) -> usize {
     let mut binding = to(&["m1", "m2"], 1);
     let name = names::work("Deployment", "web", "shop");

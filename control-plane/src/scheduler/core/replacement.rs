@@ -30,7 +30,8 @@ pub enum Cause {
         /// The group in use from now on.
         to: String,
     },
-    /// The workload asks for more replicas than its clusters have, and other clusters take them all.
+    /// The workload asks for more replicas than its clusters have, and other clusters take them
+    /// all.
     Grown,
     /// Clusters changed, by another label or region for example, and nobody edited the policy.
     ClustersChanged {

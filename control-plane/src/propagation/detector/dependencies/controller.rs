@@ -459,8 +459,8 @@ mod tests {
         referrer
     }
 
-    /// Returns a fleet with these objects and the ConfigMap, whose dependencies are distributed once
-    /// it is followed.
+    /// Returns a fleet with these objects and the ConfigMap, whose dependencies are distributed
+    /// once it is followed.
     fn started<'a>(objects: impl Iterator<Item = (&'a str, Value)>) -> Stand {
         let conf = json!({"metadata": {"namespace": "shop", "name": "conf", "uid": "c"}});
         let mut stand = Stand::new(objects.chain([("configmaps", conf)]));

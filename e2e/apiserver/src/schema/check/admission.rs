@@ -155,8 +155,8 @@ pub fn binding(check: &mut Check<'_>) {
     }
 }
 
-/// Checks what a webhook or a policy is about. Selectors and exclusions are not implemented, so that
-/// who has some is refused.
+/// Checks what a webhook or a policy is about. Selectors and exclusions are not implemented, so
+/// that who has some is refused.
 fn constraints(check: &mut Check<'_>, path: &str, constraints: &Value) {
     check.one_of(
         &format!("{path}.matchPolicy"),
