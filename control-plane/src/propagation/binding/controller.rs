@@ -517,7 +517,10 @@ async fn finish(
         }
         let is_namespace = spec.resource.api_version == "v1" && spec.resource.kind == "Namespace";
         let doomed = works.into_iter().map(|work| async {
+            // A workload that stayed in the member may need the object.
+            let known = fleet.works.get(Some(&work.namespace), &work.name);
             let stays = stays
+                || known.is_some_and(|it| namespaces::holds(&it))
                 || is_namespace && namespaces::held(fleet, &work.namespace, &work.name).await?;
             Ok::<_, Error>((work, stays))
         });

@@ -559,8 +559,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_preserved_workload_needs_stays_with_it_although_another_needs_it_elsewhere() {
-        for preserves in [false, true] {
+    async fn what_a_preserved_workload_needs_stays_with_it_although_another_needs_it_as_well() {
+        for (preserves, other_in) in [(false, "m2"), (true, "m2"), (false, "m1"), (true, "m1")] {
             let mut web = referrer();
             web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
             web["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
@@ -569,7 +569,7 @@ mod tests {
             other["metadata"]["name"] = json!("other-deployment");
             other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "o"});
             other["spec"]["resource"]["name"] = json!("other");
-            other["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+            other["spec"]["clusters"] = json!([{"name": other_in, "replicas": 2}]);
             other["spec"]["placement"] = json!({});
             let mut second = deployment();
             second["metadata"]["name"] = json!("other");
@@ -600,12 +600,22 @@ mod tests {
             web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             stand.api.put("resourcebindings", web);
             pass(60).await;
+            if other_in == "m1" {
+                // It stays for the other one until a person deletes it.
+                let name = "conf-configmap";
+                let mut conf = stand.api.object("resourcebindings", "shop", name).unwrap();
+                conf["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                stand.api.delete("configmaps", "shop", "conf");
+                stand.api.put("resourcebindings", conf);
+                pass(60).await;
+            }
             let name = muster_shared::names::work("ConfigMap", "conf", "shop");
             let in_m1 = stand.api.object("works", "karmada-es-m1", &name).unwrap();
             let is_leaving = !in_m1["metadata"]["deletionTimestamp"].is_null();
             assert!(is_leaving, "nothing of the fleet needs it there any more");
             let stays = &in_m1["spec"]["preserveResourcesOnDeletion"];
-            assert_eq!(*stays, json!(preserves), "the pods of web go on in m1");
+            let context = format!("other in {other_in}: the pods of web go on in m1");
+            assert_eq!(*stays, json!(preserves), "{context}");
         }
     }
 
