@@ -58,8 +58,10 @@ impl Verdict {
         let kube::Error::Api(answer) = error else {
             return None;
         };
-        // Of a server in trouble it says nothing about the result.
-        (400..500).contains(&answer.code).then(|| Self {
+        // Of a server in trouble it says nothing about the result, and so of one that does not
+        // serve bindings now.
+        let is_refusal = (400..500).contains(&answer.code) && !client::is_not_found(error);
+        is_refusal.then(|| Self {
             scheduled: false,
             generation,
             reason: if answer.code == 403 && answer.reason == QUOTA_EXCEEDED {
@@ -214,6 +216,7 @@ mod tests {
             (403, "QuotaExceeded", Some("QuotaExceeded")),
             (403, "Forbidden", Some("SchedulerError")),
             (422, "Invalid", Some("SchedulerError")),
+            (404, "NotFound", None),
             (500, "InternalError", None),
             (503, "ServiceUnavailable", None),
         ] {
