@@ -188,9 +188,14 @@ async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>,
             Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
             Presence::Gone | Presence::Unknown(_) => {
                 let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
+                // Whoever removes the definition deletes each policy, and the kind is unknown then.
+                let is_unserved = |error: &kube::Error| {
+                    let was_deleted = fleet.taint_policies.was_deleted(None, name);
+                    client::is_not_found(error) && was_deleted
+                };
                 match api.get_metadata(name).await {
                     Ok(_) => {}
-                    Err(error) if client::says_absent(&error, name) => {
+                    Err(error) if client::says_absent(&error, name) || is_unserved(&error) => {
                         gone.insert(name.to_owned());
                     }
                     Err(error) => return Err(error),

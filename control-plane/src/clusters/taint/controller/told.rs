@@ -90,6 +90,13 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let path = "/clustertaintpolicies/absent";
     stand.api.answer(http::Method::GET, path, 404, unserved);
     assert!(gone(&stand.fleet, Some(&record)).await.is_err());
+    // Somebody removed the definition, and with it a policy whose deletion was told.
+    let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": ["left"]}]);
+    let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
+    let (path, unserved) = ("/clustertaintpolicies/left", refusal(404, "NotFound", ""));
+    stand.api.answer(http::Method::GET, path, 404, unserved);
+    let found = gone(&stand.fleet, Some(&record)).await.unwrap();
+    assert_eq!(found, HashSet::from(["left".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
