@@ -153,7 +153,13 @@ impl Evictor {
     fn take_gone(&mut self, eviction: &Eviction, key: &Key, now: Now) {
         let uid = &eviction.binding.metadata.uid;
         match self.bindings.get(key) {
-            Some(known) if known.metadata.uid != *uid => self.review_all(&known, now),
+            Some(known) if known.metadata.uid != *uid => {
+                if eviction.reason == Reason::Failure {
+                    self.failing.remove(key);
+                    self.news.applications.push(key.clone());
+                }
+                self.review_all(&known, now);
+            }
             _ => self.binding_gone(key),
         }
     }

@@ -110,6 +110,24 @@ fn one_that_recovers_leaves_its_turn_to_the_next() {
 }
 
 #[test]
+fn one_that_was_made_again_while_the_former_one_was_to_leave_leaves_where_it_fails_too() {
+    let mut world = World::new(3, 0, 1);
+    world.fails("w1-0", "c1", rank(0, 1));
+    world.second = 100.0;
+    let Step::Evict(eviction) = world.evictor.next(world.now()) else {
+        panic!("it is to be evicted")
+    };
+    let mut made = AnyBinding::clone(&eviction.binding);
+    made.metadata.uid = Some("second".to_owned());
+    world.put(&Arc::new(made));
+    assert_eq!(world.fails("w1-0", "c1", rank(0, 1)), None, "it is leaving");
+    world.evictor.done(&eviction, Outcome::Gone, world.now());
+    assert_eq!(world.changed(), ["w1-0"], "it is to be judged anew");
+    world.fails("w1-0", "c1", rank(0, 1));
+    assert_eq!(world.evict(60.0), ["w1-0"]);
+}
+
+#[test]
 fn one_that_finds_no_place_says_so_and_is_tried_again_once_a_cluster_changes() {
     let mut world = World::new(3, 0, 1);
     let nowhere = |_: &Eviction| Outcome::Nowhere("full".to_owned());
