@@ -25,7 +25,8 @@ use crate::movement::eviction::reason::EvictionReason;
 /// Returns the settings of a binding by which an eviction was judged, and not only planned.
 fn decisive(spec: &ResourceBindingSpec) -> impl PartialEq + use<> {
     let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
-    let preserves = spec.preserve_resources_on_deletion == Some(true);
+    // What is not fenced leaves whether its policy preserves it or not.
+    let preserves = asked.is_some() && spec.preserve_resources_on_deletion == Some(true);
     (asked, keeps, fencing::runs_alone(spec), preserves)
 }
 

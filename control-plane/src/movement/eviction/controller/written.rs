@@ -323,8 +323,13 @@ async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_an
 
 #[tokio::test(start_paused = true)]
 async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_run_on() {
-    for (preserves, leaves) in [(false, true), (true, false)] {
-        let failover = json!({"cluster": {"fencing": {"afterSeconds": 100}}});
+    let (fenced, unfenced) = (json!({"afterSeconds": 100}), Value::Null);
+    for (fencing, preserves, leaves) in [
+        (&fenced, false, true),
+        (&fenced, true, false),
+        (&unfenced, true, true),
+    ] {
+        let failover = json!({"cluster": {"fencing": fencing}});
         let says = json!({"failover": failover, "preserveResourcesOnDeletion": preserves});
         let [policy, mut workload] = edited(&says);
         workload.1["spec"]["failover"] = failover;
@@ -338,7 +343,8 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
         pass(60).await;
         let bound = stand.binding("web-deployment").unwrap();
         let target = bound.spec.target("m1");
-        assert_eq!(target.is_none(), leaves, "preserves: {preserves}");
+        let context = format!("{fencing} preserves: {preserves}");
+        assert_eq!(target.is_none(), leaves, "{context}");
     }
 }
 
