@@ -161,10 +161,14 @@ pub fn tasks(
     changed.then_some(after.graceful_eviction_tasks)
 }
 
-/// Returns whether a workload asks for more replicas than its clusters have together. One that is
-/// scaled from zero has none to keep.
+/// Returns whether a workload asks for more replicas than its clusters have: together, or each where
+/// they are not divided. One that is scaled from zero has none to keep.
 fn grows(spec: &ResourceBindingSpec) -> bool {
-    let placed: i64 = spec.clusters.iter().map(|it| i64::from(it.replicas)).sum();
+    let shares = spec.clusters.iter().map(|it| i64::from(it.replicas));
+    let placed: i64 = match spec.placement.as_deref() {
+        Some(placement) if placement.is_divided() => shares.sum(),
+        _ => shares.max().unwrap_or(0),
+    };
     placed > 0 && i64::from(spec.replicas) > placed
 }
 
