@@ -81,6 +81,11 @@ fn with_referrers<'a>(
     }
     let mut suspended: BTreeMap<&str, bool> = BTreeMap::new();
     for referrer in &spec.required_by {
+        // One that is not suspended in a cluster decides for it, and mostly there are few clusters.
+        let mut targets = referrer.clusters.iter();
+        if targets.all(|it| suspended.get(&*it.name) == Some(&false)) {
+            continue;
+        }
         let held = fleet.bindings.get(&BindingKey::of_snapshot(referrer));
         let says = held.as_deref().map(|held| by_policy(fleet, held));
         for target in &referrer.clusters {
