@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PartialObjectMeta, PostParams};
+use kube::api::{Api, PostParams};
 use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::work::Work;
+use muster_shared::client;
 use muster_shared::controller::Controller;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
@@ -29,7 +30,7 @@ use serde_json::json;
 use super::compare;
 use super::render::Rendered;
 use crate::fleet::Fleet;
-use crate::fleet::api_error::ApiError;
+use crate::fleet::api_error::{ApiError, is_gone};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::labelled::Labelled as _;
@@ -154,9 +155,11 @@ pub(super) fn holds(work: &CachedWork) -> bool {
 /// deleted with a namespace goes just before it, and a cache may not show what that left behind.
 pub(super) async fn held(fleet: &Fleet, lies_in: &str, name: &str) -> Result<bool, ApiError> {
     let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
-    let found: Result<Option<PartialObjectMeta<Work>>, _> = api.get_metadata_opt(name).await;
-    let found = found.map_err(ApiError::of("read work", &name))?;
-    Ok(found.is_some_and(|work| work.annotations().contains_key(HOLDS)))
+    match api.get_metadata(name).await {
+        Ok(work) => Ok(work.annotations().contains_key(HOLDS)),
+        Err(error) if client::says_absent(&error, name) => Ok(false),
+        Err(error) => Err(ApiError::of("read work", &name)(error)),
+    }
 }
 
 /// Has the namespace of a binding stay in the members of these execution namespaces. Call it before
@@ -193,7 +196,7 @@ pub(in crate::propagation) async fn keep_objects(
         let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
         match merge(&api, name, &patch).await {
             Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) if is_gone(&error) => {}
             Err(error) => return Err(ApiError::of("keep the objects of work", &name)(error)),
         }
     }
@@ -505,6 +508,22 @@ mod tests {
                 goes,
                 "{metadata}"
             );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_known_of_what_stays_while_the_api_does_not_serve_works() {
+        for (named, is_known) in [("w", true), ("", false)] {
+            let stand = testing::Stand::followed([]).await;
+            for method in [http::Method::GET, http::Method::PATCH] {
+                let refused = testing::refusal(404, "NotFound", named);
+                stand.api.answer(method, "/works/w", 404, refused);
+            }
+            let (fleet, lies_in) = (&stand.fleet, "karmada-es-m1");
+            let kept = keep_objects(fleet, "w", std::iter::once(lies_in)).await;
+            assert_eq!(kept.is_ok(), is_known, "{named}");
+            let held = held(fleet, lies_in, "w").await;
+            assert_eq!(held.is_ok(), is_known, "{named}");
         }
     }
 
