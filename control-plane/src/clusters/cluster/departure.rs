@@ -321,11 +321,8 @@ async fn has_to_preserve(fleet: &Fleet, work: &CachedWork) -> Result<bool, ApiEr
         // The policy of a binding that cannot be read is not known, so that the copy stays.
         Presence::Unknown(Doubt::Unreadable { .. }) => return Ok(true),
         Presence::Gone | Presence::Unknown(_) => {
-            match key.api(&fleet.client).get(&key.name).await {
-                Ok(read) => Some(Arc::new(read)),
-                Err(error) if client::says_absent(&error, &key.name) => None,
-                Err(error) => return Err(ApiError::of("read", &key)(error)),
-            }
+            let read = client::get_opt(&key.api(&fleet.client), &key.name).await;
+            read.map_err(ApiError::of("read", &key))?.map(Arc::new)
         }
     };
     match binding {

@@ -319,3 +319,29 @@ async fn stopped(
         Verdict::Unfenced(why) => Err(why.to_string()),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::testing::{Stand, refusal, work};
+
+    #[tokio::test(start_paused = true)]
+    async fn no_work_of_data_is_gone_because_the_api_does_not_serve_works() {
+        for (named, expected) in [("web", Some(0)), ("", None)] {
+            let stand = Stand::followed([("works", work("m1", "Healthy"))]).await;
+            let works = stand.fleet.works.list();
+            assert_eq!(works.len(), 1);
+            let refused = refusal(404, "NotFound", named);
+            stand
+                .api
+                .answer(http::Method::GET, "/works/web", 404, refused);
+            let key = BindingKey {
+                namespace: Some("shop".to_owned()),
+                name: "web-deployment".to_owned(),
+            };
+            let fleet = &stand.fleet;
+            let found = read(&fleet.client, fleet, &key, &works).await;
+            assert_eq!(found.ok().map(|it| it.len()), expected, "{named}");
+        }
+    }
+}

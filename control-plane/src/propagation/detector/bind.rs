@@ -8,9 +8,9 @@ use kube::api::{Api, PostParams};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::work::Work;
-use muster_shared::names;
 use muster_shared::queue::Next;
 use muster_shared::watch::{Doubt, Presence};
+use muster_shared::{client, names};
 use serde_json::json;
 
 use super::build::{self, Wanted};
@@ -104,7 +104,7 @@ impl Detector {
     /// `spec.replicas`, which is all that the cache has.
     async fn replicas_in(&self, lies_in: &str, name: &str) -> Result<i32, Error> {
         let works: Api<Work> = Api::namespaced(self.fleet.client.clone(), lies_in);
-        let work = works.get_opt(name).await;
+        let work = client::get_opt(&works, name).await;
         let work = work.map_err(ApiError::of("read work", &name))?;
         let mut manifests = work.into_iter().flat_map(|it| it.spec.workload.manifests);
         let Some(manifest) = manifests.next() else {
