@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use jiff::SignedDuration;
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 use muster_e2e::harness::observer::View;
@@ -148,21 +147,6 @@ async fn what_a_simulation_foretells_is_what_then_happens() {
     .await;
 }
 
-/// Kills the control plane when the fleet is in that state, starts it again at once, and expects
-/// the same end.
-async fn killed_when(name: &'static str, state: &str, reached: fn(&Picture) -> Verdict) {
-    play(Setting::named(name), async |story: &Story| {
-        story.cut()?;
-        story.until(state, reached).await?;
-        let control_plane = &story.fleet().control_plane;
-        control_plane.kill().await;
-        control_plane.resume();
-        story.until_moved().await?;
-        the_rest(story).await
-    })
-    .await;
-}
-
 fn leaving(picture: &Picture, at_least: usize) -> Verdict {
     let leaving = picture
         .workloads
@@ -176,49 +160,18 @@ fn leaving(picture: &Picture, at_least: usize) -> Verdict {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_killed_after_the_silence_was_noticed_ends_the_same() {
-    killed_when("killed-unknown", "the silence is noticed", expect::unknown).await;
-}
-
+/// Checks that a control plane that is killed before it has evicted anything, and started again at
+/// once, comes to the same end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_control_plane_killed_after_the_taint_ends_the_same() {
-    killed_when("killed-tainted", "the cluster is tainted", expect::tainted).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_killed_between_evictions_ends_the_same() {
-    killed_when(
-        "killed-evicting",
-        "the first workload is leaving",
-        |picture| leaving(picture, 1),
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_killed_before_the_evictions_are_over_ends_the_same() {
-    killed_when(
-        "killed-leaving",
-        "all that run somewhere are leaving",
-        |picture| leaving(picture, 2),
-    )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_killed_while_the_member_returns_ends_the_same() {
-    play(Setting::named("killed-returning"), async |story: &Story| {
+    play(Setting::named("killed-tainted"), async |story: &Story| {
         story.cut()?;
-        story.until_moved().await?;
-        story.until_healthy_elsewhere().await?;
-        story.heal()?;
+        story.until_tainted().await?;
         let control_plane = &story.fleet().control_plane;
         control_plane.kill().await;
         control_plane.resume();
-        story.until_old_copies_removed().await?;
-        story.until_back().await?;
-        story.rest().await
+        story.until_moved().await?;
+        the_rest(story).await
     })
     .await;
 }
@@ -245,43 +198,6 @@ async fn nothing_moves_while_failover_is_off() {
         story.heal()?;
         story.until_back().await?;
         story.nothing_moves_for(Duration::from_secs(2)).await
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_moves_when_the_member_is_back_before_its_toleration_has_run_out() {
-    let setting = Setting {
-        manifest: |manifest| {
-            support::unhurried(manifest).replace("tolerationSeconds: 2", "tolerationSeconds: 18")
-        },
-        ..Setting::named("back-in-time")
-    };
-    play(setting, async |story: &Story| {
-        story.cut()?;
-        story.until_tainted().await?;
-        story.heal()?;
-        story.until_back().await?;
-        // Beyond the moment at which the eviction was due.
-        story.nothing_moves_for(Duration::from_secs(18)).await
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn members_with_wrong_clocks_are_judged_by_their_silence_alone() {
-    play(Setting::named("wrong-clocks"), async |story: &Story| {
-        let fleet = story.fleet();
-        for (member, minutes) in [(VICTIM, -10), ("member2", 10)] {
-            let to_fleet = &fleet.member(member)?.to_fleet;
-            to_fleet.set_clock(SignedDuration::from_mins(minutes));
-        }
-        let ready = |view: &View| expect::joined(&Picture::of(view));
-        fleet
-            .observer
-            .holds_for("all members stay ready", LONG_ENOUGH, ready)
-            .await?;
-        whole_story(story).await
     })
     .await;
 }
