@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{self, Setting, holds, is_on, placed, says, silent, told, until};
+use crate::heartbeats::{self, Setting, holds, is_on, placed, says, told, until};
 use futures::StreamExt;
 use kube::api::{Api, DeleteParams, WatchEvent, WatchParams};
 use muster_e2e::harness::apply::apply;
@@ -13,7 +13,6 @@ use muster_e2e::harness::observer::View;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::conditions;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -140,38 +139,6 @@ async fn prefer_no_execute_moves_what_asks_for_it_whatever_it_tolerates_and_noth
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_default_toleration_of_a_policy_delays_what_the_classic_taints_evict() {
-    let setting = Setting::named("default-tolerations", 3)
-        .flag("--failover-eviction-timeout=1s")
-        .flag("--default-unreachable-toleration-seconds=5")
-        .flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        let none = tolerating(&json!([{
-            "key": "cluster.karmada.io/unreachable", "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 0,
-        }]));
-        fleet.place("waits", "member1", &Value::Null)?;
-        fleet.place("leaves", "member1", &json!({"placement": none}))?;
-        fleet.cut(["member1"]);
-        says(fleet, "leaves", "False", "Evicted").await?;
-        says(fleet, "waits", "True", "WaitingForToleration").await?;
-        let message = says(fleet, "waits", "False", "Evicted").await?;
-        assert!(message.contains("unreachable:NoExecute"), "{message}");
-        let view = &fleet.observer.view;
-        let cluster = view.clusters.get(None, "member1").unwrap();
-        let mut taints = cluster.spec.taints.iter();
-        let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();
-        let added = taint.time_added.as_ref().unwrap().0;
-        let binding = view.bindings.get(Some("default"), "waits").unwrap();
-        let told = conditions::get(&binding.status().conditions, "EvictionPending");
-        let waited = told.unwrap().last_transition_time.0.duration_since(added);
-        assert!(waited.as_secs() >= 5, "left after {waited}");
-        Ok(())
-    })
-    .await;
-}
-
 /// Adds a condition to those that a cluster has.
 async fn report(fleet: &HeartbeatFleet, cluster: &str, condition: &str, status: &str) {
     let clusters = Api::<Cluster>::all(fleet.client.clone());
@@ -185,35 +152,6 @@ async fn report(fleet: &HeartbeatFleet, cluster: &str, condition: &str, status: 
     }));
     let status = json!({"status": {"conditions": conditions}});
     merge_status(&clusters, cluster, status).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_policy_with_two_conditions_taints_the_cluster_where_both_hold() {
-    heartbeats::run(Setting::named("two-conditions", 4), async |fleet| {
-        for cluster in ["member1", "member3"] {
-            report(fleet, cluster, "DiskFailed", "True").await;
-        }
-        report(fleet, "member4", "DiskFailed", "False").await;
-        let disk = ("DiskFailed", "In", "True");
-        policy(fleet, "NoExecute", &[NOT_READY, disk]).await?;
-        fleet.cut(["member1", "member2", "member4"]);
-        for cluster in ["member1", "member2", "member4"] {
-            until(fleet, "it is missed", |view| silent(view, cluster)).await?;
-        }
-        until(fleet, "both hold for one", tainted_are(&["member1"])).await?;
-        let window = Duration::from_secs(3);
-        holds(
-            fleet,
-            "one is not enough",
-            window,
-            tainted_are(&["member1"]),
-        )
-        .await?;
-        report(fleet, "member1", "DiskFailed", "False").await;
-        report(fleet, "member4", "DiskFailed", "True").await;
-        until(fleet, "it follows", tainted_are(&["member4"])).await
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,25 +176,6 @@ async fn the_taints_of_a_policy_go_with_it_whether_or_not_its_deletion_was_seen(
             until(fleet, "its taint goes", tainted_are(&[])).await?;
         }
         Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn with_failover_off_a_workload_that_asks_for_it_is_told_so() {
-    let setting = Setting::named("asked-in-vain", 3).without_failover();
-    heartbeats::run(setting, async |fleet| {
-        let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
-        fleet.place("asks", "member1", &behavior)?;
-        taint(fleet, "member1", "PreferNoExecute").await;
-        let message = says(fleet, "asks", "False", "FailoverOff").await?;
-        for part in ["member1", "example.com/mine:PreferNoExecute", "Failover"] {
-            assert!(message.contains(part), "{message}");
-        }
-        told(fleet, "asks", &["FailoverOff"]).await?;
-        told(fleet, "member1", &["EvictionOff"]).await?;
-        let time = Duration::from_secs(3);
-        holds(fleet, "it stays", time, stays_on_member1("asks")).await
     })
     .await;
 }

@@ -107,20 +107,3 @@ async fn a_silent_member_is_taken_for_dead_when_no_peer_sees_it_and_not_on_the_w
     })
     .await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_evicts_on_the_word_of_witnesses_alone_does_nothing_and_says_so() {
-    let setting = Setting::named("witnesses-alone", 3).flag("--peers-per-cluster=2");
-    heartbeats::run(setting, async |fleet| {
-        let silence = r#"    - { conditionType: Ready, operator: In, statusValues: ["Unknown"] }
-"#;
-        apply(&fleet.client, &POLICY.replace(silence, "")).await?;
-        for agent in ["member2", "member3"] {
-            report(fleet, agent, "member1", "False").await;
-        }
-        until(fleet, "it is lost", |view| seen(view, "member1", "False")).await?;
-        told(fleet, "dead-clusters", &["InvalidClusterTaintPolicy"]).await?;
-        holds(fleet, "nobody is evicted", LONG_ENOUGH, nobody_tainted).await
-    })
-    .await;
-}

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, shares};
 
-mod groups;
 mod recovery;
 
 /// Drives the workload out of the cluster that it runs in, with a policy that says this of the

@@ -139,36 +139,6 @@ async fn a_policy_with_a_kind_that_cannot_be_listed_is_deleted_and_releases_the_
 }
 
 #[tokio::test]
-async fn a_kind_that_cannot_be_listed_is_told_to_the_author_of_its_policy_and_propagated_once_it_can()
- {
-    let bench = Bench::start().await;
-    bench.define("Gizmo", "gizmos").await;
-    let scope = Scope {
-        path: Some("/example.com/v1/gizmos".to_owned()),
-        ..Scope::default()
-    };
-    let broken = Effect::Answer(StatusCode::FORBIDDEN);
-    bench.faults().inject_for(scope, broken);
-    let _control_plane = bench.control_plane();
-    let selectors =
-        json!({ "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Gizmo" }] });
-    bench.place("gizmos", selectors).await;
-    let why = ("KindNotListed", "cannot list and watch gizmos");
-    bench.told_of("PropagationPolicy", "gizmos", why).await;
-    bench.faults().heal();
-    let gizmos = bench.defined("Gizmo", "gizmos");
-    let gizmo =
-        json!({ "apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": { "name": "g" } });
-    let gizmo: DynamicObject = serde_json::from_value(gizmo).unwrap();
-    create(&gizmos, &gizmo).await;
-    bench
-        .bound("g-gizmo", "it has a binding", |it| {
-            it.spec.resource.name == "g"
-        })
-        .await;
-}
-
-#[tokio::test]
 async fn a_policy_of_another_namespace_is_not_taken_because_a_template_names_it() {
     let bench = Bench::start().await;
     let _control_plane = bench.control_plane();

@@ -1,8 +1,7 @@
 //! Status of policies: what each selects, what is placed, and why the rest is not.
 
-use muster_e2e::harness::objects::{create, merge};
+use muster_e2e::harness::objects::merge;
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::{PropagationPolicy, PropagationStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::{Api, Condition};
@@ -129,33 +128,4 @@ async fn a_hundred_workloads_cost_their_policy_a_few_writes() {
         (1..=WORKLOADS as usize / 5).contains(&own),
         "{own} writes of the status"
     );
-}
-
-#[tokio::test]
-async fn what_no_binding_can_be_made_of_counts_as_refused() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench
-        .place("web", json!({ "dependentOverrides": ["registry"] }))
-        .await;
-    let status = told(&bench, "web", "it waits for the override", |status, _| {
-        status.refused == 1
-    })
-    .await;
-    assert_eq!(status.reasons[0].reason, "NotPropagated");
-    assert!(
-        status.reasons[0].message.contains("registry"),
-        "{:?}",
-        status.reasons
-    );
-    let bindings: Api<ResourceBinding> = bench.here();
-    assert!(bindings.get_opt("web-deployment").await.unwrap().is_none());
-    let spec = json!({ "resourceSelectors": [], "overrideRules": [] });
-    let registry = json!({ "metadata": { "name": "registry" }, "spec": spec });
-    create::<muster_shared::api::override_policy::OverridePolicy>(&bench.here(), registry).await;
-    told(&bench, "web", "it is placed", |status, ready| {
-        (status.placed, status.refused) == (1, 0) && ready.status == "True"
-    })
-    .await;
 }

@@ -5,7 +5,6 @@ use muster_e2e::harness::objects::merge;
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::conditions;
-use muster_shared::k8s::Deployment;
 use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, shares};
@@ -23,8 +22,10 @@ fn says(status: &'static str, part: &'static str) -> impl Fn(&ResourceBinding) -
     }
 }
 
-/// Places four replicas, two in each cluster, all ready; then `m1` is to have three of them.
-async fn divided_anew(bench: &Bench) {
+#[tokio::test]
+async fn weights_that_are_edited_take_no_ready_replica_away_before_its_successor_is_ready() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane();
     bench.deploy("web").await;
     bench.place("web", json!({})).await;
     for member in ["m1", "m2"] {
@@ -45,13 +46,6 @@ async fn divided_anew(bench: &Bench) {
         })
         .await;
     bench.sent("m1", "Deployment", "web", replicas(3)).await;
-}
-
-#[tokio::test]
-async fn weights_that_are_edited_take_no_ready_replica_away_before_its_successor_is_ready() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    divided_anew(&bench).await;
     let told = says("True", "m2: ready replicas beyond the share");
     bench.bound("web-deployment", "it says so", told).await;
     bench.sent("m2", "Deployment", "web", replicas(2)).await;
@@ -59,21 +53,5 @@ async fn weights_that_are_edited_take_no_ready_replica_away_before_its_successor
     bench.report("m1", "web", 3).await;
     bench.sent("m2", "Deployment", "web", replicas(1)).await;
     let over = says("False", "every cluster has the replicas");
-    bench.bound("web-deployment", "it is over", over).await;
-}
-
-#[tokio::test]
-async fn what_is_scaled_to_none_keeps_nothing_and_does_not_say_so_any_more() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    divided_anew(&bench).await;
-    let told = says("True", "m2");
-    bench.bound("web-deployment", "it says so", told).await;
-    let none = json!({ "spec": { "replicas": 0 } });
-    merge::<Deployment>(&bench.here(), "web", none).await;
-    for member in ["m1", "m2"] {
-        bench.withdrawn(member, "Deployment", "web").await;
-    }
-    let over = says("False", "every cluster");
     bench.bound("web-deployment", "it is over", over).await;
 }
