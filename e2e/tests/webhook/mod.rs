@@ -153,50 +153,6 @@ fn graceful(mode: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_bad_policy_is_refused_where_it_is_written() {
-    let stage = Stage::set("webhook-bad").await;
-    let _control_plane = stage.answering().await;
-    let bad = policy(&json!({
-        "placement": { "clusterTolerations": [{ "key": "a", "operator": "Lt" }] },
-        "failover": { "application": { "decisionConditions": {}, "purgeMode": "Never", "gracePeriodSeconds": 5 } },
-    }));
-    let refused = r#"admission webhook "policies.muster.io" denied the request: "#;
-    let expected = format!(
-        r#"{refused}[spec.placement.clusterTolerations[0].operator: Unsupported value: "Lt": supported values: "", "Exists", "Equal", spec.propagateDeps: Invalid value: false: application failover is set, propagateDeps must be true, spec.failover.application.gracePeriodSeconds: Invalid value: 5: only takes effect when purgeMode is Gracefully]"#
-    );
-    for answer in [
-        stage.send("POST", POLICIES, &bad).await,
-        stage.apply(POLICIES, &bad).await,
-    ] {
-        assert_eq!(
-            (&answer["code"], &answer["message"]),
-            (&json!(403), &json!(expected))
-        );
-    }
-    let expected = format!(
-        "{refused}spec.taintsToAdd[0]: Forbidden: effect NoExecute drives workloads out: the control plane has to be started with --allow-no-execute-taint-policy"
-    );
-    let answer = stage
-        .send("POST", TAINT_POLICIES, &taint_policy("NoExecute"))
-        .await;
-    assert_eq!(answer["message"], expected);
-    let answer = stage
-        .apply(TAINT_POLICIES, &taint_policy("NoSchedule"))
-        .await;
-    assert_eq!(answer["metadata"]["name"], "t", "{answer}");
-    let cluster = json!({
-        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": { "name": "m1" },
-        "spec": { "syncMode": "Pull", "resourceModels": [
-            { "grade": 1, "ranges": [{ "name": "cpu", "min": "0", "max": "2" }] },
-            { "grade": 1, "ranges": [{ "name": "cpu", "min": "2", "max": "4" }] },
-        ] },
-    });
-    let answer = stage.send("POST", CLUSTERS, &cluster).await;
-    let message = answer["message"].as_str().unwrap_or_default();
-    assert!(message.ends_with("grade 1 is there twice"), "{answer}");
-}
-
-#[tokio::test]
 async fn a_good_policy_gets_its_defaults_and_may_be_changed() {
     let stage = Stage::set("webhook-good").await;
     let _control_plane = stage.answering().await;
@@ -467,52 +423,27 @@ async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_wr
 }
 
 #[tokio::test]
-async fn a_customization_whose_scripts_cannot_count_is_refused_with_field_and_line() {
+async fn what_a_customization_does_is_refused_to_another_and_may_be_changed() {
     let stage = Stage::set("webhook-scripts").await;
     let _control_plane = stage.answering().await;
     let path = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
-    let customization = |name: &str, script: &str| {
+    let fine = "function InterpretHealth(o) return true end";
+    let customization = |name: &str| {
         json!({
             "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
             "metadata": { "name": name },
             "spec": {
                 "target": { "apiVersion": "example.com/v1", "kind": "Widget" },
-                "customizations": { "healthInterpretation": { "luaScript": script } },
+                "customizations": { "healthInterpretation": { "luaScript": fine } },
             },
         })
     };
-    let fine = "function InterpretHealth(o) return true end";
-    for (script, expected) in [
-        (
-            "function InterpretHealth(o)\n  return = 1\nend",
-            "line 2: unexpected symbol near '='",
-        ),
-        (
-            "function Health(o) return true end",
-            "the script defines no function InterpretHealth",
-        ),
-        ("while true do end", "the script was stopped at its limit"),
-    ] {
-        let refused = stage
-            .send("POST", path, &customization("bad", script))
-            .await;
-        let message = refused["message"].as_str().unwrap_or_default();
-        let field = "spec.customizations.healthInterpretation.luaScript: Invalid value: ";
-        assert!(
-            message.contains(field) && message.contains(expected),
-            "{refused}"
-        );
-    }
-    let made = stage
-        .send("POST", path, &customization("first", fine))
-        .await;
+    let made = stage.send("POST", path, &customization("first")).await;
     assert_eq!(made["metadata"]["name"], "first", "{made}");
     // The control plane hears of the first a moment after it was written.
     let second = format!("{path}?dryRun=All");
     eventually("a second one is refused", async || {
-        let refused = stage
-            .send("POST", &second, &customization("second", fine))
-            .await;
+        let refused = stage.send("POST", &second, &customization("second")).await;
         let message = refused["message"].as_str().unwrap_or_default();
         let is_told =
             message.contains("customized by ResourceInterpreterCustomization \"first\" already");
