@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use muster_e2e::apiserver::{ApiServer, Running};
-use muster_e2e::harness::objects::{self, delete, list, merge};
+use muster_e2e::harness::objects::{self, delete, list};
 use muster_e2e::member::{Member, Shape, Timing};
 use muster_shared::watch::{Informer, Selection};
 use serde_json::{Value, json};
@@ -58,15 +57,12 @@ fn template(cpu: &str) -> Value {
 }
 
 fn workload(kind: &str, name: &str, spec: &Value) -> Value {
-    let version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
     let mut spec = spec.clone();
-    if kind != "Job" {
-        spec["selector"] = json!({"matchLabels": {"app": "a"}});
-    }
+    spec["selector"] = json!({"matchLabels": {"app": "a"}});
     if spec["template"].is_null() {
         spec["template"] = template("100m");
     }
-    json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
 impl Cluster {
@@ -122,12 +118,6 @@ where
         }
     });
     assert!(waited.await.is_ok(), "{what}; there is {:#?}", there());
-}
-
-fn names(pods: &[Pod]) -> Vec<String> {
-    let mut names: Vec<String> = pods.iter().map(ResourceExt::name_any).collect();
-    names.sort();
-    names
 }
 
 fn is_ready(pod: &Pod) -> bool {
@@ -304,62 +294,6 @@ async fn pods_wait_for_room_and_take_it_when_it_comes() {
         .unwrap();
     until(&cluster.client, "two run again", |pods: &[Pod]| {
         pods.iter().filter(|pod| is_ready(pod)).count() == 2
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stateful_set_numbers_its_pods() {
-    let cluster = cluster().await;
-    cluster
-        .create::<StatefulSet>(workload(
-            "StatefulSet",
-            "db",
-            &json!({"replicas": 3, "serviceName": "db"}),
-        ))
-        .await;
-    until(
-        &cluster.client,
-        "three replicas serve",
-        |all: &[StatefulSet]| {
-            all.iter()
-                .filter_map(|one| one.status.as_ref())
-                .any(|status| {
-                    status.ready_replicas == Some(3)
-                        && status.updated_replicas == Some(3)
-                        && status.current_revision == status.update_revision
-                })
-        },
-    )
-    .await;
-    let pods = list(&cluster.api::<Pod>()).await;
-    assert_eq!(names(&pods), ["db-0", "db-1", "db-2"]);
-    let fewer = json!({"spec": {"replicas": 1}});
-    merge(&cluster.api::<StatefulSet>(), "db", fewer).await;
-    until(&cluster.client, "the first is left", |pods: &[Pod]| {
-        names(pods) == ["db-0"]
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_ends() {
-    let cluster = cluster().await;
-    let mut spec = json!({"completions": 3, "parallelism": 2, "template": template("100m")});
-    spec["template"]["spec"]["restartPolicy"] = json!("Never");
-    cluster.create::<Job>(workload("Job", "batch", &spec)).await;
-    until(&cluster.client, "three pods ended well", |all: &[Job]| {
-        all.iter()
-            .filter_map(|one| one.status.as_ref())
-            .any(|status| {
-                status.succeeded == Some(3)
-                    && status.active.is_none()
-                    && status.completion_time.is_some()
-                    && status
-                        .conditions
-                        .as_ref()
-                        .is_some_and(|all| all.iter().any(|one| one.type_ == "Complete"))
-            })
     })
     .await;
 }
