@@ -139,10 +139,7 @@ async fn after_a_lost_history_only_real_differences_are_told() {
 async fn an_informer_waits_out_a_server_that_answers_503() {
     let (server, api, informer, mut told, shutdown) = followed().await;
     create(&api, config_map("a", "1")).await;
-    let scope = Scope {
-        path: Some("configmaps".to_owned()),
-        ..Scope::default()
-    };
+    let scope = Scope::path("configmaps");
     server
         .faults()
         .inject_for(scope, Effect::Answer(StatusCode::SERVICE_UNAVAILABLE));
@@ -299,10 +296,7 @@ async fn a_leader_that_cannot_renew_stops_acting_before_another_may_begin() {
     ));
     timeout(DEADLINE, first.acquired()).await.unwrap();
 
-    let scope = Scope {
-        user: Some("first".to_owned()),
-        ..Scope::default()
-    };
+    let scope = Scope::user("first");
     server
         .faults()
         .inject_for(scope, Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR));

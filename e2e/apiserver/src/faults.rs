@@ -33,6 +33,28 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Returns the requests of a user.
+    pub fn user(name: impl Into<String>) -> Self {
+        Self {
+            user: Some(name.into()),
+            path: None,
+        }
+    }
+
+    /// Returns the requests whose paths contain this.
+    pub fn path(part: impl Into<String>) -> Self {
+        Self::default().at(part)
+    }
+
+    /// Returns those of the requests whose paths contain this.
+    #[must_use]
+    pub fn at(self, part: impl Into<String>) -> Self {
+        Self {
+            path: Some(part.into()),
+            ..self
+        }
+    }
+
     fn concerns(&self, user: Option<&str>, path: Option<&str>) -> bool {
         self.user.as_deref().is_none_or(|u| user == Some(u))
             && self

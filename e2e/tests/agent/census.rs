@@ -273,10 +273,7 @@ async fn pods_that_cannot_be_followed_are_told_with_their_age_while_the_last_cou
             && allocated(cluster).as_deref() == Some("100m")
     })
     .await;
-    let only_pods = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/pods".into()),
-    };
+    let only_pods = Scope::user(AGENT).at("/pods");
     bench.member.faults().inject_for(only_pods, Effect::Cut);
     let stale = bench
         .has(MEMBER, &[("StatusUpToDate", "False", "CollectionFailed")])

@@ -77,10 +77,7 @@ async fn a_silent_cluster_is_tainted_even_where_its_namespace_cannot_be_created(
         in_order,
     )
     .await;
-    let scope = Scope {
-        path: Some("/api/v1/namespaces".into()),
-        ..Scope::default()
-    };
+    let scope = Scope::path("/api/v1/namespaces");
     let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.fleet.faults().inject_for(scope, broken);
     create(&bench, NAME, json!({})).await.unwrap();

@@ -55,10 +55,7 @@ async fn a_replaced_token_is_used_for_what_comes_next_and_for_the_watches() {
     std::fs::write(path.unwrap(), second).unwrap();
     sleep(Duration::from_mins(2)).await;
     // The first user is locked out: only what uses the second token goes on.
-    let first_user = muster_e2e::apiserver::faults::Scope {
-        user: Some(AGENT.into()),
-        path: None,
-    };
+    let first_user = muster_e2e::apiserver::faults::Scope::user(AGENT);
     bench.fleet.faults().inject_for(
         first_user,
         muster_e2e::apiserver::faults::Effect::Answer(http::StatusCode::UNAUTHORIZED),

@@ -122,10 +122,7 @@ async fn of_two_fleets_neither_touches_what_is_the_others_and_one_leaves_without
 
 /// Holds what the agent writes to the object `a` in the member.
 fn hold(bench: &Bench) {
-    let scope = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/default/configmaps/a".into()),
-    };
+    let scope = Scope::user(AGENT).at("/default/configmaps/a");
     bench.member.faults().inject_for(scope, Effect::Hold);
 }
 

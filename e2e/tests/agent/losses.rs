@@ -132,10 +132,7 @@ async fn an_object_that_a_work_had_for_a_moment_is_removed() {
 async fn an_object_that_an_agent_made_before_it_died_is_removed_by_the_next_one() {
     let (bench, agent) = Bench::with_agent().await;
     let maps = bench.config_maps();
-    let scope = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/configmaps/b".into()),
-    };
+    let scope = Scope::user(AGENT).at("/configmaps/b");
     bench.member.faults().inject_for(scope, Effect::Hold);
     let both = json!([config_map("a", "1"), config_map("b", "1")]);
     bench.create_of("w", both).await;

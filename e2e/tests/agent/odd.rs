@@ -164,10 +164,7 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
             json!([config_map("first", "1"), config_map("second", "1")]),
         )
         .await;
-    let scope = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/configmaps/first".into()),
-    };
+    let scope = Scope::user(AGENT).at("/configmaps/first");
     let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.member.faults().inject_for(scope, refused);
     delete(&bench.works(), "a").await;
@@ -205,10 +202,7 @@ async fn a_kind_that_does_not_answer_keeps_no_other_from_being_removed() {
     bench
         .apply("a", json!([deployment("web"), config_map("a", "1")]))
         .await;
-    let scope = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/deployments/".into()),
-    };
+    let scope = Scope::user(AGENT).at("/deployments/");
     bench.member.faults().inject_for(scope, Effect::Hang);
     delete(&bench.works(), "a").await;
     gone(&bench.config_maps(), "a").await;

@@ -32,10 +32,7 @@ fn agent(bench: &Bench) -> Task {
 }
 
 fn cut_off(server: &Running) {
-    let agent_only = Scope {
-        user: Some(AGENT.into()),
-        path: None,
-    };
+    let agent_only = Scope::user(AGENT);
     server.faults().inject_for(agent_only, Effect::Cut);
 }
 
@@ -195,10 +192,7 @@ async fn an_api_that_has_too_much_to_do_is_asked_seldom_and_gets_everything_late
         settings.cluster_api_qps = 40.0;
     });
     bench.joined().await;
-    let works = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/configmaps".into()),
-    };
+    let works = Scope::user(AGENT).at("/configmaps");
     bench
         .member
         .faults()

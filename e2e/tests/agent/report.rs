@@ -428,10 +428,7 @@ async fn the_lease_does_not_follow_the_namespace_for_credentials() {
 async fn a_report_that_meets_conflicts_again_and_again_has_failed_and_is_written_later() {
     let meter = Meter::install();
     let bench = Bench::start().await;
-    let scope = Scope {
-        path: Some(format!("/clusters/{MEMBER}/status")),
-        ..Scope::default()
-    };
+    let scope = Scope::path(format!("/clusters/{MEMBER}/status"));
     let conflict = Effect::Answer(StatusCode::CONFLICT);
     bench.fleet.faults().inject_for(scope, conflict);
     bench.fleet.audit().begin();

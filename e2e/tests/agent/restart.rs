@@ -192,10 +192,7 @@ async fn objects_of_a_kind_that_cannot_be_listed_are_read_one_by_one() {
     agent.stop().await.unwrap();
     let maps = bench.config_maps();
     merge(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
-    let lists = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/api/v1/configmaps".into()),
-    };
+    let lists = Scope::user(AGENT).at("/api/v1/configmaps");
     let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.member.faults().inject_for(lists, refused);
 

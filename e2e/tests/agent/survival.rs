@@ -11,13 +11,6 @@ use serde_json::{Value, json};
 
 use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, config_map, gone, until, value};
 
-fn agent_only() -> Scope {
-    Scope {
-        user: Some(AGENT.into()),
-        path: None,
-    }
-}
-
 #[tokio::test]
 async fn both_apis_may_restart_and_forget_their_history() {
     let bench = Bench::start().await;
@@ -65,12 +58,18 @@ async fn a_returning_member_deletes_nothing_on_stale_knowledge() {
     let maps = bench.config_maps();
     let before = maps.get("a").await.unwrap();
 
-    bench.member.faults().inject_for(agent_only(), Effect::Cut);
+    bench
+        .member
+        .faults()
+        .inject_for(Scope::user(AGENT), Effect::Cut);
     delete(&bench.works(), "a").await;
     bench
         .has(MEMBER, &[("Ready", "False", "ClusterNotReachable")])
         .await;
-    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
+    bench
+        .fleet
+        .faults()
+        .inject_for(Scope::user(AGENT), Effect::Cut);
     merge(
         &bench.works(),
         "a",
@@ -113,7 +112,10 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
     })
     .await;
     agent.stop().await.unwrap();
-    bench.member.faults().inject_for(agent_only(), Effect::Cut);
+    bench
+        .member
+        .faults()
+        .inject_for(Scope::user(AGENT), Effect::Cut);
     let last = renewed(&leases.get(MEMBER).await.unwrap());
     let _agent = bench.agent();
     until(&leases, MEMBER, "it is renewed", |lease| {
@@ -167,7 +169,10 @@ async fn a_restarted_agent_goes_on_where_it_was() {
 #[tokio::test]
 async fn a_member_that_joins_before_the_fleet_answers_waits_for_it() {
     let bench = Bench::start().await;
-    bench.fleet.faults().inject_for(agent_only(), Effect::Cut);
+    bench
+        .fleet
+        .faults()
+        .inject_for(Scope::user(AGENT), Effect::Cut);
     let _agent = bench.agent();
     bench.fleet.faults().heal();
     bench.joined().await;

@@ -291,10 +291,7 @@ async fn an_object_of_another_work_is_not_deleted_with_this_one() {
 #[tokio::test]
 async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_is() {
     let (bench, _agent) = Bench::with_agent().await;
-    let scope = Scope {
-        user: Some(AGENT.into()),
-        path: Some("/default/configmaps/".into()),
-    };
+    let scope = Scope::user(AGENT).at("/default/configmaps/");
     for preserve in [false, true] {
         let name = format!("preserved-{preserve}");
         bench

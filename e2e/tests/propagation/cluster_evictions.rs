@@ -276,10 +276,7 @@ async fn default_tolerations_are_not_stored_with_the_placement_of_the_policy() {
 
 /// Refuses whatever is asked about the Works of a cluster.
 fn refuse_works_in(bench: &Bench, cluster: &str) {
-    let scope = Scope {
-        path: Some(format!("karmada-es-{cluster}/works/")),
-        ..Scope::default()
-    };
+    let scope = Scope::path(format!("karmada-es-{cluster}/works/"));
     let refused = Effect::Answer(StatusCode::FORBIDDEN);
     bench.faults().inject_for(scope, refused);
 }

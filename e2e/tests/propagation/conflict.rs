@@ -34,10 +34,7 @@ async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often(
         ("clustertaintpolicy", "/clusters/m1"),
         ("gracefulEviction", "/resourcebindings/web-deployment"),
     ] {
-        let scope = Scope {
-            path: Some(path.to_owned()),
-            ..Scope::default()
-        };
+        let scope = Scope::path(path);
         let conflict = Effect::Answer(StatusCode::CONFLICT);
         bench.faults().inject_for(scope, conflict);
         bench.audit().begin();
@@ -84,10 +81,7 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
     let bindings: Api<ResourceBinding> = bench.here();
     merge_status(&bindings, "web-deployment", unhealthy).await;
     let path = "/resourcebindings/web-deployment/status";
-    let scope = Scope {
-        path: Some(path.to_owned()),
-        ..Scope::default()
-    };
+    let scope = Scope::path(path);
     let conflict = Effect::Answer(StatusCode::CONFLICT);
     bench.faults().inject_for(scope, conflict);
     bench.audit().begin();
@@ -100,10 +94,8 @@ async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflic
 /// Lets the control plane write the status of a binding upon a version that is no longer the
 /// present one, because somebody else writes it in that moment.
 async fn overtaken(bench: &Bench, name: &str, written: i64, then: impl AsyncFnOnce()) {
-    let scope = Scope {
-        user: Some("system:serviceaccount:karmada-system:muster-control-plane".into()),
-        path: Some(format!("/resourcebindings/{name}/status")),
-    };
+    let scope = Scope::user("system:serviceaccount:karmada-system:muster-control-plane")
+        .at(format!("/resourcebindings/{name}/status"));
     bench.faults().inject_for(scope, Effect::Hold);
     then().await;
     let held = timeout(PATIENCE, bench.faults().has_held(1)).await;

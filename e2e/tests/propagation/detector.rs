@@ -115,10 +115,7 @@ async fn a_change_while_nobody_looked_reaches_the_members_of_a_lazy_policy_too()
 async fn a_policy_with_a_kind_that_cannot_be_listed_is_deleted_and_releases_the_others() {
     let bench = Bench::start().await;
     bench.define("Gizmo", "gizmos").await;
-    let scope = Scope {
-        path: Some("/example.com/v1/gizmos".to_owned()),
-        ..Scope::default()
-    };
+    let scope = Scope::path("/example.com/v1/gizmos");
     let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.faults().inject_for(scope, broken);
     let _control_plane = bench.control_plane();

@@ -291,10 +291,7 @@ async fn a_rebalancer_brings_an_application_home_and_goes_when_its_time_is_over(
 async fn a_rebalancer_records_what_it_could_request_while_one_binding_cannot_be_written() {
     let (bench, _control_plane) = Bench::with_web(json!({})).await;
     bench.witness().await;
-    let one = Scope {
-        path: Some("resourcebindings/web-deployment".to_owned()),
-        ..Scope::default()
-    };
+    let one = Scope::path("resourcebindings/web-deployment");
     let broken = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
     bench.faults().inject_for(one, broken);
     let workload = |name: &str| json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name });

@@ -136,10 +136,7 @@ async fn works_that_the_cache_has_not_seen_go_with_their_binding() {
     bench.place("seen", json!({})).await;
     bench.sent("m1", "Deployment", "seen", |_| true).await;
     // Lists and watches over all namespaces, which is how the cache learns of Works.
-    let scope = Scope {
-        path: Some("work.karmada.io/v1alpha1/works".to_owned()),
-        ..Scope::default()
-    };
+    let scope = Scope::path("work.karmada.io/v1alpha1/works");
     bench.faults().inject_for(scope, Effect::Hang);
     bench.deploy("web").await;
     bench.place("web", json!({})).await;
@@ -257,10 +254,7 @@ fn made_of(manifest: &Value) -> Option<&str> {
 
 /// Lists and watches over all namespaces, which is how caches learn of a kind.
 fn cache_of(kind: &str) -> Scope {
-    Scope {
-        path: Some(format!("/apis/{kind}")),
-        ..Scope::default()
-    }
+    Scope::path(format!("/apis/{kind}"))
 }
 
 #[tokio::test]

@@ -72,10 +72,7 @@ async fn a_job_that_has_completed_does_not_run_again_when_its_cluster_leaves_the
 
     // A process that starts does not know the template at first.
     control_plane.stop().await.unwrap();
-    let jobs = Scope {
-        path: Some("/apis/batch/v1/jobs".to_owned()),
-        ..Scope::default()
-    };
+    let jobs = Scope::path("/apis/batch/v1/jobs");
     let unavailable = Effect::Answer(StatusCode::SERVICE_UNAVAILABLE);
     bench.faults().inject_for(jobs, unavailable);
     let _again = bench.control_plane_of("*");

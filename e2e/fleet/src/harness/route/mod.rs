@@ -56,10 +56,7 @@ impl Route {
 
     /// Adds a fault to requests whose path contains this.
     pub fn inject_on(&self, path: &str, effect: Effect) {
-        let scope = Scope {
-            user: None,
-            path: Some(path.to_owned()),
-        };
+        let scope = Scope::path(path);
         self.proxy.faults().inject_for(scope, effect);
     }
 
