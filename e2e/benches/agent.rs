@@ -9,8 +9,6 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
 use common::agent::MEMBER;
+use common::scrape::{METRICS, free_port, scrape, sum};
 use common::{Budget, Scratch, Table, megabytes, number, objects, until, usage};
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::process::last_lines;
@@ -165,9 +164,8 @@ impl Trial {
 
         let started = Instant::now();
         let log = scratch.path().join("agent.log");
-        // Free a moment ago, which is as much as can be had.
-        let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut flags = vec![format!("--metrics-bind-address={metrics}")];
+        let port = free_port()?;
+        let mut flags = vec![format!("--metrics-bind-address={METRICS}:{port}")];
         if let Some(elsewhere) = &arguments.member {
             flags.push(format!("--kubeconfig={}", elsewhere.display()));
         }
@@ -190,7 +188,11 @@ impl Trial {
         let after_list = usage(process)?;
         table.figure("first complete status", first, "s", budgets.first);
         table.figure("CPU until then", after_list.cpu, "s", Budget::None);
-        let requests = requests(metrics)?;
+        let requests = sum(
+            &scrape(port)?,
+            "muster_api_requests_total",
+            "api=\"member\"",
+        );
         table.figure(
             "requests to the member until then",
             requests,
@@ -271,21 +273,8 @@ impl Trial {
             ..Options::default()
         };
         let member = ApiServer::start(options).await?;
-        self.load(&member)?;
+        objects::fill(&member, self.nodes, self.pods)?;
         Ok(Some(member))
-    }
-
-    /// Fills the member.
-    fn load(self, member: &Running) -> anyhow::Result<()> {
-        let nodes = member.seeds("", "v1", "nodes")?;
-        for number in 0..self.nodes {
-            nodes.put(objects::node(number))?;
-        }
-        let pods = member.seeds("", "v1", "pods")?;
-        for number in 0..self.pods {
-            pods.put(objects::pod(number, self.nodes, 0))?;
-        }
-        Ok(())
     }
 
     /// Returns whether the Cluster reports everything about the member, and correctly.
@@ -339,25 +328,9 @@ impl Trial {
         Ok(Busy {
             cpu: usage(process)?.cpu - before.cpu,
             seconds: start.elapsed().as_secs_f64(),
-            thousands: number_of_thousands(told),
+            thousands: number(told) / 1000.0,
         })
     }
-}
-
-/// Requests that the agent has sent to its member, as its metrics tell.
-fn requests(metrics: SocketAddr) -> anyhow::Result<f64> {
-    let mut connection = TcpStream::connect(metrics)?;
-    connection.write_all(b"GET /metrics HTTP/1.1\r\nhost: agent\r\nconnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    connection.read_to_string(&mut text)?;
-    let mut lines = text.lines();
-    let ours = |line: &&str| {
-        line.starts_with("muster_api_requests_total{") && line.contains("api=\"member\"")
-    };
-    let counts = std::iter::from_fn(|| lines.find(ours));
-    Ok(counts
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum())
 }
 
 /// What a busy time cost.
@@ -365,8 +338,4 @@ struct Busy {
     cpu: f64,
     seconds: f64,
     thousands: f64,
-}
-
-fn number_of_thousands(events: usize) -> f64 {
-    number(events) / 1000.0
 }

@@ -105,14 +105,7 @@ impl Scene {
             nodes: arguments.nodes,
             pods: arguments.pods,
         };
-        let nodes = scene.member.seeds("", "v1", "nodes")?;
-        for number in 0..scene.nodes {
-            nodes.put(objects::node(number))?;
-        }
-        let pods = scene.member.seeds("", "v1", "pods")?;
-        for number in 0..scene.pods {
-            pods.put(objects::pod(number, scene.nodes, 0))?;
-        }
+        objects::fill(&scene.member, scene.nodes, scene.pods)?;
         for number in 0..scene.works {
             scene.put_work(number, 1)?;
         }

@@ -1,7 +1,21 @@
 //! Nodes and pods as an API server returns them, managed fields and all: what the agent has to read
 //! through.
 
+use muster_e2e::apiserver::Running;
 use serde_json::{Value, json};
+
+/// Gives a member its nodes and pods.
+pub fn fill(member: &Running, nodes: usize, pods: usize) -> anyhow::Result<()> {
+    let seeds = member.seeds("", "v1", "nodes")?;
+    for number in 0..nodes {
+        seeds.put(node(number))?;
+    }
+    let seeds = member.seeds("", "v1", "pods")?;
+    for number in 0..pods {
+        seeds.put(pod(number, nodes, 0))?;
+    }
+    Ok(())
+}
 
 /// Returns a node, of one of four sizes.
 pub fn node(number: usize) -> Value {
