@@ -9,12 +9,10 @@ use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::rebalancer::WorkloadRebalancer;
-use muster_shared::conditions;
 use muster_shared::k8s::{Api, Node, Pod};
-use muster_shared::names::condition;
 use serde_json::json;
 
-use crate::fencing::scene::{JOB, Scene, fenced, placed, policy};
+use crate::fencing::scene::{JOB, Scene, fenced, fenced_in, placed, policy};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_application_that_fails_is_removed_before_it_runs_elsewhere() {
@@ -86,12 +84,7 @@ async fn a_daemon_set_is_deleted_before_another_cluster_has_it() {
         fleet.apply(&daemon_set()).await?;
         let bindings: Api<ResourceBinding> =
             Api::namespaced(fleet.api.watch_client.clone(), "default");
-        let is_fenced = |binding: &ResourceBinding| {
-            conditions::is_true(&binding.status().conditions, condition::FENCED)
-        };
-        let binding = until(&bindings, "sum-daemonset", "its copy is fenced", is_fenced).await;
-        let cluster = binding.spec.clusters.first().context("it is placed")?;
-        let victim = &cluster.name;
+        let victim = &fenced_in(fleet, "sum-daemonset").await?;
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "DaemonSet"));
         let copies = |member: &str| -> anyhow::Result<Api<DynamicObject>> {
             let client = fleet.member(member)?.api.watch_client.clone();

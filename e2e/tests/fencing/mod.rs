@@ -12,13 +12,11 @@ use jiff::SignedDuration;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::route::Condition;
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::ResourceBinding;
-use muster_shared::conditions;
 use muster_shared::k8s::{Api, CronJob, Job, PostParams, Resource as _};
-use muster_shared::names::{self, condition};
+use muster_shared::names;
 use scene::{
-    AFTER, JOB, MOVED_AFTER, Scene, fenced, ledger, placed, policy, reason, replicas, running,
-    stand_by,
+    AFTER, JOB, MOVED_AFTER, Scene, fenced, fenced_in, ledger, placed, policy, reason, replicas,
+    running, stand_by,
 };
 
 /// Cuts the victim off until the workload runs elsewhere, and lets it come back.
@@ -149,10 +147,7 @@ async fn wrong_clocks_of_agent_and_control_plane_change_nothing() {
         member.to_fleet.set_clock(ahead);
         member.to_member.set_clock(ahead);
         scene.fleet.to_api.set_clock(behind);
-        let as_before = |view: &View| running(view) == BTreeSet::from([scene.victim.clone()]);
-        scene
-            .stays("it runs on", Duration::from_secs(10), as_before)
-            .await?;
+        scene.runs_on(Duration::from_secs(10)).await?;
         whole_story(scene).await
     })
     .await;
@@ -186,10 +181,7 @@ async fn a_copy_whose_agent_is_dead_goes_on_and_another_one_is_made_after_the_ti
 async fn the_agent_that_stands_by_stops_the_copy_when_the_leader_is_dead() {
     fenced("standby", async |scene: &Scene| {
         let standby = stand_by(scene)?;
-        let as_before = |view: &View| running(view) == BTreeSet::from([scene.victim.clone()]);
-        scene
-            .stays("it runs on beside a standby", 2 * AFTER, as_before)
-            .await?;
+        scene.runs_on(2 * AFTER).await?;
         scene.fleet.cut(&scene.victim)?;
         scene.fleet.member(&scene.victim)?.agent.kill().await;
         scene.until_stopped().await?;
@@ -208,20 +200,31 @@ async fn agents_whose_member_does_not_answer_for_longer_than_the_fence_stop_noth
     fenced("member", async |scene: &Scene| {
         let standby = stand_by(scene)?;
         let member = scene.fleet.member(&scene.victim)?;
-        let as_before = |view: &View| running(view) == BTreeSet::from([scene.victim.clone()]);
         let settled = Duration::from_secs(5);
-        scene.stays("it runs", settled, as_before).await?;
+        scene.runs_on(settled).await?;
         // Its agents renew the lease all the time, and cannot record it.
         member.to_member.set(Condition::Silent);
-        scene
-            .stays("it runs on", AFTER + settled, as_before)
-            .await?;
+        scene.runs_on(AFTER + settled).await?;
         member.to_member.heal();
-        scene.stays("it runs still", AFTER, as_before).await?;
+        scene.runs_on(AFTER).await?;
         standby.kill().await;
         scene.never_two()
     })
     .await;
+}
+
+/// Returns the pods of a Job that run.
+fn active(job: &Job) -> i32 {
+    let active = job.status.as_ref().and_then(|status| status.active);
+    active.unwrap_or(0)
+}
+
+fn suspended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
+}
+
+fn is_suspended(job: &Job) -> bool {
+    suspended(job) && active(job) == 0
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,27 +233,15 @@ async fn a_job_is_suspended_before_another_cluster_runs_it() {
         let fleet = &scene.fleet;
         let policy = policy("batch/v1", "Job", "sum");
         fleet.apply(&format!("{JOB}---{policy}")).await?;
-        let bindings: Api<ResourceBinding> =
-            Api::namespaced(fleet.api.watch_client.clone(), "default");
-        let is_fenced = |binding: &ResourceBinding| {
-            conditions::is_true(&binding.status().conditions, condition::FENCED)
-        };
-        let binding = until(&bindings, "sum-job", "its copy is fenced", is_fenced).await;
-        let cluster = binding.spec.clusters.first().context("it is placed")?;
-        let victim = &cluster.name;
+        let victim = &fenced_in(fleet, "sum-job").await?;
         let job = |member: &str| -> anyhow::Result<Api<Job>> {
             let client = fleet.member(member)?.api.watch_client.clone();
             Ok(Api::namespaced(client, "default"))
         };
         let old = job(victim)?;
-        let active = |job: &Job| job.status.as_ref().and_then(|status| status.active);
-        let runs = |job: &Job| active(job) == Some(1);
+        let runs = |job: &Job| active(job) == 1;
         until(&old, "sum", "it runs", runs).await;
         fleet.cut(victim)?;
-        let is_suspended = |job: &Job| {
-            let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
-            suspended == Some(true) && active(job).unwrap_or(0) == 0
-        };
         until(&old, "sum", "it is suspended", is_suspended).await;
         let others = fleet.members.keys().find(|name| *name != victim);
         let new = job(others.context("there is another member")?)?;
@@ -275,13 +266,8 @@ async fn jobs_of_a_cron_job_are_suspended_with_it_and_go_on_when_their_cluster_i
 async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
     let fleet = &scene.fleet;
     fleet.apply(&cron_job()).await?;
-    let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.watch_client.clone(), "default");
-    let is_fenced = |binding: &ResourceBinding| {
-        conditions::is_true(&binding.status().conditions, condition::FENCED)
-    };
-    let binding = until(&bindings, "sum-cronjob", "it is fenced", is_fenced).await;
-    let cluster = binding.spec.clusters.first().context("it is placed")?;
-    let client = fleet.member(&cluster.name)?.api.watch_client.clone();
+    let cluster = fenced_in(fleet, "sum-cronjob").await?;
+    let client = fleet.member(&cluster)?.api.watch_client.clone();
     let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "default");
     let jobs: Api<Job> = Api::namespaced(client, "default");
     let owner = cron_jobs.get("sum").await?;
@@ -291,19 +277,11 @@ async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
     job.metadata.owner_references = owner.controller_owner_ref(&()).map(|it| vec![it]);
     job.spec = owner.spec.and_then(|spec| spec.job_template.spec);
     jobs.create(&PostParams::default(), &job).await?;
-    let active = |job: &Job| job.status.as_ref().and_then(|status| status.active);
-    let runs = |job: &Job| {
-        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
-        suspended != Some(true) && active(job) == Some(1)
-    };
+    let runs = |job: &Job| !suspended(job) && active(job) == 1;
     until(&jobs, "sum-1", "it runs", runs).await;
-    fleet.cut(&cluster.name)?;
-    let is_suspended = |job: &Job| {
-        let suspended = job.spec.as_ref().and_then(|spec| spec.suspend);
-        suspended == Some(true) && active(job).unwrap_or(0) == 0
-    };
+    fleet.cut(&cluster)?;
     until(&jobs, "sum-1", "it is suspended", is_suspended).await;
-    fleet.heal(&cluster.name)?;
+    fleet.heal(&cluster)?;
     until(&jobs, "sum-1", "it goes on", runs).await;
     Ok(())
 }

@@ -9,11 +9,12 @@ use muster_e2e::harness::fleet::Fleet;
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::process::{Launch, Process, Program};
 use muster_e2e::harness::provider;
+use muster_e2e::harness::test_bed::until;
 use muster_e2e::sandbox::scenario::{self, AGENT};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::k8s::Deployment;
+use muster_shared::k8s::{Api, Deployment};
 use muster_shared::names::{self, condition};
 use parking_lot::Mutex;
 
@@ -197,6 +198,13 @@ impl Scene {
         Ok(self.fleet.observer.holds_for(what, time, ask).await?)
     }
 
+    /// Sees that the workload runs in the member in which it began, and nowhere else.
+    pub async fn runs_on(&self, time: Duration) -> anyhow::Result<()> {
+        let only_there = BTreeSet::from([self.victim.clone()]);
+        let as_before = |view: &View| running(view) == only_there;
+        self.stays("it runs on", time, as_before).await
+    }
+
     pub async fn until_unknown(&self) -> anyhow::Result<()> {
         self.until("the cluster is silent", |view| {
             let cluster = view.clusters.get(None, &self.victim);
@@ -327,6 +335,17 @@ pub async fn begin(fleet: &Arc<Fleet>) -> anyhow::Result<Scene> {
     let seen = Arc::clone(&scene.seen);
     fleet.observer.on_each_change(move |view| note(&seen, view));
     Ok(scene)
+}
+
+/// Waits until the copy of a binding is fenced; returns the cluster that has it.
+pub async fn fenced_in(fleet: &Fleet, name: &str) -> anyhow::Result<String> {
+    let bindings: Api<ResourceBinding> = Api::namespaced(fleet.api.watch_client.clone(), "default");
+    let is_fenced = |binding: &ResourceBinding| {
+        conditions::is_true(&binding.status().conditions, condition::FENCED)
+    };
+    let fenced = until(&bindings, name, "its copy is fenced", is_fenced).await;
+    let cluster = fenced.spec.clusters.first().context("it is placed")?;
+    Ok(cluster.name.clone())
 }
 
 /// Starts a second agent of the victim, which stands by. It has the network of the first one.
