@@ -1,19 +1,15 @@
 //! Applications that fail while their clusters are well: what moves, what stays, and what is told.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge};
+use muster_e2e::harness::objects::create;
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::api::rebalancer::WorkloadRebalancer;
 use muster_shared::conditions;
 use muster_shared::k8s::Api;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use crate::propagation::bench::{Bench, shares};
 
@@ -105,26 +101,6 @@ async fn replaced_before_it_goes(mode: &str) {
 }
 
 #[tokio::test]
-async fn an_application_with_nowhere_to_go_stays_until_there_is_a_place() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let (here, there) = running(
-        &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 6 } }),
-    )
-    .await;
-    let full = json!({ "spec": { "taints": [{ "key": "full", "effect": "NoSchedule" }] } });
-    merge::<Cluster>(&bench.all(), there, full).await;
-    fails(&bench, here).await;
-    let stays = said(&bench, "True", "NowhereToGo").await;
-    assert!(is_in(&stays, here));
-    merge::<Cluster>(&bench.all(), there, json!({ "spec": { "taints": null } })).await;
-    let leaves = binding(&bench, "it leaves", |binding| is_in(binding, there));
-    // Without the change of the cluster it would be tried again 10 s after the first time.
-    timeout(Duration::from_secs(7), leaves).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_restart_does_not_start_the_clock_anew() {
     let bench = Bench::start().await;
     let control_plane = bench.control_plane();
@@ -202,56 +178,6 @@ async fn replaced_with_its_state(mode: &str) {
         .sent(there, "Deployment", "web", |manifest| {
             manifest["metadata"]["labels"]["job-id"] == "a1"
         })
-        .await;
-}
-
-#[tokio::test]
-async fn with_the_gate_for_state_off_the_move_says_that_the_state_stayed_behind() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let rules = json!([{ "aliasLabelName": "job-id", "jsonPath": "{.jobId}" }]);
-    let application = json!({
-        "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Directly", "statePreservation": { "rules": rules },
-    });
-    let (here, there) = running(&bench, application).await;
-    let gate = "StatefulFailoverInjection";
-    let policy = bench
-        .told("PropagationPolicy", "web", "StatePreservationOff")
-        .await;
-    assert!(policy.contains(gate), "{policy}");
-    fails(&bench, here).await;
-    let moved = said(&bench, "False", "ApplicationMoved").await;
-    assert!(is_in(&moved, there));
-    let message = told(&moved).unwrap().2;
-    assert!(message.contains(gate), "{message}");
-    let event = bench
-        .told("ResourceBinding", "web-deployment", "ApplicationMoved")
-        .await;
-    assert!(event.contains(gate), "{event}");
-}
-
-#[tokio::test]
-async fn with_the_gate_for_graceful_eviction_off_an_application_stays_and_says_so() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings {
-        feature_gates: "GracefulEviction=false".parse().unwrap(),
-        ..Settings::default()
-    });
-    let application = json!({ "decisionConditions": { "tolerationSeconds": 0 } });
-    let (here, _) = running(&bench, application).await;
-    let policy = bench
-        .told("PropagationPolicy", "web", "GracefulEvictionDisabled")
-        .await;
-    assert!(policy.contains("GracefulEviction"), "{policy}");
-    fails(&bench, here).await;
-    let stays = said(&bench, "True", "GracefulEvictionDisabled").await;
-    assert!(is_in(&stays, here));
-    bench
-        .told(
-            "ResourceBinding",
-            "web-deployment",
-            "GracefulEvictionDisabled",
-        )
         .await;
 }
 

@@ -1,6 +1,5 @@
 //! Applications that move take along what they refer to; where that would stay behind, they stay.
 
-use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::ResourceBinding;
@@ -90,36 +89,4 @@ async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so(
     let dependencies_too = json!({ "spec": { "propagateDeps": true } });
     merge::<PropagationPolicy>(&bench.here(), "web", dependencies_too).await;
     binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
-}
-
-#[tokio::test]
-async fn with_the_gate_for_dependencies_off_an_application_stays_with_them_and_says_so() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane_with(Settings {
-        feature_gates: "PropagateDeps=false".parse().unwrap(),
-        ..Settings::default()
-    });
-    configure(&bench).await;
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 0 }, "purgeMode": "Directly" });
-    let (here, _) = running(&bench, application).await;
-    fails(&bench, here).await;
-    binding(&bench, "the failure is known", is_unhealthy).await;
-    let stays = said(&bench, "False", "DependenciesStayBehind").await;
-    let message = told(&stays).unwrap().2;
-    let gate = "feature gate PropagateDeps is off";
-    assert!(message.contains(gate), "{message}");
-    for (kind, name) in [
-        ("ResourceBinding", "web-deployment"),
-        ("PropagationPolicy", "web"),
-    ] {
-        let event = bench.told(kind, name, "DependenciesStayBehind").await;
-        assert!(event.contains(gate), "{event}");
-    }
-    // What was to be written before has been by then.
-    bench.witness().await;
-    let rest: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
-    assert!(is_in(&rest, here));
-    assert!(rest.spec.graceful_eviction_tasks.is_empty());
-    is_kept(&bench, here, "Deployment", "web").await;
 }
