@@ -8,17 +8,15 @@ use crate::heartbeats::{self, Setting, silent};
 use crate::support::{Place, kubectl};
 use anyhow::Context as _;
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::Request;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use kube::ResourceExt as _;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use muster_e2e::apiserver::seed::Seeds;
 use muster_e2e::harness::heartbeat_fleet::HeartbeatFleet;
 use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::TestBed;
-use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{annotation, taint};
 use serde_json::{Value, json};
@@ -344,48 +342,52 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
     }
 }
 
-/// Writes a cluster that is ready, or that has been silent for years.
-async fn join(clusters: &Api<Cluster>, number: usize, is_silent: bool) -> anyhow::Result<()> {
-    let name = format!("member{number:04}");
+/// Puts a cluster into the fleet that is ready, or that has been silent for years.
+fn join(clusters: &Seeds, number: usize, is_silent: bool) {
     let (status, reason) = if is_silent {
         ("Unknown", "ClusterStatusUnknown")
     } else {
         ("True", "ClusterReady")
     };
     let cluster = json!({
-        "metadata": {"name": name}, "spec": {"syncMode": "Pull", "region": format!("region{}", number % 12)},
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {
+            "name": format!("member{number:04}"), "creationTimestamp": "2020-01-01T00:00:00Z",
+        },
+        "spec": {"syncMode": "Pull", "region": format!("region{}", number % 12)},
+        "status": {
+            "conditions": [{
+                "type": "Ready", "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2020-01-01T00:00:00Z",
+            }],
+            "nodeSummary": {"totalNum": 3, "readyNum": 3},
+        },
     });
-    let cluster = serde_json::from_value(cluster)?;
-    clusters.create(&PostParams::default(), &cluster).await?;
-    let status = json!({"status": {
-        "conditions": [{
-            "type": "Ready", "status": status, "reason": reason, "message": "",
-            "lastTransitionTime": "2020-01-01T00:00:00Z",
-        }],
-        "nodeSummary": {"totalNum": 3, "readyNum": 3},
-    }});
-    let params = PatchParams::default();
-    clusters
-        .patch_status(&name, &params, &Patch::Merge(&status))
-        .await?;
-    Ok(())
+    clusters.put(cluster).unwrap();
+}
+
+/// Returns the clusters of a fleet, to put some into.
+fn seeds(bed: &TestBed) -> Seeds {
+    bed.server
+        .seeds("cluster.karmada.io", "v1alpha1", "clusters")
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     let Some(browser) = browser() else { return };
     let bed = TestBed::fleet("page-drained").await.unwrap();
-    let clusters = bed.clusters();
-    for (number, is_silent) in [(1, false), (2, true)] {
-        join(&clusters, number, is_silent).await.unwrap();
-    }
+    let clusters = seeds(&bed);
+    join(&clusters, 1, false);
+    join(&clusters, 2, true);
     let drain = json!({
         "metadata": {"annotations": {annotation::DRAIN_RATE: "0.2"}},
         "spec": {"taints": [{
             "key": taint::DRAIN, "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z",
         }]},
     });
-    merge(&clusters, "member0001", &drain).await;
+    merge(&bed.clusters(), "member0001", &drain).await;
     let namespace = json!({"metadata": {"name": "karmada-es-member0002"}});
     create(&bed.all::<Namespace>(), namespace).await;
     let work = json!({
@@ -415,14 +417,11 @@ const LARGE: usize = 3_500;
 async fn a_browser_shows_of_thousands_of_clusters_those_that_need_attention() {
     let Some(browser) = browser() else { return };
     let bed = TestBed::fleet("page-large").await.unwrap();
-    let clusters = bed.clusters();
+    let clusters = seeds(&bed);
     let silent = LARGE - 1;
-    stream::iter(0..LARGE)
-        .map(|number| join(&clusters, number, number == silent))
-        .buffer_unordered(32)
-        .try_collect::<()>()
-        .await
-        .unwrap();
+    for number in 0..LARGE {
+        join(&clusters, number, number == silent);
+    }
     let dom = dom(&browser, &bed.administrator().unwrap()).await;
     let (_, rows) = dom.split_once("id=\"clusters-table\"").unwrap();
     let (rows, _) = rows.split_once("</table>").unwrap();
