@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::{ApiServer, Options, Running};
 use muster_e2e::harness::objects::{create, event};
@@ -13,7 +14,7 @@ use muster_e2e::harness::{access, test_bed};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind};
+use muster_shared::k8s::{Api, ApiResource, Client, DynamicObject, Event, GroupVersionKind, Lease};
 use muster_shared::settings::BindAddress;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -141,6 +142,11 @@ impl Bench {
         Api::all(self.fleet_client.clone())
     }
 
+    /// Returns the signs of life of members, under their names.
+    pub fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.fleet_client.clone(), "karmada-cluster")
+    }
+
     pub fn works(&self) -> Api<Work> {
         Api::namespaced(self.fleet_client.clone(), WORKS)
     }
@@ -219,6 +225,14 @@ impl Bench {
         .await
     }
 
+    /// Waits for a sign of life of the member that is later than this one, or for any.
+    pub async fn beats(&self, last: Option<Timestamp>) -> Lease {
+        until(&self.leases(), MEMBER, "it is renewed", |lease| {
+            renewed(lease) > last
+        })
+        .await
+    }
+
     /// Waits until a Work says this about being applied.
     pub async fn applied(&self, name: &str, status: &str) -> Work {
         until(
@@ -259,6 +273,11 @@ pub fn condition<'a>(cluster: &'a Cluster, kind: &str) -> Option<(&'a str, &'a s
     cluster
         .condition(kind)
         .map(|found| (found.status.as_str(), found.reason.as_str()))
+}
+
+/// Returns when a lease was renewed last.
+pub fn renewed(lease: &Lease) -> Option<Timestamp> {
+    lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0)
 }
 
 /// Returns status and message of the condition Applied.

@@ -9,12 +9,12 @@ use muster_agent::settings::Settings;
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::event;
 use muster_shared::fleet_servers::FleetServer;
-use muster_shared::k8s::{Api, Event, Lease, ResourceExt, Secret};
+use muster_shared::k8s::{Api, Event, ResourceExt, Secret};
 use muster_shared::settings::FleetServers;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::agent::bench::{Bench, MEMBER, until};
+use crate::agent::bench::{Bench, MEMBER};
 use crate::agent::rotation::{
     NAMESPACE, SECRET, asked, asked_beside, decide, make_namespace, number_of_requests, renewed,
     secrets,
@@ -130,12 +130,7 @@ async fn of_two_agents_that_ask_at_once_the_second_takes_what_the_first_was_give
     // The other request stays without an answer, and its agent works all the same.
     first.stop().await.unwrap();
     let stopped = Timestamp::now();
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let is_later = |lease: &Lease| {
-        let renewed = lease.spec.as_ref().and_then(|it| it.renew_time.clone());
-        renewed.is_some_and(|it| it.0 > stopped)
-    };
-    until(&leases, MEMBER, "it is renewed", is_later).await;
+    bench.beats(Some(stopped)).await;
     assert_eq!(number_of_requests(&bench).await, 2);
 }
 

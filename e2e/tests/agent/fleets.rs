@@ -8,11 +8,13 @@ use muster_e2e::harness::objects::{create, delete, event, merge, typed};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
-    Api, ClusterRole, DynamicObject, Event, Lease, Namespace, ResourceExt, Secret, ServiceAccount,
+    Api, ClusterRole, DynamicObject, Event, Namespace, ResourceExt, Secret, ServiceAccount,
 };
 use serde_json::json;
 
-use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, applied, config_map, gone, until, value};
+use crate::agent::bench::{
+    AGENT, AGENTS, Bench, MEMBER, applied, config_map, gone, renewed, until, value,
+};
 use crate::agent::secrets;
 use crate::agent::twins::control_plane;
 use muster_e2e::harness::test_bed::Task;
@@ -282,12 +284,7 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
     let marked = merge(&bench.config_maps(), &object.name_any(), &mark).await;
     let _agent = bench.agent();
     bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|it| it.renew_time.clone());
-    let first = until(&leases, MEMBER, "it beats", |lease| {
-        renewed(lease).is_some()
-    });
-    let beat = renewed(&first.await);
+    let beat = renewed(&bench.beats(None).await);
     for name in ["theirs", "new"] {
         create_work(&bench, name, "1").await;
     }
@@ -305,7 +302,7 @@ async fn an_agent_that_does_not_know_its_fleet_beats_and_leaves_marked_objects_a
     assert_eq!(now.resource_version(), marked.resource_version());
     let now = bench.config_maps().get("new").await.unwrap();
     assert!(!now.annotations().contains_key(MARK));
-    assert!(renewed(&leases.get(MEMBER).await.unwrap()) > beat);
+    assert!(renewed(&bench.leases().get(MEMBER).await.unwrap()) > beat);
 
     annotate(&bench, "fleet.muster.io/id", "f").await;
     gone(&bench.config_maps(), "theirs").await;

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use muster_shared::k8s::{Api, Lease};
 use tokio::sync::oneshot;
 
-use crate::agent::bench::{Bench, MEMBER, until};
+use crate::agent::bench::{Bench, MEMBER, renewed, until};
 
 /// The group of Karmada's agents, who may hold elections.
 const AGENTS: &str = "system:karmada:agents";
@@ -18,11 +18,7 @@ const HELD: i64 = 6;
 /// Waits until a lease was renewed at least [`HELD`] seconds after a moment.
 async fn outlives(api: &Api<Lease>, name: &str, since: jiff::Timestamp) {
     until(api, name, "it goes on being renewed", |lease| {
-        let renewed = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.renew_time.as_ref());
-        renewed.is_some_and(|at| at.0.duration_since(since).as_secs() >= HELD)
+        renewed(lease).is_some_and(|at| at.duration_since(since).as_secs() >= HELD)
     })
     .await;
 }

@@ -7,12 +7,11 @@ use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, merge};
-use muster_shared::k8s::{Api, Lease};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::agent::bench::{
-    AGENT, AGENTS, Bench, MEMBER, condition, config_map, gone, until, value,
+    AGENT, AGENTS, Bench, MEMBER, condition, config_map, gone, renewed, until, value,
 };
 use crate::agent::meter::Meter;
 use muster_e2e::harness::test_bed::Task;
@@ -101,13 +100,8 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     gone(&bench.config_maps(), "deleted").await;
     let took = healed.elapsed();
     assert!(took < Duration::from_secs(40), "{took:?}");
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    until(&leases, MEMBER, "it is renewed", |lease| {
-        let renewed = lease
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.renew_time.as_ref());
-        renewed.is_some_and(|at| Timestamp::now().duration_since(at.0).as_secs() < 10)
+    until(&bench.leases(), MEMBER, "it is renewed", |lease| {
+        renewed(lease).is_some_and(|at| Timestamp::now().duration_since(at).as_secs() < 10)
     })
     .await;
 }
@@ -237,9 +231,7 @@ async fn servers_whose_clocks_are_hours_off_change_nothing() {
         value(object) == "2"
     })
     .await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let lease = until(&leases, MEMBER, "it is there", |lease| lease.spec.is_some()).await;
-    let renewed = lease.spec.unwrap().renew_time.unwrap().0;
+    let renewed = renewed(&bench.beats(None).await).unwrap();
     let turned = cluster.condition("Ready").unwrap().last_transition_time.0;
     for (dated, by) in [
         (renewed, Timestamp::now()),

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
-use crate::agent::bench::{AGENTS, Bench, MEMBER, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, renewed};
 
 /// Kubernetes kills what has not ended by then.
 const GRACE: Duration = Duration::from_secs(30);
@@ -138,21 +138,13 @@ async fn an_agent_that_dies_is_replaced_before_its_cluster_counts_as_silent() {
     let first = Started::with(&bench, "killed", &flags);
     bench.joined().await;
     let second = Started::with(&bench, "successor", &flags);
-    let signs: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0);
-    let before = until(&signs, MEMBER, "the first beats", |lease| {
-        renewed(lease).is_some()
-    })
-    .await;
+    let before = bench.beats(None).await;
     let mut dead = first.child;
     dead.kill().await.unwrap();
-    let last = renewed(&signs.get(MEMBER).await.unwrap())
+    let last = renewed(&bench.leases().get(MEMBER).await.unwrap())
         .or_else(|| renewed(&before))
         .unwrap();
-    let after = until(&signs, MEMBER, "the second beats", |lease| {
-        renewed(lease) > Some(last)
-    })
-    .await;
+    let after = bench.beats(Some(last)).await;
     let silent = renewed(&after).unwrap().duration_since(last).as_secs();
     assert!(silent < MONITOR_GRACE / 2, "silent for {silent} s");
     drop(second);

@@ -6,10 +6,10 @@ use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, event, merge, merge_status};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
-use muster_shared::k8s::{Api, Lease, Node, Pod};
+use muster_shared::k8s::{Api, Node, Pod};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, until};
+use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, renewed, until};
 use crate::agent::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
@@ -145,17 +145,8 @@ async fn the_lease_is_renewed_and_belongs_to_the_cluster() {
     let bench = Bench::start().await;
     let _agent = bench.agent();
     let cluster = bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    let first = until(&leases, MEMBER, "it is there", |lease| {
-        renewed(lease).is_some()
-    })
-    .await;
-    let before = renewed(&first).unwrap();
-    let later = until(&leases, MEMBER, "it was renewed", |lease| {
-        renewed(lease) > Some(before.clone())
-    })
-    .await;
+    let first = bench.beats(None).await;
+    let later = bench.beats(renewed(&first)).await;
     let spec = later.spec.unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some(MEMBER));
     assert_eq!(spec.lease_duration_seconds, Some(2));
@@ -368,11 +359,7 @@ async fn the_role_that_karmadactl_gives_to_agents_is_enough() {
     crate::agent::survival::grant_karmadactl_role(&bench).await;
     let _agent = bench.agent_in(&[group], |_| {});
     bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    until(&leases, MEMBER, "the lease is there", |lease| {
-        lease.spec.is_some()
-    })
-    .await;
+    bench.beats(None).await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let patched = merge(
@@ -419,8 +406,7 @@ async fn the_lease_does_not_follow_the_namespace_for_credentials() {
         settings.cluster_namespace = "elsewhere".into();
     });
     bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    until(&leases, MEMBER, "it beats", |lease| lease.spec.is_some()).await;
+    bench.beats(None).await;
 }
 
 /// Checks that a status that others always write first was not reported, and counts as a failure.

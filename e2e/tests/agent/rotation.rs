@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams};
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::{create, list, merge};
-use muster_shared::k8s::{Api, CertificateSigningRequest, Event, Lease, ResourceExt, Secret};
+use muster_shared::k8s::{Api, CertificateSigningRequest, Event, ResourceExt, Secret};
 use muster_shared::tls;
 use muster_shared::watch::{self, Selection, events};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, until};
+use crate::agent::bench::{self, AGENT, AGENTS, Bench, MEMBER, until};
 use crate::agent::meter::Meter;
 use muster_e2e::harness::test_bed::Task;
 
@@ -189,15 +189,14 @@ async fn a_request_that_nobody_answers_is_told_once_and_waits() {
     let (_agent, _) = start(&bench).await;
     let request = asked(&bench).await;
     bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewals = |lease: Lease| lease.spec.unwrap().renew_time;
     sleep(Duration::from_mins(7)).await;
     assert_eq!(number_of_requests(&bench).await, 1);
     assert!((meter.sum(ROTATIONS, &["result=\"unanswered\""]) - 1.0).abs() < 0.1);
     told(&bench, "nobody has answered").await;
-    let before = renewals(leases.get(MEMBER).await.unwrap());
+    let before = bench.leases().get(MEMBER).await.unwrap();
     sleep(Duration::from_secs(10)).await;
-    assert!(renewals(leases.get(MEMBER).await.unwrap()) > before);
+    let now = bench.leases().get(MEMBER).await.unwrap();
+    assert!(bench::renewed(&now) > bench::renewed(&before));
 
     decide(&bench, &request, "Approved").await;
     renewed(&bench).await;

@@ -6,10 +6,10 @@ use muster_e2e::apiserver::Forget;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, event, merge};
 use muster_e2e::harness::raw;
-use muster_shared::k8s::{Api, Event, Lease, ResourceExt};
+use muster_shared::k8s::{Api, Event, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, config_map, gone, until, value};
+use crate::agent::bench::{AGENT, Bench, MEMBER, WORKS, config_map, gone, renewed, until, value};
 
 #[tokio::test]
 async fn both_apis_may_restart_and_forget_their_history() {
@@ -105,23 +105,15 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
     let bench = Bench::start().await;
     let agent = bench.agent();
     bench.joined().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    until(&leases, MEMBER, "it is there", |lease| {
-        renewed(lease).is_some()
-    })
-    .await;
+    bench.beats(None).await;
     agent.stop().await.unwrap();
     bench
         .member
         .faults()
         .inject_for(Scope::user(AGENT), Effect::Cut);
-    let last = renewed(&leases.get(MEMBER).await.unwrap());
+    let last = renewed(&bench.leases().get(MEMBER).await.unwrap());
     let _agent = bench.agent();
-    until(&leases, MEMBER, "it is renewed", |lease| {
-        renewed(lease) > last
-    })
-    .await;
+    bench.beats(last).await;
     bench
         .has(MEMBER, &[("Ready", "False", "ClusterNotReachable")])
         .await;
@@ -135,15 +127,9 @@ async fn the_lease_does_not_wait_for_a_member_that_hangs() {
     let _agent = bench.agent();
     bench.joined().await;
     bench.member.faults().inject(Effect::Hang);
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
     let mut last = None;
     for _ in 0..4 {
-        let lease = until(&leases, MEMBER, "it is renewed", |lease| {
-            renewed(lease) > last
-        })
-        .await;
-        last = renewed(&lease);
+        last = renewed(&bench.beats(last).await);
     }
 }
 
@@ -235,16 +221,11 @@ async fn create(bench: &Bench, collection: &str, object: &Value) {
 #[tokio::test]
 async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work() {
     let bench = Bench::start().await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
     let first = bench.agent();
     bench.joined().await;
-    until(&leases, MEMBER, "it beats", |lease| {
-        renewed(lease).is_some()
-    })
-    .await;
+    bench.beats(None).await;
     first.stop().await.unwrap();
-    let before = leases.get(MEMBER).await.unwrap();
+    let before = bench.leases().get(MEMBER).await.unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(bench.fleet_client.clone());
     let strict = json!([{"op": "replace", "value": "^$",
         "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/region/pattern"}]);
@@ -254,10 +235,7 @@ async fn a_registered_member_whose_registration_is_refused_is_alive_and_at_work(
     let _agent = bench.agent_in(&[crate::agent::bench::AGENTS], |settings| {
         settings.cluster_region = "eu-west".into();
     });
-    until(&leases, MEMBER, "it goes on", |lease| {
-        renewed(lease) > renewed(&before)
-    })
-    .await;
+    bench.beats(renewed(&before)).await;
     bench.create_work("a", |_| {}).await;
     bench.applied("a", "True").await;
     let events: Api<Event> = Api::namespaced(bench.fleet_client.clone(), "default");

@@ -6,11 +6,11 @@ use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::{create, delete};
 use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, Lease, Namespace, ResourceExt};
+use muster_shared::k8s::{Api, Namespace, ResourceExt};
 use muster_shared::settings::BindAddress;
 use serde_json::json;
 
-use crate::agent::bench::{Bench, MEMBER, condition, until};
+use crate::agent::bench::{Bench, MEMBER, condition, renewed, until};
 
 const OTHER: &str = "m0";
 /// The condition of a Cluster whose member is registered under another name.
@@ -57,16 +57,8 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
     .await;
     bench.joined().await;
     bench.create_work("a", |_| {}).await;
-    let leases: Api<Lease> = Api::namespaced(bench.fleet_client.clone(), "karmada-cluster");
-    let renewed = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
-    let first = until(&leases, MEMBER, "it has a lease", |lease: &Lease| {
-        renewed(lease).is_some()
-    });
-    let beat = renewed(&first.await);
-    until(&leases, MEMBER, "it beats", |lease: &Lease| {
-        renewed(lease) > beat
-    })
-    .await;
+    let beat = renewed(&bench.beats(None).await);
+    bench.beats(beat).await;
     let work = bench.works().get("a").await.unwrap();
     assert_eq!(
         crate::agent::bench::applied(&work),
