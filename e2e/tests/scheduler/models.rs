@@ -1,4 +1,4 @@
-//! The worked examples of the documentation of resource models: how many replicas each of three
+//! The worked example of the documentation of resource models: how many replicas each of three
 //! clusters is good for, and which of them is preferred.
 
 use muster_control_plane::settings::Settings;
@@ -9,133 +9,84 @@ use serde_json::{Value, json};
 
 use crate::scheduler::bench::{Bench, aggregated, binding, shown, until, verdict};
 
-/// Starts a fleet with three members that report this.
-async fn fleet(summaries: [Value; 3]) -> Bench {
-    let bench = Bench::with_members(&[]).await;
-    for (number, summary) in (1..).zip(summaries) {
-        let name = format!("member{number}");
-        let cluster = json!({
-            "metadata": { "name": name },
-            "spec": { "syncMode": "Pull", "resourceModels": default_models() },
-        });
-        let clusters = bench.clusters();
-        create(&clusters, cluster).await;
-        let status = json!({ "status": {
-            "apiEnablements": [{
-                "groupVersion": "apps/v1",
-                "resources": [{ "name": "deployments", "kind": "Deployment" }],
-            }],
-            "resourceSummary": summary,
-        } });
-        merge_status(&clusters, &name, &status).await;
-    }
-    bench
-}
+/// So many nodes of each grade.
+type Nodes = [(u64, i64)];
 
-/// Returns the members of the first example, with their sums.
-fn summed() -> [Value; 3] {
-    [("950m", "11"), ("2", "11"), ("2", "110")].map(|(cpu, pods)| {
-        json!({
-            "allocatable": {
-                "cpu": "4", "ephemeral-storage": "206291924Ki", "hugepages-1Gi": "0", "hugepages-2Mi": "0",
-                "memory": "16265856Ki", "pods": "110",
-            },
-            "allocated": { "cpu": cpu, "memory": "290Mi", "pods": pods },
-        })
-    })
-}
+/// The members: their cores, and their nodes by grade. By their sums, each would be good for
+/// another number: 5, 9 and 2.
+const MEMBERS: [(&str, &Nodes); 3] = [
+    ("15", &[(2, 1), (3, 6)]),
+    ("27", &[(2, 4), (3, 4)]),
+    ("6", &[(6, 1)]),
+];
 
-/// Returns the members of the second example, with their nodes by grade. By their sums, each would
-/// be good for another number: 5, 9 and 2.
-fn graded() -> [Value; 3] {
-    let nodes: [&[(u64, i64)]; 3] = [&[(2, 1), (3, 6)], &[(2, 4), (3, 4)], &[(6, 1)]];
-    let cores = ["15", "27", "6"];
-    [0, 1, 2].map(|member| {
-        let counts = nodes[member]
-            .iter()
-            .map(|(grade, count)| json!({ "grade": grade, "count": count }));
-        json!({
-            "allocatable": { "cpu": cores[member], "memory": "10Ti", "pods": "1k" },
+async fn join(bench: &Bench, name: &str, cores: &str, nodes: &Nodes) {
+    let counts = nodes
+        .iter()
+        .map(|(grade, count)| json!({ "grade": grade, "count": count }));
+    let cluster = json!({
+        "metadata": { "name": name },
+        "spec": { "syncMode": "Pull", "resourceModels": default_models() },
+    });
+    let status = json!({ "status": {
+        "apiEnablements": [{
+            "groupVersion": "apps/v1",
+            "resources": [{ "name": "deployments", "kind": "Deployment" }],
+        }],
+        "resourceSummary": {
+            "allocatable": { "cpu": cores, "memory": "10Ti", "pods": "1k" },
             "allocatableModelings": counts.collect::<Vec<_>>(),
-        })
-    })
+        },
+    } });
+    let clusters = bench.clusters();
+    create(&clusters, cluster).await;
+    merge_status(&clusters, name, &status).await;
 }
 
-async fn bind(bench: &Bench, name: &str, replicas: u32, request: &Value, placement: &Value) {
+async fn bind(bench: &Bench, name: &str, replicas: u32, memory: &str, placement: &Value) {
     let mut binding = binding(name, replicas, placement);
+    let request = json!({ "cpu": "3", "memory": memory });
     binding["spec"]["replicaRequirements"] = json!({ "resourceRequest": request });
     create(&bench.bindings(), binding).await;
 }
 
-/// Sees that the clusters are good for so many replicas and no more, and which one is preferred.
-async fn judged(bench: &Bench, name: &str, request: Value, rooms: [u32; 3], preferred: &str) {
-    let by_room = json!({ "replicaScheduling": {
-        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-        "weightPreference": { "dynamicWeight": "AvailableReplicas" },
-    } });
-    let all: u32 = rooms.iter().sum();
-    let shares = (1..)
-        .zip(rooms)
-        .filter(|(_, room)| *room > 0)
-        .map(|(number, room)| format!("member{number}:{room}"));
-    let shares = shares.collect::<Vec<_>>().join(" ");
-    let full = format!("{name}-full");
-    bind(bench, &full, all, &request, &by_room).await;
-    bench.placed(&full, &shares).await;
-    // One more is one too many.
-    let more = format!("{name}-more");
-    bind(bench, &more, all + 1, &request, &by_room).await;
-    let refused = until(&bench.bindings(), &more, "there is no room", |binding| {
-        verdict(binding).0 == "Unschedulable"
-    })
-    .await;
-    let numbers = format!("Clusters available replicas {all} are not enough");
-    assert!(verdict(&refused).1.contains(&numbers), "{refused:?}");
-    assert_eq!(shown(&refused), "");
-
-    let one = format!("{name}-one");
-    bind(bench, &one, 1, &request, &aggregated()).await;
-    bench.placed(&one, &format!("{preferred}:1")).await;
-}
-
-#[tokio::test]
-async fn by_their_sums_the_three_members_are_good_for_six_four_and_no_replicas() {
-    let bench = fleet(summed()).await;
-    let _scheduler = bench.scheduler();
-    let request = json!({ "cpu": "500m" });
-    judged(&bench, "half-a-core", request, [6, 4, 0], "member1").await;
-}
-
 #[tokio::test]
 async fn by_the_upper_ends_of_their_grades_they_are_good_for_what_the_documentation_says() {
-    let bench = fleet(graded()).await;
+    let bench = Bench::with_members(&[]).await;
+    for (number, (cores, nodes)) in (1..).zip(MEMBERS) {
+        join(&bench, &format!("member{number}"), cores, nodes).await;
+    }
     let _scheduler = bench.scheduler_with(Settings {
         node_grades: GradeRule::UpperBounds,
         ..Settings::default()
     });
-    let request = json!({ "cpu": "3", "memory": "20Gi" });
-    judged(&bench, "small", request, [7, 8, 10], "member3").await;
-    let request = json!({ "cpu": "3", "memory": "60Gi" });
-    judged(&bench, "large", request, [6, 4, 4], "member1").await;
-}
+    let by_room = json!({ "replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+        "weightPreference": { "dynamicWeight": "AvailableReplicas" },
+    } });
+    for (name, memory, rooms, preferred) in [
+        ("small", "20Gi", [7_u32, 8, 10], "member3"),
+        ("large", "60Gi", [6, 4, 4], "member1"),
+    ] {
+        let all: u32 = rooms.iter().sum();
+        let [first, second, third] = rooms;
+        let full = format!("{name}-full");
+        bind(&bench, &full, all, memory, &by_room).await;
+        let shares = format!("member1:{first} member2:{second} member3:{third}");
+        bench.placed(&full, &shares).await;
+        // One more is one too many.
+        let more = format!("{name}-more");
+        bind(&bench, &more, all + 1, memory, &by_room).await;
+        let refused = until(&bench.bindings(), &more, "there is no room", |binding| {
+            verdict(binding).0 == "Unschedulable"
+        })
+        .await;
+        let numbers = format!("Clusters available replicas {all} are not enough");
+        assert!(verdict(&refused).1.contains(&numbers), "{refused:?}");
+        assert_eq!(shown(&refused), "");
 
-#[tokio::test]
-async fn by_default_a_node_counts_for_what_its_grade_has_at_least() {
-    let bench = fleet(graded()).await;
-    let _scheduler = bench.scheduler();
-    let request = json!({ "cpu": "3", "memory": "20Gi" });
-    judged(&bench, "small", request, [6, 4, 10], "member3").await;
-    let request = json!({ "cpu": "3", "memory": "60Gi" });
-    judged(&bench, "large", request, [0, 0, 4], "member3").await;
-}
-
-#[tokio::test]
-async fn with_the_gate_off_grades_are_not_looked_at() {
-    let bench = fleet(graded()).await;
-    let _scheduler = bench.scheduler_with(Settings {
-        feature_gates: "CustomizedClusterResourceModeling=false".parse().unwrap(),
-        ..Settings::default()
-    });
-    let request = json!({ "cpu": "3", "memory": "60Gi" });
-    judged(&bench, "large", request, [5, 9, 2], "member2").await;
+        let one = format!("{name}-one");
+        bind(&bench, &one, 1, memory, &aggregated()).await;
+        bench.placed(&one, &format!("{preferred}:1")).await;
+    }
 }
