@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 
 use crate::agent::bench::{Bench, MEMBER, WORKS, until};
 
-/// How long the fleet is watched at rest.
-const REST: Duration = Duration::from_mins(1);
+/// How long the fleet is watched once it has settled: together more than a minute, in which
+/// whatever is done each minute is done.
+const REST: Duration = Duration::from_secs(30);
 /// A fleet that writes nothing for so long has come to rest.
 const QUIET: Duration = Duration::from_secs(6);
 /// How long nothing may be written until the fleet counts as settled: longer than the 30 s after
