@@ -161,8 +161,8 @@ pub fn tasks(
     changed.then_some(after.graceful_eviction_tasks)
 }
 
-/// Returns whether a workload asks for more replicas than its clusters have: together, or each where
-/// they are not divided. One that is scaled from zero has none to keep.
+/// Returns whether a workload asks for more replicas than its clusters have: together, or each
+/// where they are not divided. One that is scaled from zero has none to keep.
 fn grows(spec: &ResourceBindingSpec) -> bool {
     let shares = spec.clusters.iter().map(|it| i64::from(it.replicas));
     let placed: i64 = match spec.placement.as_deref() {
