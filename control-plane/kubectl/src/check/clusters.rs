@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::common::{TOLERATED, ends_soon, numbers, remaining, skew};
-use muster_shared::check::{Category, Verdict, listed};
+use muster_shared::check::{Category, listed};
 use muster_shared::conditions::{FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::{Lease, ResourceExt};
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
@@ -21,22 +21,17 @@ const MOST: usize = 5;
 /// version, and deprecated APIs live for about so many.
 const MINORS: u32 = 3;
 
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Clusters");
+pub(super) fn check(category: &mut Category, facts: &Facts) {
     let clusters = match &facts.clusters {
         Ok(clusters) => clusters,
-        Err(refusal) => {
-            category.unknown("clusters", "the clusters", refusal);
-            return category.into_verdicts();
-        }
+        Err(refusal) => return category.unknown("clusters", "the clusters", refusal),
     };
     if clusters.is_empty() {
-        category.warning(
+        return category.warning(
             "clusters",
             "no cluster has joined",
             "kubectl muster token create --cluster-name member1 --print-helm-command prints the command for a member.",
         );
-        return category.into_verdicts();
     }
     let number = clusters.len();
     category.ok("clusters", format!("{number} in the fleet"));
@@ -49,15 +44,14 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
         );
     }
     for cluster in clusters {
-        ready(&mut category, cluster);
+        ready(category, cluster);
     }
-    versions_of_kubernetes(&mut category, clusters);
-    rights_of_agents(&mut category, facts, clusters);
+    versions_of_kubernetes(category, clusters);
+    rights_of_agents(category, facts, clusters);
     match &facts.leases {
         Err(refusal) => category.unknown("agents", "the leases of the members", refusal),
-        Ok(leases) => agents(&mut category, facts, clusters, leases),
+        Ok(leases) => agents(category, facts, clusters, leases),
     }
-    category.into_verdicts()
 }
 
 fn ready(category: &mut Category, cluster: &Cluster) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_control_plane::fleet_api::is_newer;
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::check::common::life;
-use muster_shared::check::{Category, Refusal, Verdict, listed};
+use muster_shared::check::{Category, Refusal, listed};
 use muster_shared::self_report::LeaderReport;
 
 use super::facts::{Admission, Facts};
@@ -14,13 +14,6 @@ use super::{fleet_api, gather, rights};
 
 /// Tokens and clusters that one line names.
 const MOST: usize = 5;
-
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut verdicts = running(facts);
-    verdicts.extend(admission(facts));
-    verdicts.extend(credentials(facts));
-    verdicts
-}
 
 /// Returns whether a leader renews its lease, and what it says about itself.
 fn leader(facts: &Facts) -> (bool, Option<LeaderReport>) {
@@ -33,14 +26,13 @@ fn leader(facts: &Facts) -> (bool, Option<LeaderReport>) {
     (lives, LeaderReport::of(&leader.lease))
 }
 
-fn running(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Control plane");
+pub(super) fn running(category: &mut Category, facts: &Facts) {
     let (lives, report) = leader(facts);
     let needed = rights::of_control_plane().len();
     let hint = "Apply its roles again: charts/control-plane does it for a bundled fleet API (Deployment RELEASE-fleet-certificates);\n\
                 for another one render templates/access.yaml with access.create=true and apply it there.";
     rights::judge(
-        &mut category,
+        category,
         "control-plane-rights",
         "the control plane",
         (&facts.control_plane, needed),
@@ -92,11 +84,10 @@ fn running(facts: &Facts) -> Vec<Verdict> {
             category.skipped("gates", message);
         }
         Some(report) => {
-            version(&mut category, &report.version);
-            gates(&mut category, &report.feature_gates);
+            version(category, &report.version);
+            gates(category, &report.feature_gates);
         }
     }
-    category.into_verdicts()
 }
 
 fn version(category: &mut Category, version: &str) {
@@ -129,17 +120,15 @@ fn gates(category: &mut Category, gates: &BTreeMap<String, bool>) {
     }
 }
 
-fn admission(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Admission");
+pub(super) fn admission(category: &mut Category, facts: &Facts) {
     match &facts.admission {
         Err(Refusal::Absent(_)) => category.skipped(
             "admission",
             "policies are not checked when they are written (chart value webhook.enabled)",
         ),
         Err(refusal) => category.unknown("admission", "the webhook configuration", refusal),
-        Ok(found) => asked(&mut category, found, facts),
+        Ok(found) => asked(category, found, facts),
     }
-    category.into_verdicts()
 }
 
 fn asked(category: &mut Category, found: &Admission, facts: &Facts) {
@@ -180,9 +169,8 @@ fn asked(category: &mut Category, found: &Admission, facts: &Facts) {
     }
 }
 
-fn credentials(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Certificates and tokens");
-    fleet_api::credentials(&mut category, facts);
+pub(super) fn credentials(category: &mut Category, facts: &Facts) {
+    fleet_api::credentials(category, facts);
     let (lives, report) = leader(facts);
     match report.filter(|_| lives) {
         None => category.skipped(
@@ -190,7 +178,7 @@ fn credentials(facts: &Facts) -> Vec<Verdict> {
             "no leader says when its credentials end",
         ),
         Some(report) => life(
-            &mut category,
+            category,
             "control-plane-credentials",
             "the control plane's credentials",
             report.credentials,
@@ -211,14 +199,7 @@ fn credentials(facts: &Facts) -> Vec<Verdict> {
                 let hint = format!(
                     "The control plane renews it: kubectl describe cluster {cluster} says why not. Or: kubectl muster join {cluster}"
                 );
-                life(
-                    &mut category,
-                    "push-tokens",
-                    &whose,
-                    *token,
-                    facts.now,
-                    &hint,
-                );
+                life(category, "push-tokens", &whose, *token, facts.now, &hint);
             }
         }
     }
@@ -256,5 +237,4 @@ fn credentials(facts: &Facts) -> Vec<Verdict> {
             }
         }
     }
-    category.into_verdicts()
 }

@@ -1,7 +1,7 @@
 //! Checks whether what workloads refer to is placed where they are, as the control plane tells.
 
 use muster_control_plane::propagation::binding::references;
-use muster_shared::check::{Category, Verdict, listed};
+use muster_shared::check::{Category, listed};
 use muster_shared::conditions;
 
 use super::facts::Facts;
@@ -12,14 +12,10 @@ const NAMED: usize = 3;
 const HINT: &str = "Set propagateDeps: true in their policies: what they refer to then goes where they go.\n\
                     kubectl muster status tells what each lacks, and where.";
 
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Dependencies of workloads");
+pub(super) fn check(category: &mut Category, facts: &Facts) {
     let bindings = match &facts.bindings {
         Ok(bindings) => bindings,
-        Err(refusal) => {
-            category.unknown(NAME, "bindings", refusal);
-            return category.into_verdicts();
-        }
+        Err(refusal) => return category.unknown(NAME, "bindings", refusal),
     };
     let lacking = bindings.iter().filter(|it| {
         let told = it.status.as_ref().map(|it| it.conditions.as_slice());
@@ -42,5 +38,4 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
         let message = format!("{told}: {}", listed(&names, NAMED));
         category.warning(NAME, message, HINT);
     }
-    category.into_verdicts()
 }

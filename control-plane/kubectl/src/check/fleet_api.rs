@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_control_plane::fleet_api::is_newer;
 use muster_control_plane::fleet_api::unfit;
 use muster_shared::check::common::{clock, life, reach};
-use muster_shared::check::{Category, Verdict, listed};
+use muster_shared::check::{Category, listed};
 use muster_shared::k8s::{CustomResourceDefinition, ResourceExt as _};
 use muster_shared::names::annotation::VERSION;
 use serde_json::Value;
@@ -19,11 +19,10 @@ pub(super) const OWN: &str = env!("CARGO_PKG_VERSION");
 /// Fields that one line names.
 const MOST: usize = 5;
 
-/// Returns the verdicts, and whether the API answers.
-pub(super) fn check(facts: &Facts) -> (Vec<Verdict>, bool) {
-    let mut category = Category::new("Fleet API");
-    if !reach(&mut category, &facts.server, &facts.version, OLDEST) {
-        return (category.into_verdicts(), false);
+/// Returns whether the API answers.
+pub(super) fn check(category: &mut Category, facts: &Facts) -> bool {
+    if !reach(category, &facts.server, &facts.version, OLDEST) {
+        return false;
     }
     if facts.verified {
         category.ok("verified", "the server's certificate is verified");
@@ -34,11 +33,9 @@ pub(super) fn check(facts: &Facts) -> (Vec<Verdict>, bool) {
             "Use https:// and certificate-authority-data in the kubeconfig, without insecure-skip-tls-verify.",
         );
     }
-    clock(&mut category, "the fleet API", &facts.clocks);
-    dedicated(&mut category, facts);
-    let mut verdicts = category.into_verdicts();
-    verdicts.extend(definitions(facts));
-    (verdicts, true)
+    clock(category, "the fleet API", &facts.clocks);
+    dedicated(category, facts);
+    true
 }
 
 /// Checks that nothing there starts the templates.
@@ -59,8 +56,7 @@ pub(super) fn dedicated(category: &mut Category, facts: &Facts) {
     }
 }
 
-fn definitions(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Definitions");
+pub(super) fn definitions(category: &mut Category, facts: &Facts) {
     let (mut missing, mut unknown) = (Vec::new(), None);
     let mut lacking = Vec::new();
     let mut versions = BTreeSet::new();
@@ -107,16 +103,14 @@ fn definitions(facts: &Facts) -> Vec<Verdict> {
         category.ok("served", format!("all {number} kinds are served"));
     } else {
         let message = format!("not served: {}", listed(&missing, MOST));
-        category.error("served", message, install);
-        return category.into_verdicts();
+        return category.error("served", message, install);
     }
     if let Some(Err(refusal)) = facts
         .definitions
         .values()
         .find(|it| matches!(it, Err(it) if !it.is_absent()))
     {
-        category.unknown("definitions", "the definitions", refusal);
-        return category.into_verdicts();
+        return category.unknown("definitions", "the definitions", refusal);
     }
     let newer: Vec<String> = versions
         .iter()
@@ -141,7 +135,6 @@ fn definitions(facts: &Facts) -> Vec<Verdict> {
             "Use a kubectl-muster of that version.",
         );
     }
-    category.into_verdicts()
 }
 
 /// Returns the fields of a kind that a definition in use does not have, as paths.

@@ -24,11 +24,12 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use kube::Config;
 use muster_agent::check::Side;
-use muster_shared::check::{Asker, Report, Status, Style, Verdict};
+use muster_shared::check::{Asker, Category, Report, Status, Style, Verdict};
 use muster_shared::client::{self, Profile};
 use muster_shared::settings::Duration;
 use tokio::time::Instant;
 
+use self::facts::Facts;
 use self::fleet_api::OWN;
 use super::install::NAMESPACE;
 use super::output::TextFormat;
@@ -204,17 +205,31 @@ async fn once(config: &Config, namespace: &str, options: &Options) -> anyhow::Re
     Ok(judge(&facts))
 }
 
+/// Adds the verdicts of one category.
+type Check = fn(&mut Category, &Facts);
+
+/// The categories of a fleet API that answers.
+const CATEGORIES: [(&str, Check); 9] = [
+    ("Definitions", fleet_api::definitions),
+    ("Control plane", control_plane::running),
+    ("Admission", control_plane::admission),
+    ("Certificates and tokens", control_plane::credentials),
+    ("Movement", pauses::check),
+    ("Clusters", clusters::check),
+    ("Policies", policies::check),
+    ("Dependencies of workloads", dependencies::check),
+    ("Room for the loss of a cluster", room::check),
+];
+
 /// Judges a fleet.
-fn judge(facts: &facts::Facts) -> Vec<Verdict> {
-    let (mut verdicts, answers) = fleet_api::check(facts);
-    if !answers {
-        return verdicts;
+fn judge(facts: &Facts) -> Vec<Verdict> {
+    let mut category = Category::new("Fleet API");
+    let answers = fleet_api::check(&mut category, facts);
+    let mut verdicts = category.into_verdicts();
+    for (title, check) in CATEGORIES.into_iter().filter(|_| answers) {
+        let mut category = Category::new(title);
+        check(&mut category, facts);
+        verdicts.extend(category.into_verdicts());
     }
-    verdicts.extend(control_plane::check(facts));
-    verdicts.extend(pauses::check(facts));
-    verdicts.extend(clusters::check(facts));
-    verdicts.extend(policies::check(facts));
-    verdicts.extend(dependencies::check(facts));
-    verdicts.extend(room::check(facts));
     verdicts
 }

@@ -1,14 +1,13 @@
 //! Checks whether movement is paused.
 
 use muster_control_plane::fleet::pause::Pause;
-use muster_shared::check::{Category, Verdict};
+use muster_shared::check::Category;
 
 use super::facts::Facts;
 
 const NAME: &str = "pauses";
 
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Movement");
+pub(super) fn check(category: &mut Category, facts: &Facts) {
     let now = facts.fleet_time();
     let fleet = match &facts.pause {
         Ok(pause) => pause.as_ref().filter(|it| it.holds(now)),
@@ -35,5 +34,4 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
     if fleet.is_none() && own.is_empty() && facts.pause.is_ok() {
         category.ok(NAME, "movement is not paused");
     }
-    category.into_verdicts()
 }

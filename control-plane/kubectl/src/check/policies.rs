@@ -10,7 +10,7 @@ use muster_control_plane::propagation::detector::audit::{clusters_of, written};
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::check::{Answer, Category, Refusal, Verdict, listed};
+use muster_shared::check::{Answer, Category, Refusal, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::annotation::{
     CLUSTER_PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
@@ -38,24 +38,22 @@ struct Policy<'a> {
     spec: &'a PropagationSpec,
 }
 
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Policies");
+pub(super) fn check(category: &mut Category, facts: &Facts) {
     match policies(facts) {
         Err(refusal) => category.unknown("policies", "the policies", &refusal),
         Ok(policies) if policies.is_empty() => {
             category.skipped("policies", "there is no PropagationPolicy");
         }
         Ok(policies) => {
-            select_nothing(&mut category, facts, &policies);
-            without_effect(&mut category, facts, &policies);
+            select_nothing(category, facts, &policies);
+            without_effect(category, facts, &policies);
         }
     }
     match &facts.taint_policies {
         Err(refusal) => category.unknown("taint-policies", "the ClusterTaintPolicies", refusal),
-        Ok(_) => taint_policies(&mut category, facts),
+        Ok(_) => taint_policies(category, facts),
     }
-    taints(&mut category, facts);
-    category.into_verdicts()
+    taints(category, facts);
 }
 
 fn policies(facts: &Facts) -> Answer<Vec<Policy<'_>>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_control_plane::scheduler::core::Options;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::check::{Category, MOST, Verdict, listed};
+use muster_shared::check::{Category, MOST, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::condition::READY;
 
@@ -18,20 +18,17 @@ const NAMED: usize = 3;
 const HINT: &str = "kubectl muster simulate --drain CLUSTER shows where each would go, and kubectl muster explain binding NAME -n NAMESPACE why not.\n\
                     Add capacity or clusters, or allow more clusters in the placement.";
 
-pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
-    let mut category = Category::new("Room for the loss of a cluster");
+pub(super) fn check(category: &mut Category, facts: &Facts) {
     let (clusters, bindings, wide) =
         match (&facts.clusters, &facts.bindings, &facts.cluster_bindings) {
             (Ok(clusters), Ok(bindings), Ok(wide)) => (clusters, bindings, wide),
             (Err(refusal), ..) | (_, Err(refusal), _) | (.., Err(refusal)) => {
-                category.unknown("room", "clusters and bindings", refusal);
-                return category.into_verdicts();
+                return category.unknown("room", "clusters and bindings", refusal);
             }
         };
     if clusters.len() < 2 {
         let message = "there is no other cluster to take over";
-        category.skipped("room", message);
-        return category.into_verdicts();
+        return category.skipped("room", message);
     }
     let all = bindings.iter().chain(wide).cloned().map(Arc::new);
     let fleet = Fleet {
@@ -54,12 +51,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Verdict> {
             ..Disaster::default()
         };
         let forecast = forecast(&fleet, &disaster, &facts.settings, &rules, facts.now);
-        judge(&mut category, &name, &fleet.bindings, &forecast);
+        judge(category, &name, &fleet.bindings, &forecast);
     }
     if bindings.len() >= MOST {
         category.skipped("room", format!("of further bindings than {MOST}"));
     }
-    category.into_verdicts()
 }
 
 fn judge(
