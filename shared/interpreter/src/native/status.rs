@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::aggregate::{
+    AUTOSCALER, BUDGET, DAEMON_SET, DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, Sums,
+};
 use super::{Error, kind::Kind};
 use crate::read::{count, field, map, text};
 
@@ -11,90 +14,8 @@ const TEMPLATE_GENERATION: &[&str] = &[
     "annotations",
     "resourcetemplate.karmada.io/generation",
 ];
-
-/// What is reported for one kind.
-struct Reflection {
-    /// Numbers of the status that are reported, absent when 0.
-    sparse: &'static [&'static str],
-    /// Numbers of the status that are reported even when 0.
-    always: &'static [&'static str],
-    /// Fields of any type that are copied when present.
-    copied: &'static [&'static str],
-    /// Whether the generations of the object and of its template are reported, which lets the
-    /// control plane tell whether the members have caught up with the template.
-    generations: bool,
-}
-
-const DEPLOYMENT: Reflection = Reflection {
-    sparse: &[
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
-        "observedGeneration",
-    ],
-    always: &[],
-    copied: &[],
-    generations: true,
-};
-/// Karmada leaves `observedGeneration` out, so that the template's never advances; we report it.
-const STATEFUL_SET: Reflection = Reflection {
-    sparse: &[
-        "currentReplicas",
-        "readyReplicas",
-        "updatedReplicas",
-        "observedGeneration",
-    ],
-    always: &["replicas", "availableReplicas"],
-    copied: &[],
-    generations: true,
-};
-const REPLICA_SET: Reflection = Reflection {
-    sparse: &["readyReplicas", "availableReplicas", "observedGeneration"],
-    always: &["replicas"],
-    copied: &[],
-    generations: true,
-};
-const DAEMON_SET: Reflection = Reflection {
-    sparse: &[
-        "updatedNumberScheduled",
-        "numberAvailable",
-        "numberUnavailable",
-        "observedGeneration",
-    ],
-    always: &[
-        "currentNumberScheduled",
-        "desiredNumberScheduled",
-        "numberMisscheduled",
-        "numberReady",
-    ],
-    copied: &[],
-    generations: true,
-};
-const JOB: Reflection = Reflection {
-    sparse: &["active", "succeeded", "failed"],
-    always: &[],
-    copied: &["conditions", "startTime", "completionTime"],
-    generations: false,
-};
-const BUDGET: Reflection = Reflection {
-    sparse: &[],
-    always: &[
-        "disruptionsAllowed",
-        "expectedPods",
-        "desiredHealthy",
-        "currentHealthy",
-    ],
-    copied: &["disruptedPods"],
-    generations: false,
-};
-const AUTOSCALER: Reflection = Reflection {
-    sparse: &["currentReplicas"],
-    always: &["desiredReplicas"],
-    copied: &[],
-    generations: false,
-};
+/// Generation that the controllers of the member have seen.
+const OBSERVED: &str = "observedGeneration";
 
 /// Returns the status to report for an object in a member; `None` if there is nothing to report.
 ///
@@ -107,41 +28,42 @@ pub fn status(object: &Value) -> Result<Option<Value>, Error> {
     if map(object, &["status"])?.is_none() {
         return Ok(None);
     }
-    let reflection = match Kind::of(object) {
-        Some(Kind::Deployment) => DEPLOYMENT,
-        Some(Kind::StatefulSet) => STATEFUL_SET,
-        Some(Kind::ReplicaSet) => REPLICA_SET,
-        Some(Kind::DaemonSet) => DAEMON_SET,
-        Some(Kind::Job) => JOB,
-        Some(Kind::PodDisruptionBudget) => BUDGET,
-        Some(Kind::HorizontalPodAutoscaler) => AUTOSCALER,
+    // Counters, fields of any type that are copied, and whether the generations of the object and of
+    // its template are reported, which lets the control plane tell whether the members have caught
+    // up with the template.
+    let (counters, copied, generations): (&Sums, &[&str], bool) = match Kind::of(object) {
+        Some(Kind::Deployment) => (&DEPLOYMENT, &[], true),
+        // Karmada leaves `observedGeneration` out, so that the template's never advances.
+        Some(Kind::StatefulSet) => (&STATEFUL_SET, &[], true),
+        Some(Kind::ReplicaSet) => (&REPLICA_SET, &[], true),
+        Some(Kind::DaemonSet) => (&DAEMON_SET, &[], true),
+        Some(Kind::Job) => (&JOB, &["conditions", "startTime", "completionTime"], false),
+        Some(Kind::PodDisruptionBudget) => (&BUDGET, &["disruptedPods"], false),
+        Some(Kind::HorizontalPodAutoscaler) => (&AUTOSCALER, &[], false),
         _ => return Ok(field(object, &["status"]).cloned()),
     };
     let mut reported = Map::new();
-    if reflection.generations {
-        put_count(
-            &mut reported,
-            "generation",
-            count(object, &["metadata", "generation"])?,
-        );
-        put_count(
-            &mut reported,
-            "resourceTemplateGeneration",
-            template_generation(object)?,
-        );
+    if generations {
+        for (key, value) in [
+            ("generation", count(object, &["metadata", "generation"])?),
+            ("resourceTemplateGeneration", template_generation(object)?),
+            (OBSERVED, count(object, &["status", OBSERVED])?),
+        ] {
+            put_count(&mut reported, key, value);
+        }
     }
-    for key in reflection.sparse {
+    for key in counters.sparse {
         put_count(&mut reported, key, count(object, &["status", key])?);
     }
-    for key in reflection.always {
+    for key in counters.always {
         reported.insert((*key).to_owned(), count(object, &["status", key])?.into());
     }
-    for key in reflection.copied {
+    for key in copied {
         if let Some(value) = field(object, &["status", key]) {
             reported.insert((*key).to_owned(), value.clone());
         }
     }
-    let nothing = reported.is_empty() && reflection.generations;
+    let nothing = reported.is_empty() && generations;
     Ok((!nothing).then_some(Value::Object(reported)))
 }
 

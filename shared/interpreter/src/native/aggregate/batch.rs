@@ -3,13 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Collected, Error, MemberStatus, Sums, put_sums};
+use super::{Collected, Error, JOB, MemberStatus, put_sums};
 use crate::read::{field, list, text, wrong_type};
-
-const JOB: Sums = Sums {
-    sparse: &["active", "succeeded", "failed"],
-    always: &[],
-};
 
 /// Returns whether the template has finished: it is never changed again.
 pub(super) fn is_finished(template: &Value) -> Result<bool, Error> {

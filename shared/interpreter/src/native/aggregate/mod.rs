@@ -26,15 +26,15 @@ pub struct MemberStatus<'a> {
     pub status: Option<&'a Value>,
 }
 
-/// Counters of a status that are summed over the members.
-struct Sums {
+/// Counters of a status, which members report and which are summed over them.
+pub(super) struct Sums {
     /// Absent when 0, as the API server writes them.
-    sparse: &'static [&'static str],
+    pub(super) sparse: &'static [&'static str],
     /// Always present.
-    always: &'static [&'static str],
+    pub(super) always: &'static [&'static str],
 }
 
-const DEPLOYMENT: Sums = Sums {
+pub(super) const DEPLOYMENT: Sums = Sums {
     sparse: &[
         "replicas",
         "readyReplicas",
@@ -44,15 +44,15 @@ const DEPLOYMENT: Sums = Sums {
     ],
     always: &[],
 };
-const STATEFUL_SET: Sums = Sums {
+pub(super) const STATEFUL_SET: Sums = Sums {
     sparse: &["currentReplicas", "readyReplicas", "updatedReplicas"],
     always: &["replicas", "availableReplicas"],
 };
-const REPLICA_SET: Sums = Sums {
+pub(super) const REPLICA_SET: Sums = Sums {
     sparse: &["readyReplicas", "availableReplicas"],
     always: &["replicas"],
 };
-const DAEMON_SET: Sums = Sums {
+pub(super) const DAEMON_SET: Sums = Sums {
     sparse: &[
         "updatedNumberScheduled",
         "numberAvailable",
@@ -65,7 +65,11 @@ const DAEMON_SET: Sums = Sums {
         "numberReady",
     ],
 };
-const BUDGET: Sums = Sums {
+pub(super) const JOB: Sums = Sums {
+    sparse: &["active", "succeeded", "failed"],
+    always: &[],
+};
+pub(super) const BUDGET: Sums = Sums {
     sparse: &[],
     always: &[
         "disruptionsAllowed",
@@ -74,7 +78,7 @@ const BUDGET: Sums = Sums {
         "currentHealthy",
     ],
 };
-const AUTOSCALER: Sums = Sums {
+pub(super) const AUTOSCALER: Sums = Sums {
     sparse: &["currentReplicas"],
     always: &["desiredReplicas"],
 };
