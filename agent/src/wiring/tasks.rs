@@ -35,6 +35,30 @@ struct Task {
     make: fn(&Context) -> Made,
 }
 
+/// Returns a task of an agent that runs whatever the settings say.
+const fn task(name: &'static str, phase: Phase, make: fn(&Context) -> Made) -> Task {
+    Task {
+        name,
+        runs: |_| true,
+        phase,
+        hosted: None,
+        make,
+    }
+}
+
+impl Task {
+    /// Returns the task, which runs only if the settings ask for it.
+    const fn only_if(self, runs: fn(&Settings) -> bool) -> Self {
+        Self { runs, ..self }
+    }
+
+    /// Returns the task, which runs for a member that the control plane manages as well.
+    const fn hosted(mut self, phase: Phase) -> Self {
+        self.hosted = Some(phase);
+        self
+    }
+}
+
 /// Phase of the agent from which a task runs.
 #[derive(Clone, Copy)]
 enum Phase {
@@ -54,193 +78,87 @@ enum Phase {
 /// Every task by its name.
 const TASKS: [Task; 25] = [
     // The first that is made: it holds all requests to the fleet API until a server was chosen.
-    Task {
-        name: "fleet server",
-        runs: always,
-        phase: Phase::Start,
-        hosted: None,
-        make: access::fleet_server,
-    },
-    Task {
-        name: "cluster informer",
-        runs: always,
-        phase: Phase::Registered,
-        hosted: Some(Phase::Start),
-        make: |context| Ok(registration::cluster_informer(context)),
-    },
-    Task {
-        name: "registration",
-        runs: always,
-        phase: Phase::Start,
-        hosted: None,
-        make: registration::registration,
-    },
-    Task {
-        name: "fleet id",
-        runs: always,
-        phase: Phase::Registered,
-        hosted: Some(Phase::Registered),
-        make: registration::fleet_id,
-    },
-    Task {
-        name: "leases",
-        runs: always,
-        phase: Phase::StartToEnd,
-        hosted: None,
-        make: leases::leases,
-    },
-    Task {
-        name: "pulse of the leases",
-        runs: always,
-        phase: Phase::Start,
-        hosted: None,
-        make: |context| Ok(leases::pulse(context)),
-    },
-    Task {
-        name: "probe",
-        runs: |settings| settings.runs("clusterStatus"),
-        phase: Phase::Registered,
-        hosted: Some(Phase::Member),
-        make: status::probe,
-    },
-    Task {
-        name: "collector",
-        runs: |settings| settings.runs("clusterStatus"),
-        phase: Phase::Registered,
-        hosted: Some(Phase::Member),
-        make: status::collector,
-    },
-    Task {
-        name: "names",
-        runs: |settings| settings.runs("clusterStatus") && !settings.cluster_dns_name.is_empty(),
-        phase: Phase::Registered,
-        hosted: None,
-        make: |context| Ok(status::names(context)),
-    },
-    Task {
-        name: "egress",
-        runs: |settings| {
-            settings.runs("clusterStatus") && !settings.cluster_egress_address.is_empty()
-        },
-        phase: Phase::Registered,
-        hosted: None,
-        make: |context| Ok(status::egress(context)),
-    },
-    Task {
-        name: "peers",
-        runs: |settings| settings.runs("clusterStatus"),
-        phase: Phase::Registered,
-        hosted: None,
-        make: |context| Ok(status::peers(context)),
-    },
-    Task {
-        name: "census",
-        runs: |settings| {
+    task("fleet server", Phase::Start, access::fleet_server),
+    task("cluster informer", Phase::Registered, |context| {
+        Ok(registration::cluster_informer(context))
+    })
+    .hosted(Phase::Start),
+    task("registration", Phase::Start, registration::registration),
+    task("fleet id", Phase::Registered, registration::fleet_id).hosted(Phase::Registered),
+    task("leases", Phase::StartToEnd, leases::leases),
+    task("pulse of the leases", Phase::Start, |context| {
+        Ok(leases::pulse(context))
+    }),
+    task("probe", Phase::Registered, status::probe)
+        .only_if(|settings| settings.runs("clusterStatus"))
+        .hosted(Phase::Member),
+    task("collector", Phase::Registered, status::collector)
+        .only_if(|settings| settings.runs("clusterStatus"))
+        .hosted(Phase::Member),
+    task("names", Phase::Registered, |context| {
+        Ok(status::names(context))
+    })
+    .only_if(|settings| settings.runs("clusterStatus") && !settings.cluster_dns_name.is_empty()),
+    task("egress", Phase::Registered, |context| {
+        Ok(status::egress(context))
+    })
+    .only_if(|settings| {
+        settings.runs("clusterStatus") && !settings.cluster_egress_address.is_empty()
+    }),
+    task("peers", Phase::Registered, |context| {
+        Ok(status::peers(context))
+    })
+    .only_if(|settings| settings.runs("clusterStatus")),
+    task("census", Phase::Registered, status::census)
+        .only_if(|settings| {
             settings.runs("clusterStatus") && settings.enable_cluster_resource_modeling
-        },
-        phase: Phase::Registered,
-        hosted: Some(Phase::Member),
-        make: status::census,
-    },
-    Task {
-        name: "status report",
-        runs: |settings| settings.runs("clusterStatus"),
-        phase: Phase::Registered,
-        hosted: Some(Phase::Registered),
-        make: status::status_report,
-    },
-    Task {
-        name: "credentials",
-        runs: always,
-        phase: Phase::Member,
-        hosted: None,
-        make: access::credentials,
-    },
+        })
+        .hosted(Phase::Member),
+    task("status report", Phase::Registered, status::status_report)
+        .only_if(|settings| settings.runs("clusterStatus"))
+        .hosted(Phase::Registered),
+    task("credentials", Phase::Member, access::credentials),
     // From the start: the fleet API rejects an expired certificate, and the Secret may have a valid
     // one.
-    Task {
-        name: "certificate rotation",
-        runs: |settings| settings.runs(CERT_ROTATION),
-        phase: Phase::Start,
-        hosted: None,
-        make: access::rotation,
-    },
-    Task {
-        name: "bootstrap",
-        runs: |settings| settings.bootstrap_kubeconfig.is_some(),
-        phase: Phase::Start,
-        hosted: None,
-        make: |context| Ok(access::keep_bootstrap(context)),
-    },
-    Task {
-        name: "member watches",
-        runs: |settings| settings.runs("workStatus"),
-        phase: Phase::Identified,
-        hosted: Some(Phase::Identified),
-        make: works::member_watches,
-    },
-    Task {
-        name: "work status",
-        runs: |settings| settings.runs("workStatus"),
-        phase: Phase::Member,
-        hosted: Some(Phase::Member),
-        make: works::work_status,
-    },
-    Task {
-        name: "applier",
-        runs: |settings| settings.runs("execution"),
-        phase: Phase::Identified,
-        hosted: Some(Phase::Identified),
-        make: works::applier,
-    },
+    task("certificate rotation", Phase::Start, access::rotation)
+        .only_if(|settings| settings.runs(CERT_ROTATION)),
+    task("bootstrap", Phase::Start, |context| {
+        Ok(access::keep_bootstrap(context))
+    })
+    .only_if(|settings| settings.bootstrap_kubeconfig.is_some()),
+    task("member watches", Phase::Identified, works::member_watches)
+        .only_if(|settings| settings.runs("workStatus"))
+        .hosted(Phase::Identified),
+    task("work status", Phase::Member, works::work_status)
+        .only_if(|settings| settings.runs("workStatus"))
+        .hosted(Phase::Member),
+    task("applier", Phase::Identified, works::applier)
+        .only_if(|settings| settings.runs("execution"))
+        .hosted(Phase::Identified),
     // From the start: an agent that is restarted while its member is cut off cannot register.
-    Task {
-        name: "fencing",
-        runs: |settings| settings.runs("execution"),
-        phase: Phase::Start,
-        hosted: None,
-        make: works::fencing,
-    },
-    Task {
-        name: "objects without a Work",
-        runs: |settings| settings.runs("execution"),
-        phase: Phase::Identified,
-        hosted: Some(Phase::Member),
-        make: works::orphans,
-    },
-    Task {
-        name: "retries",
-        runs: uses_works,
-        phase: Phase::Member,
-        hosted: Some(Phase::Member),
-        make: |context| Ok(works::retries(context)),
-    },
-    Task {
-        name: "works readiness",
-        runs: uses_works,
-        phase: Phase::Member,
-        hosted: None,
-        make: |context| Ok(works::readiness(context)),
-    },
-    Task {
-        name: "work informer",
-        runs: uses_works,
-        phase: Phase::Member,
-        hosted: Some(Phase::Member),
-        make: |context| Ok(works::work_informer(context)),
-    },
-    Task {
-        name: "interpreters",
-        runs: uses_works,
-        phase: Phase::Member,
-        hosted: None,
-        make: |context| Ok(works::interpreters(context)),
-    },
+    task("fencing", Phase::Start, works::fencing).only_if(|settings| settings.runs("execution")),
+    task("objects without a Work", Phase::Identified, works::orphans)
+        .only_if(|settings| settings.runs("execution"))
+        .hosted(Phase::Member),
+    task("retries", Phase::Member, |context| {
+        Ok(works::retries(context))
+    })
+    .only_if(uses_works)
+    .hosted(Phase::Member),
+    task("works readiness", Phase::Member, |context| {
+        Ok(works::readiness(context))
+    })
+    .only_if(uses_works),
+    task("work informer", Phase::Member, |context| {
+        Ok(works::work_informer(context))
+    })
+    .only_if(uses_works)
+    .hosted(Phase::Member),
+    task("interpreters", Phase::Member, |context| {
+        Ok(works::interpreters(context))
+    })
+    .only_if(uses_works),
 ];
-
-fn always(_: &Settings) -> bool {
-    true
-}
 
 /// Returns whether a controller uses Works.
 pub(super) fn uses_works(settings: &Settings) -> bool {
