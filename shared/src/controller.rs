@@ -68,6 +68,21 @@ pub trait Watched {
 
     /// Adds a listener for changes, which must return quickly.
     fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static);
+
+    /// Adds a listener that acts on something, as long as others hold that: it may hold what is
+    /// watched, and must not be kept alive by it.
+    fn informs<T: Send + Sync + 'static>(
+        &self,
+        whom: &Arc<T>,
+        listener: impl Fn(&Arc<T>, &Self::Change) + Send + Sync + 'static,
+    ) {
+        let whom = Arc::downgrade(whom);
+        self.on_change(move |change| {
+            if let Some(whom) = whom.upgrade() {
+                listener(&whom, change);
+            }
+        });
+    }
 }
 
 impl<K: Followed> Watched for Informer<K> {
@@ -132,12 +147,9 @@ where
         watched: &W,
         keys: impl Fn(&C, &W::Change) -> I + Send + Sync + 'static,
     ) -> Self {
-        let (context, queue) = (Arc::downgrade(&self.context), self.queue.clone());
-        watched.on_change(move |change| {
-            let Some(context) = context.upgrade() else {
-                return;
-            };
-            for key in keys(&context, change) {
+        let queue = self.queue.clone();
+        watched.informs(&self.context, move |context, change| {
+            for key in keys(context, change) {
                 queue.add_after(key, time);
             }
         });
@@ -151,10 +163,9 @@ where
         watched: &W,
         concerns_all: impl Fn(&C, &W::Change) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let (context, everything) = (Arc::downgrade(&self.context), self.everything.clone());
-        watched.on_change(move |change| {
-            let context = context.upgrade();
-            if context.is_some_and(|context| concerns_all(&context, change)) {
+        let everything = self.everything.clone();
+        watched.informs(&self.context, move |context, change| {
+            if concerns_all(context, change) {
                 everything.notify_one();
             }
         });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_interpreter::Interpreters;
+use muster_shared::controller::Watched as _;
 use muster_shared::k8s::{Api, GroupVersionKind, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::{Change, Informer};
@@ -56,37 +57,31 @@ impl Store {
     /// Adds Works that change to the queues: to be applied, and to be reported, where that is done
     /// at all.
     pub fn follow(self: &Arc<Self>, applies: bool, reports: bool) {
-        // The store holds the cache, which holds the closure.
-        let store = Arc::downgrade(self);
-        self.works.cache.on_change(move |change| {
-            let Some(store) = store.upgrade() else {
-                return;
-            };
-            match change {
-                Change::Applied { old, new } => {
-                    let (name, old) = (new.name_any(), old.as_deref());
-                    let is_own = store.works.observe(new);
-                    let is_lost = !is_own && CachedWork::tells_otherwise(old, new);
-                    if applies && (is_lost || CachedWork::concerns_us(old, new)) {
-                        store.waits.changed(&name);
-                    }
-                    // The status was lost, or another writer changed it.
-                    let is_lost = !is_own && CachedWork::reports_otherwise(old, new);
-                    if reports && (is_lost || CachedWork::becomes_readable(old, new)) {
-                        store.waits.to_report.add(name);
-                    }
+        let cache = &self.works.cache;
+        cache.informs(self, move |store, change| match change {
+            Change::Applied { old, new } => {
+                let (name, old) = (new.name_any(), old.as_deref());
+                let is_own = store.works.observe(new);
+                let is_lost = !is_own && CachedWork::tells_otherwise(old, new);
+                if applies && (is_lost || CachedWork::concerns_us(old, new)) {
+                    store.waits.changed(&name);
                 }
-                Change::Deleted { old } => {
-                    let name = old.name_any();
-                    store.works.forget(&name);
-                    store.statuses.forget(&name);
-                    // A reconciliation that is under way may still record something about the
-                    // Work, so it is forgotten in its turn on the queue.
-                    if applies {
-                        store.waits.to_apply.add(name);
-                    } else {
-                        store.waits.forget(&name);
-                    }
+                // The status was lost, or another writer changed it.
+                let is_lost = !is_own && CachedWork::reports_otherwise(old, new);
+                if reports && (is_lost || CachedWork::becomes_readable(old, new)) {
+                    store.waits.to_report.add(name);
+                }
+            }
+            Change::Deleted { old } => {
+                let name = old.name_any();
+                store.works.forget(&name);
+                store.statuses.forget(&name);
+                // A reconciliation that is under way may still record something about the
+                // Work, so it is forgotten in its turn on the queue.
+                if applies {
+                    store.waits.to_apply.add(name);
+                } else {
+                    store.waits.forget(&name);
                 }
             }
         });

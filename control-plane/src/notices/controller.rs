@@ -10,7 +10,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use muster_shared::api::failover_record::Failover;
-use muster_shared::controller::Controller;
+use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::NOTICES;
 use muster_shared::queue::{Next, Queue, until};
@@ -51,17 +51,11 @@ struct Outlet {
 pub fn start(fleet: &Arc<Fleet>, records: &Informer<Failover>, tasks: &mut Tasks) {
     for receiver in &fleet.settings.notice_receivers.0 {
         let outlet = Arc::new(Outlet::new(fleet, records, receiver.clone()));
-        records.on_change({
-            let outlet = Arc::downgrade(&outlet);
-            move |change| {
-                let Some(outlet) = outlet.upgrade() else {
-                    return;
-                };
-                if let Change::Deleted { old } = change {
-                    outlet.forget(&old.name_any());
-                } else {
-                    outlet.queue.add(change.object().name_any());
-                }
+        records.informs(&outlet, |outlet, change| {
+            if let Change::Deleted { old } = change {
+                outlet.forget(&old.name_any());
+            } else {
+                outlet.queue.add(change.object().name_any());
             }
         });
         Controller::with(fleet, NAME, &outlet.queue).run(

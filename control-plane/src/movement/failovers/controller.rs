@@ -11,7 +11,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::Failover;
 use muster_shared::client::is_conflict;
 use muster_shared::conditions;
-use muster_shared::controller::Controller;
+use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::merge;
 use muster_shared::names::condition::FENCED;
 use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace};
@@ -29,7 +29,6 @@ use super::signs::Signs;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::binding::Bindings;
 use crate::fleet::copy;
 use crate::fleet::fencing;
 use crate::fleet::works::binding_of;
@@ -117,71 +116,33 @@ impl Recorder {
 
     fn listen(self: &Arc<Self>) {
         let fleet = &self.fleet;
-        fleet.clusters.on_change({
-            let recorder = Arc::downgrade(self);
-            move |change| {
-                let Some(recorder) = recorder.upgrade() else {
-                    return;
-                };
-                match change {
-                    Change::Applied { new, .. } => {
-                        recorder.with(|ledger, now| recorder.cluster(ledger, new, now));
-                    }
-                    Change::Deleted { old } => {
-                        let name = old.name_any();
-                        if recorder.fleet.clusters.presence(None, &name).is_gone() {
-                            recorder.with(|ledger, now| ledger.cluster_gone(&name, now));
-                        }
-                    }
+        fleet.clusters.informs(self, |it, change| match change {
+            Change::Applied { new, .. } => it.with(|ledger, now| it.cluster(ledger, new, now)),
+            Change::Deleted { old } => {
+                let name = old.name_any();
+                if it.fleet.clusters.presence(None, &name).is_gone() {
+                    it.with(|ledger, now| ledger.cluster_gone(&name, now));
                 }
             }
         });
-        self.follow(&fleet.bindings);
-        fleet.works.on_change({
-            let recorder = Arc::downgrade(self);
-            move |change| {
-                let Change::Deleted { old } = change else {
-                    return;
-                };
-                if let Some(recorder) = recorder.upgrade()
-                    && let Some(key) = binding_of(old)
-                {
-                    recorder.with(|ledger, now| recorder.work_gone(ledger, &key, now));
-                }
+        fleet.bindings.informs(self, |it, change| match change {
+            Change::Applied { new, .. } => it.with(|ledger, now| it.binding(ledger, new, now)),
+            Change::Deleted { old } => {
+                let key = BindingKey::of(old.as_ref());
+                it.with(|ledger, _| ledger.binding_gone(&key));
             }
         });
-        self.records.on_change({
-            let recorder = Arc::downgrade(self);
-            move |change| {
-                let Some(recorder) = recorder.upgrade() else {
-                    return;
-                };
-                match change {
-                    Change::Applied { new, .. } => {
-                        recorder.with(|ledger, now| recorder.record(ledger, new, now));
-                    }
-                    Change::Deleted { old } => {
-                        recorder.with(|ledger, now| ledger.deleted(&old.name_any(), now));
-                    }
-                }
+        fleet.works.informs(self, |it, change| {
+            if let Change::Deleted { old } = change
+                && let Some(key) = binding_of(old)
+            {
+                it.with(|ledger, now| it.work_gone(ledger, &key, now));
             }
         });
-    }
-
-    fn follow(self: &Arc<Self>, bindings: &Bindings) {
-        let recorder = Arc::downgrade(self);
-        bindings.on_change(move |change| {
-            let Some(recorder) = recorder.upgrade() else {
-                return;
-            };
-            match change {
-                Change::Applied { new, .. } => {
-                    recorder.with(|ledger, now| recorder.binding(ledger, new, now));
-                }
-                Change::Deleted { old } => {
-                    let key = BindingKey::of(old.as_ref());
-                    recorder.with(|ledger, _| ledger.binding_gone(&key));
-                }
+        self.records.informs(self, |it, change| match change {
+            Change::Applied { new, .. } => it.with(|ledger, now| it.record(ledger, new, now)),
+            Change::Deleted { old } => {
+                it.with(|ledger, now| ledger.deleted(&old.name_any(), now));
             }
         });
     }

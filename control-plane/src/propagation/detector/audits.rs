@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::policy::ResourceSelector;
-use muster_shared::controller::Controller;
+use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -109,12 +109,9 @@ impl Audits {
 /// Starts looking through policies.
 pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
     let queue = &detector.audits.queue;
-    let to = Arc::downgrade(detector);
-    detector.fleet.clusters.on_change(move |change| {
-        if let Change::Deleted { .. } = change
-            && let Some(detector) = to.upgrade()
-        {
-            detector.audits.all_again();
+    detector.fleet.clusters.informs(detector, |it, change| {
+        if let Change::Deleted { .. } = change {
+            it.audits.all_again();
         }
     });
     Controller::with(&detector.fleet, "policy audits", queue).run(
