@@ -20,20 +20,22 @@ use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::capacity::default_models;
 use muster_shared::client::{self, Head, Profile};
 use muster_shared::k8s::{
-    Api, Client, ClusterRole, ClusterRoleBinding, Namespace, ResourceExt, Secret, ServiceAccount,
+    Api, Client, ClusterRole, ClusterRoleBinding, ResourceExt, Secret, ServiceAccount,
 };
-use muster_shared::names::{CLUSTER_NAMESPACE, is_cluster_name};
+use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::settings::Words;
 use serde_json::{Value, json};
 
 use super::install::NAMESPACE;
 use super::list;
 use super::parting::{Parting, part};
-use super::request::{FIELD_MANAGER, call};
+use super::request::{FIELD_MANAGER, call, delete, identify, require_name};
 
 /// Rights of the agent in its member, which are those of the control plane there.
 const EVERYTHING: &str = include_str!("../../../charts/agent/access.yaml");
 const WORKLOADS: &str = include_str!("../../../charts/agent/access-workloads.yaml");
+/// Step that errors of deletions name.
+const DELETE: &str = "delete";
 /// Right of the account to make tokens of itself, and of no other.
 const OWN_TOKEN: &str = include_str!("../../../charts/agent/access-token.yaml");
 
@@ -103,10 +105,7 @@ fn account(cluster: &str) -> String {
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
     let name = &options.cluster;
-    ensure!(
-        is_cluster_name(name),
-        "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
-    );
+    require_name(name)?;
     let file = Some(options.member_kubeconfig.as_path());
     let config = client::kubeconfig(file, options.member_context.as_deref()).await?;
     let member = client::connect(&config, Profile::Write)?;
@@ -165,12 +164,6 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             Rights::Everything => ", which amount to an administrator's",
         }
     ))
-}
-
-async fn identify(client: &Client, step: &str) -> anyhow::Result<String> {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let found = call(step, namespaces.get("kube-system")).await?;
-    found.uid().context("namespace kube-system has no uid")
 }
 
 /// Refuses a member that is the fleet API, or that is in the fleet already.
@@ -277,10 +270,7 @@ fn cluster(options: &Options, config: &Config, id: &str) -> Value {
 
 pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<String> {
     let name = leaving.options.cluster();
-    ensure!(
-        is_cluster_name(name),
-        "{name:?} is not the name of a cluster"
-    );
+    require_name(name)?;
     // Before anything is removed: a file that cannot be read must not end this half-way.
     let member = match &leaving.member_kubeconfig {
         Some(file) => {
@@ -302,7 +292,7 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
     }
     let secrets: Api<Secret> = Api::namespaced(fleet, CLUSTER_NAMESPACE);
     let mut found = found.is_some();
-    if removed(secrets.delete(name, &DeleteParams::default()).await)? {
+    if delete(DELETE, secrets.delete(name, &DeleteParams::default())).await? {
         found = true;
         told.push("Removed the member's token from the fleet API.\n".to_owned());
     }
@@ -333,24 +323,15 @@ async fn take_rights_back(member: &Client, namespace: &str, cluster: &str) -> an
     let role = format!("{namespace}-{name}");
     // Bindings first: what is left after an interruption grants nothing.
     let bindings: Api<ClusterRoleBinding> = Api::all(member.clone());
-    let mut any = removed(bindings.delete(&role, &params).await)?;
+    let mut any = delete(DELETE, bindings.delete(&role, &params)).await?;
     let own = format!("{name}-token");
     let bindings: Api<RoleBinding> = Api::namespaced(member.clone(), namespace);
-    any |= removed(bindings.delete(&own, &params).await)?;
+    any |= delete(DELETE, bindings.delete(&own, &params)).await?;
     let roles: Api<ClusterRole> = Api::all(member.clone());
-    any |= removed(roles.delete(&role, &params).await)?;
+    any |= delete(DELETE, roles.delete(&role, &params)).await?;
     let roles: Api<Role> = Api::namespaced(member.clone(), namespace);
-    any |= removed(roles.delete(&own, &params).await)?;
+    any |= delete(DELETE, roles.delete(&own, &params)).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(member.clone(), namespace);
-    any |= removed(accounts.delete(&name, &params).await)?;
+    any |= delete(DELETE, accounts.delete(&name, &params)).await?;
     Ok(any)
-}
-
-/// Returns whether there was something to delete.
-fn removed<T>(answer: Result<T, kube::Error>) -> anyhow::Result<bool> {
-    match answer {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_not_found(&error) => Ok(false),
-        Err(error) => Err(anyhow::anyhow!("delete: {}", client::brief(&error))),
-    }
 }

@@ -1,20 +1,19 @@
 //! Removal of a Cluster, in either sync mode.
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::Args;
 use kube::api::ListParams;
 use muster_control_plane::fleet::job_status;
 use muster_control_plane::fleet::works::is_of_namespace;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::{Manifest, Work};
-use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names::execution_namespace;
 use muster_shared::settings::Duration;
 use muster_shared::write::delete_params;
 use tokio::time::Instant;
 
-use super::request::call;
+use super::request::{call, delete};
 
 /// Works that are named when a Cluster cannot go.
 const NAMED: usize = 5;
@@ -61,12 +60,8 @@ pub(super) async fn part(
         if more.is_empty() { "" } else { " and more" }
     );
     let params = delete_params(cluster.uid(), None);
-    match clusters.delete(name, &params).await {
-        Err(error) if !client::is_not_found(&error) => {
-            bail!("delete Cluster {name:?}: {}", client::brief(&error))
-        }
-        _ => {}
-    }
+    let step = format!("delete Cluster {name:?}");
+    delete(&step, clusters.delete(name, &params)).await?;
     let deadline = Instant::now() + *options.wait;
     while let Some(there) = call("look for the Cluster", clusters.get_opt(name)).await? {
         ensure!(

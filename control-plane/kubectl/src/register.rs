@@ -26,16 +26,14 @@ use muster_shared::certificate::kubeconfig::Way;
 use muster_shared::certificate::request::NewKey;
 use muster_shared::certificate::subject;
 use muster_shared::client::{self, Profile};
-use muster_shared::k8s::{
-    Api, CertificateSigningRequest, Client, ConfigMap, Namespace, ResourceExt, Secret,
-};
-use muster_shared::names::{AGENT_GROUP, AGENT_USER_PREFIX, is_cluster_name};
+use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ConfigMap, ResourceExt, Secret};
+use muster_shared::names::{AGENT_GROUP, AGENT_USER_PREFIX};
 use muster_shared::settings;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::install::{CHART, SECRET};
-use super::request::{FIELD_MANAGER, call};
+use super::request::{FIELD_MANAGER, call, identify, require_name};
 
 /// Bytes of a file with a token that are read: 23, and white space.
 const LONGEST_TOKEN: u64 = 4096;
@@ -85,11 +83,7 @@ pub(super) struct Options {
 
 impl Options {
     fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            is_cluster_name(&self.cluster_name),
-            "{:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48",
-            self.cluster_name
-        );
+        require_name(&self.cluster_name)?;
         ensure!(
             !self.discovery_token_ca_cert_hash.is_empty()
                 || self.discovery_token_unsafe_skip_ca_verification,
@@ -142,7 +136,7 @@ pub(super) async fn carry_out(
 ) -> anyhow::Result<String> {
     options.check()?;
     let token = options.token()?;
-    let id = identify(&member).await?;
+    let id = identify(&member, "identify the member").await?;
     let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
     let there = call("read the member's Secret", secrets.get_opt(SECRET)).await?;
     ensure!(
@@ -168,16 +162,6 @@ pub(super) async fn carry_out(
     check_standing(options, &kubeconfig, &id).await?;
     store(&member, &secrets, namespace, &kubeconfig).await?;
     Ok(what_is_left(namespace, &options.cluster_name))
-}
-
-/// Returns the identity of a cluster: the uid of its namespace `kube-system`, as the agent reports
-/// it.
-async fn identify(member: &Client) -> anyhow::Result<String> {
-    let namespaces: Api<Namespace> = Api::all(member.clone());
-    let found = call("identify the member", namespaces.get("kube-system")).await?;
-    found
-        .uid()
-        .context("the member's namespace kube-system has no uid")
 }
 
 /// Finds out whom to trust: asks a server that nobody vouches for yet, checks what it says, and

@@ -1,14 +1,14 @@
 //! Requests to an API: what fails is told with its step, and a name that is not there with what may
 //! have been meant.
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use kube::api::ListParams;
 use muster_control_plane::fleet::attribution::COMMAND;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::check::listed;
 use muster_shared::client::{self, Head};
 use muster_shared::k8s::{Api, Client, Namespace, ResourceExt};
-use muster_shared::names::distance;
+use muster_shared::names::{distance, is_cluster_name};
 
 /// Name under which the commands write.
 pub(super) const FIELD_MANAGER: &str = COMMAND;
@@ -19,7 +19,37 @@ pub(super) async fn call<T>(
     answer: impl Future<Output = Result<T, kube::Error>>,
 ) -> anyhow::Result<T> {
     let answer = answer.await;
-    answer.map_err(|error| anyhow::anyhow!("{step}: {}", client::brief(&error)))
+    answer.map_err(|error| anyhow!("{step}: {}", client::brief(&error)))
+}
+
+/// Awaits a deletion. Returns whether there was something to delete.
+pub(super) async fn delete<T>(
+    step: &str,
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> anyhow::Result<bool> {
+    let there = async {
+        match answer.await {
+            Err(error) if client::is_not_found(&error) => Ok(false),
+            answer => answer.map(|_| true),
+        }
+    };
+    call(step, there).await
+}
+
+/// Reads the identity of a cluster: the uid of its namespace `kube-system`, as agents report it.
+pub(super) async fn identify(client: &Client, step: &str) -> anyhow::Result<String> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = call(step, namespaces.get("kube-system")).await?;
+    found.uid().context("namespace kube-system has no uid")
+}
+
+/// Fails for what is not the name of a cluster.
+pub(super) fn require_name(name: &str) -> anyhow::Result<()> {
+    ensure!(
+        is_cluster_name(name),
+        "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
+    );
+    Ok(())
 }
 
 /// Reads a cluster; the error tells what may have been meant.

@@ -21,12 +21,12 @@ use muster_shared::client::{self, Head};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta, Secret};
 use muster_shared::names::condition::READY;
-use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX, is_cluster_name};
+use muster_shared::names::{BOOTSTRAP_GROUP, CLUSTER_BOOTSTRAP_GROUP_PREFIX};
 use muster_shared::settings::Duration;
 
 use super::install::{CHART, NAMESPACE};
 use super::list::tokens;
-use super::request::call;
+use super::request::{call, require_name};
 use super::table::Table;
 
 #[derive(Debug, Subcommand)]
@@ -99,10 +99,7 @@ pub(super) async fn carry_out(
 async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Result<String> {
     let cluster = options.cluster_name.as_deref();
     if let Some(name) = cluster {
-        ensure!(
-            is_cluster_name(name),
-            "{name:?} is not the name of a cluster: lower-case letters, digits and dashes, at most 48"
-        );
+        require_name(name)?;
     }
     if let Some(server) = &options.server {
         let address = server.parse::<http::Uri>();

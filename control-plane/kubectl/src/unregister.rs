@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use clap::Args;
 use kube::api::DeleteParams;
 use muster_control_plane::clusters::registration::access;
@@ -16,15 +16,14 @@ use muster_shared::k8s::{
     Api, Client, ClusterRole, ClusterRoleBinding, Resource, ResourceExt, Secret, ServiceAccount,
 };
 use muster_shared::names::{
-    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation,
-    is_cluster_name, label,
+    CLUSTER_BOOTSTRAP_GROUP_PREFIX, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, annotation, label,
 };
 use muster_shared::write::delete_params;
 
 use super::install::{NAMESPACE, SECRET};
 use super::list::tokens;
 use super::parting::{Parting, part};
-use super::request::call;
+use super::request::{call, delete, require_name};
 
 /// Secret in which an agent that joined by a token keeps its credentials (`fleet.kubeconfigSecret`
 /// of charts/agent).
@@ -45,10 +44,8 @@ pub(super) struct Options {
 
 pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Result<String> {
     let name = options.parting.cluster();
-    ensure!(
-        is_cluster_name(name),
-        "{name:?} is not the name of a cluster"
-    );
+    require_name(name)?;
+    // Writing to a string does not fail.
     let mut told = String::new();
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     let found = call("look for the Cluster", clusters.get_opt(name)).await?;
@@ -58,7 +55,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             "Cluster {name:?} did not register itself (syncMode Push): use `kubectl muster unjoin {name}`"
         );
         part(&fleet, &clusters, cluster, &options.parting).await?;
-        say(&mut told, &format!("Cluster {name:?} is gone."));
+        let _ = writeln!(told, "Cluster {name:?} is gone.");
     }
     // Not earlier: until its Works are gone the agent needs its rights.
     let roles = access::revoke(&fleet, name).await?;
@@ -69,24 +66,20 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
             roles > 0 || tokens > 0,
             "there is no Cluster {name:?}, and no rights or tokens of one: `kubectl get clusters` lists them"
         );
-        say(
-            &mut told,
-            &format!("There was no Cluster {name:?}; what was left of it is removed."),
+        let _ = writeln!(
+            told,
+            "There was no Cluster {name:?}; what was left of it is removed."
         );
     }
-    say(
-        &mut told,
-        &format!(
-            "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
-        ),
+    let _ = writeln!(
+        told,
+        "Removed {roles} roles, bindings and accounts and {tokens} bootstrap tokens at the fleet API."
     );
     // The API knows an agent by the name in its certificate, and a certificate cannot be taken
     // back.
-    say(
-        &mut told,
-        &format!(
-            "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
-        ),
+    let _ = writeln!(
+        told,
+        "A certificate that was issued for {name:?} is without rights now, and would have them again with the name: do not give the name to another member before it ends (register's --cert-expiration-seconds)."
     );
     if let Some(file) = &options.member_kubeconfig {
         let config = client::kubeconfig(Some(file), None).await?;
@@ -94,42 +87,35 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
         let id = call("read the id of the fleet", fleet_id::read(&fleet)).await?;
         let Withdrawn { accounts, left } = take_credentials_back(&member, name, &id).await?;
         if accounts > 0 {
-            say(
-                &mut told,
-                &format!(
-                    "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
-                ),
+            let _ = writeln!(
+                told,
+                "Removed {accounts} accounts whose tokens the fleet had, with their roles, from the member."
             );
         }
         if !left.is_empty() {
-            say(
-                &mut told,
-                &format!(
-                    "Left in the member, because the annotation {} does not name this fleet, whose id is {id}: {}.",
-                    annotation::FLEET,
-                    left.join(", ")
-                ),
+            let _ = writeln!(
+                told,
+                "Left in the member, because the annotation {} does not name this fleet, whose id is {id}: {}.",
+                annotation::FLEET,
+                left.join(", ")
             );
         }
         let secrets: Api<Secret> = Api::namespaced(member, &options.member_namespace);
-        match secrets.delete(SECRET, &DeleteParams::default()).await {
-            Ok(_) => say(&mut told, "Removed the agent's kubeconfig from the member."),
-            Err(error) if client::is_not_found(&error) => {}
-            Err(error) => bail!("remove the member's Secret: {}", client::brief(&error)),
+        let whole = DeleteParams::default();
+        if delete("remove the member's Secret", secrets.delete(SECRET, &whole)).await? {
+            told.push_str("Removed the agent's kubeconfig from the member.\n");
         }
     }
     if options.member_kubeconfig.is_none() {
-        say(
-            &mut told,
-            &format!(
-                "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or, \
+        let _ = writeln!(
+            told,
+            "If the agent reported credentials (--report-secrets), they are in the member still: repeat this with --member-kubeconfig, or, \
                  if the member is in no other fleet under this name, \
                  kubectl delete clusterrolebinding,clusterrole karmada-controller-manager:karmada-{name} --ignore-not-found && \
                  kubectl -n {CLUSTER_NAMESPACE} delete serviceaccount,secret karmada-{name} --ignore-not-found"
-            ),
         );
     }
-    say(&mut told, &at_the_member(&options.member_namespace));
+    let _ = writeln!(told, "{}", at_the_member(&options.member_namespace));
     Ok(told)
 }
 
@@ -211,15 +197,9 @@ where
             return Ok(false);
         }
     }
-    match api.delete(name, &delete_params(found.uid(), None)).await {
-        Ok(_) => Ok(true),
-        Err(error) if client::is_not_found(&error) => Ok(false),
-        Err(error) => bail!(
-            "remove {} {name:?} from the member: {}",
-            K::kind(&()),
-            client::brief(&error)
-        ),
-    }
+    let step = format!("remove {} {name:?} from the member", K::kind(&()));
+    let params = delete_params(found.uid(), None);
+    delete(&step, api.delete(name, &params)).await
 }
 
 /// Deletes the tokens that are for this cluster alone.
@@ -240,11 +220,6 @@ async fn forget_tokens(fleet: &Client, cluster: &str) -> anyhow::Result<usize> {
         }
     }
     Ok(gone)
-}
-
-fn say(told: &mut String, line: &str) {
-    // Writing to a string does not fail.
-    let _ = writeln!(told, "{line}");
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use super::order::{change, half, once};
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::chosen::Clusters;
-use crate::request::{FIELD_MANAGER, call, find_cluster};
+use crate::request::{FIELD_MANAGER, call, delete, find_cluster};
 
 /// Clusters of an order that is about the whole fleet where it names none.
 #[derive(Debug, Default, Args)]
@@ -158,12 +158,9 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
         // Whoever may not end the pause is not recorded to have done so.
         let trial = DeleteParams::default().dry_run();
-        match api.delete(NAME, &trial).await {
-            Err(error) if client::is_not_found(&error) => {
-                return Ok("Movement was not paused\n".to_owned());
-            }
-            Err(error) => bail!("end the pause: {}", client::brief(&error)),
-            Ok(_) => {}
+        let not_paused = "Movement was not paused\n".to_owned();
+        if !delete("end the pause", api.delete(NAME, &trial)).await? {
+            return Ok(not_paused);
         }
         // Whoever watches the record learns thereby who ended the pause. That it ends does not
         // depend on it.
@@ -172,15 +169,14 @@ pub(super) async fn resume(client: &Client, options: &Resuming) -> anyhow::Resul
         _ = api
             .patch_metadata(NAME, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
-        return match api.delete(NAME, &DeleteParams::default()).await {
-            Ok(_) => {
-                Ok("Movement goes on; clusters that are paused by themselves stay so\n".to_owned())
-            }
-            Err(error) if client::is_not_found(&error) => {
-                Ok("Movement was not paused\n".to_owned())
-            }
-            Err(error) => bail!("end the pause: {}", client::brief(&error)),
-        };
+        let whole = DeleteParams::default();
+        return Ok(
+            if delete("end the pause", api.delete(NAME, &whole)).await? {
+                "Movement goes on; clusters that are paused by themselves stay so\n".to_owned()
+            } else {
+                not_paused
+            },
+        );
     };
     let mut told = String::new();
     let names = once(&names);
