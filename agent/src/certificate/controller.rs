@@ -12,7 +12,7 @@ use muster_shared::certificate::subject;
 use muster_shared::certificate::validity::Validity;
 use muster_shared::client::Gateway;
 use muster_shared::clock::calendar;
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::k8s::{Api, CertificateSigningRequest, Client, ResourceExt, Secret};
 use muster_shared::lease::Leadership;
 use muster_shared::queue::{backoff, jittered};
@@ -163,12 +163,7 @@ impl Rotation {
             .increment(1);
         if let Some(cluster) = self.clusters.get(None, &self.cluster) {
             let note = format!("Cannot renew the agent's certificate: {error}");
-            self.events.publish(
-                &*cluster,
-                EventType::Warning,
-                "RotateCertificateFailed",
-                note,
-            );
+            self.events.warn(&*cluster, "RotateCertificateFailed", note);
         }
     }
 
@@ -346,8 +341,7 @@ impl Rotation {
         if let Some(cluster) = self.clusters.get(None, &self.cluster) {
             let note = format!("Renewed the agent's certificate, valid until {until}.");
             let reason = "RotateCertificateSucceed";
-            self.events
-                .publish(&*cluster, EventType::Normal, reason, note);
+            self.events.tell(&*cluster, reason, note);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{Api, Client, Resource, ResourceExt, Secret, ServiceAccount};
 use muster_shared::lease::Leadership;
@@ -195,8 +195,7 @@ impl Credentials {
         metrics::counter!("muster_credential_report_failures_total", "secret" => secret)
             .increment(1);
         let note = format!("Cannot report {secret}: {error}");
-        self.events
-            .publish(cluster, EventType::Warning, "ReportSecretFailed", note);
+        self.events.warn(cluster, "ReportSecretFailed", note);
     }
 
     async fn report(&self, report: Report, cluster: &Cluster) -> Result<Progress, Error> {
@@ -279,8 +278,7 @@ impl Credentials {
         let secret = format!("{}/{name}", self.namespace);
         tracing::info!(secret, "reported {}", report.name());
         let note = format!("Reported {} in Secret {secret}.", report.name());
-        self.events
-            .publish(cluster, EventType::Normal, "ReportSecretSucceed", note);
+        self.events.tell(cluster, "ReportSecretSucceed", note);
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::events::EventType;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{
     Api, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret, ServiceAccount,
@@ -114,8 +113,7 @@ impl Credentials {
                 "{} is no longer reported: the account {account:?} and what belonged to it were removed.",
                 report.name()
             );
-            self.events
-                .publish(&*cluster, EventType::Normal, "ReportSecretWithdrawn", note);
+            self.events.tell(&*cluster, "ReportSecretWithdrawn", note);
         }
         Ok(true)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::queue::jittered;
 use muster_shared::watch::Informer;
@@ -165,8 +165,7 @@ impl Recognition {
         if *told != note {
             tracing::warn!(cluster = self.cluster, reason, "{note}");
             told.clone_from(&note);
-            self.events
-                .publish(cluster, EventType::Warning, reason, note);
+            self.events.warn(cluster, reason, note);
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::lease::Leadership;
 use muster_shared::queue::jittered;
 use muster_shared::serve::Health;
@@ -166,7 +166,7 @@ async fn keep_trying(
         let cluster = clusters.get(None, &registration.settings.cluster_name);
         if let Some(cluster) = cluster.filter(|_| told != words) {
             let note = format!("Cannot register as the agent's flags say: {words}");
-            events.publish(&*cluster, EventType::Warning, "RegistrationRefused", note);
+            events.warn(&*cluster, "RegistrationRefused", note);
             told = words;
         }
         if error.is_doubt() {

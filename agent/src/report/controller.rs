@@ -9,7 +9,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::{ModelFault, validate};
 use muster_shared::client;
 use muster_shared::clock::{Clock, calendar};
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::k8s::{Api, Condition, ResourceExt};
 use muster_shared::lease::Leadership;
 use muster_shared::names::condition::READY;
@@ -260,8 +260,7 @@ impl Reporter {
             let note = format!(
                 "spec.resourceModels: {fault}. Until that is corrected nodes are counted in a wrong grade or in none."
             );
-            self.events
-                .publish(cluster, EventType::Warning, "InvalidResourceModels", note);
+            self.events.warn(cluster, "InvalidResourceModels", note);
         }
         memories.models_fault = fault;
     }

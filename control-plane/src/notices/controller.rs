@@ -11,7 +11,6 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use muster_shared::api::failover_record::Failover;
 use muster_shared::controller::{Controller, Watched as _};
-use muster_shared::events::EventType;
 use muster_shared::names::annotation::NOTICES;
 use muster_shared::queue::{Next, Queue, until};
 use muster_shared::tasks::Tasks;
@@ -174,7 +173,7 @@ impl Outlet {
                 );
                 tracing::warn!(receiver, "the receiver of notices is gone: it gets no more");
                 let events = &self.fleet.events;
-                events.publish(record, EventType::Warning, "NoticesStopped", text);
+                events.warn(record, "NoticesStopped", text);
                 Err(Next::Done)
             }
             Err(Fault::Failed(why, wish)) => {
@@ -210,7 +209,7 @@ impl Outlet {
             event.text("sentence")
         );
         let events = &self.fleet.events;
-        events.publish(record, EventType::Warning, "NoticeNotDelivered", text);
+        events.warn(record, "NoticeNotDelivered", text);
     }
 
     /// Tells in one notice of all records of which news was left out.

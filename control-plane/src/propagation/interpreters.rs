@@ -14,7 +14,6 @@ use muster_interpreter::without_blocking_others;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
@@ -69,9 +68,7 @@ fn start_for<K: Holder>(
         for (reason, note) in without_blocking_others(|| faults(&object, &all)) {
             let kind = K::kind(&());
             tracing::warn!(%kind, name = key, reason, note, "an interpreter does not count");
-            fleet
-                .events
-                .publish(&*object, EventType::Warning, reason, note);
+            fleet.events.warn(&*object, reason, note);
         }
         Ok(Next::Done)
     });

@@ -91,6 +91,22 @@ impl Events {
         }
     }
 
+    /// Publishes an event about a problem with an object.
+    pub fn warn<K>(&self, about: &K, reason: &str, note: impl Into<String>)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.publish(about, EventType::Warning, reason, note);
+    }
+
+    /// Publishes an event about what went well with an object.
+    pub fn tell<K>(&self, about: &K, reason: &str, note: impl Into<String>)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.publish(about, EventType::Normal, reason, note);
+    }
+
     /// Publishes an event about an object.
     pub fn publish<K>(&self, about: &K, kind: EventType, reason: &str, note: impl Into<String>)
     where

@@ -19,7 +19,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::fencing::Times;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
@@ -240,8 +240,7 @@ impl Applier {
                     path(&work),
                     self.objects.cluster
                 );
-                self.events
-                    .publish(&*work, EventType::Normal, "SyncSucceed", note);
+                self.events.tell(&*work, "SyncSucceed", note);
             }
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
             let again = again.chain(look_again);
@@ -252,8 +251,7 @@ impl Applier {
             let (work_path, cluster) = (path(&work), &self.objects.cluster);
             let note =
                 format!("Failed to sync work({work_path}) to cluster({cluster}), err: {failure}");
-            self.events
-                .publish(&*work, EventType::Warning, "SyncFailed", note);
+            self.events.warn(&*work, "SyncFailed", note);
         }
         Err(Error::Objects(failure))
     }

@@ -156,8 +156,7 @@ impl Applier {
                 "Failed to delete work({work_path}) from cluster({cluster}), err: {failure}"
             );
             if is_news(&work, &known) {
-                self.events
-                    .publish(&work, EventType::Warning, "SyncFailed", note);
+                self.events.warn(&work, "SyncFailed", note);
             }
             self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Err(Error::Objects(failure));

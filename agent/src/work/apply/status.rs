@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use muster_shared::api::work::{Work, WorkStatus};
 use muster_shared::conditions::{FALSE, TRUE, get, merge};
-use muster_shared::events::EventType;
 use muster_shared::k8s::{Condition, ResourceExt};
 use muster_shared::names::condition::{CONTENDED, DISPATCHING};
 use muster_shared::queue::Next;
@@ -30,8 +29,7 @@ impl Applier {
         let work = Arc::new(work);
         self.conclude(Arc::clone(&work), vec![refused], &[]).await?;
         if news {
-            self.events
-                .publish(&*work, EventType::Warning, "SyncFailed", why.to_string());
+            self.events.warn(&*work, "SyncFailed", why.to_string());
         }
         Ok(Next::Done)
     }
@@ -46,14 +44,12 @@ impl Applier {
     ) -> Result<(), Error> {
         if let Some(turned) = conditions.iter().find(|new| dispatching_turned(&work, new)) {
             let note = turned.message.clone();
-            self.events
-                .publish(&*work, EventType::Normal, "WorkDispatching", note);
+            self.events.tell(&*work, "WorkDispatching", note);
         }
         let warned = conditions.iter().find(|new| contest_turned(&work, new));
         if let Some(contended) = warned {
             let note = contended.message.clone();
-            self.events
-                .publish(&*work, EventType::Warning, CONTENDED, note);
+            self.events.warn(&*work, CONTENDED, note);
         }
         loop {
             let status = work.status.clone().unwrap_or_default();

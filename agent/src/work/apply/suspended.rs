@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use muster_shared::api::work::Work;
 use muster_shared::conditions::get;
-use muster_shared::events::EventType;
 use muster_shared::fencing::Orders;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::names::condition::APPLIED;
@@ -70,8 +69,7 @@ impl Applier {
             let applied = conditions::missing(&missing, now);
             if is_news(work, &applied) {
                 let note = applied.message.clone();
-                self.events
-                    .publish(&**work, EventType::Warning, MISSING, note);
+                self.events.warn(&**work, MISSING, note);
             }
             applied
         } else if told.is_some_and(|told| told.reason == MISSING) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::events::{EventType, Events};
+use muster_shared::events::Events;
 use muster_shared::k8s::Api;
 use muster_shared::queue::Next;
 use serde_json::json;
@@ -80,7 +80,7 @@ impl Reporter {
         for (object, trouble) in statuses.new_troubles(name) {
             let (reason, text) = trouble.note(&object);
             tracing::warn!(%object, work = name, reason, text, "cannot interpret an object");
-            self.events.publish(work, EventType::Warning, reason, text);
+            self.events.warn(work, reason, text);
         }
         let wanted = || keys(work).map(|(_, key, _)| key).collect();
         let manifests = work.spec.workload.manifests.len();
@@ -101,13 +101,12 @@ impl Reporter {
             Ok(_) => {
                 metrics::counter!("muster_work_reports_total").increment(1);
                 for (reason, text) in news(named(work), &report.statuses) {
-                    self.events.publish(work, EventType::Normal, reason, text);
+                    self.events.tell(work, reason, text);
                 }
                 if report.shortened > 0 {
                     let text = too_long(report.shortened);
                     tracing::warn!(work = name, text, "cannot report everything");
-                    self.events
-                        .publish(work, EventType::Warning, "ReflectStatusFailed", text);
+                    self.events.warn(work, "ReflectStatusFailed", text);
                 }
                 Ok(Some(Next::Done))
             }

@@ -9,7 +9,6 @@ use kube::api::{Api, PostParams};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace, label};
 use muster_shared::queue::{Next, Queue, until};
@@ -115,21 +114,16 @@ async fn keep(fleet: &Fleet, cluster: &Cluster) -> Result<Next, ApiError> {
             Ok(()) => {}
             Err(error) if client::is_conflict(&error) => return Ok(Next::Again),
             Err(error) => {
-                fleet.events.publish(
-                    cluster,
-                    EventType::Warning,
-                    "TaintClusterFailed",
-                    client::brief(&error),
-                );
+                fleet
+                    .events
+                    .warn(cluster, "TaintClusterFailed", client::brief(&error));
                 return Err(failed("write finalizer and taints of", cluster)(error));
             }
         }
         if let Some(taints) = taints {
             let text = condition_taints::describe(&taints);
             tracing::info!(cluster = cluster.name_any(), "condition taints: {text}");
-            fleet
-                .events
-                .publish(cluster, EventType::Normal, "TaintClusterSucceed", text);
+            fleet.events.tell(cluster, "TaintClusterSucceed", text);
         }
     }
     Ok(again.map_or(Next::Done, |due| Next::After(until(due, now))))
@@ -165,22 +159,16 @@ async fn ensure_namespace(fleet: &Fleet, cluster: &Cluster) -> Result<(), ApiErr
                 namespace = name,
                 "created the execution namespace"
             );
-            fleet.events.publish(
-                cluster,
-                EventType::Normal,
-                "CreateExecutionSpaceSucceed",
-                note,
-            );
+            fleet
+                .events
+                .tell(cluster, "CreateExecutionSpaceSucceed", note);
             Ok(())
         }
         Err(error) if client::is_conflict(&error) => Ok(()),
         Err(error) => {
-            fleet.events.publish(
-                cluster,
-                EventType::Warning,
-                "CreateExecutionSpaceFailed",
-                client::brief(&error),
-            );
+            fleet
+                .events
+                .warn(cluster, "CreateExecutionSpaceFailed", client::brief(&error));
             Err(failed("create the execution namespace of", cluster)(error))
         }
     }

@@ -8,7 +8,6 @@ use kube::api::{Api, DeleteParams, ListParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
-use muster_shared::events::EventType;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
@@ -104,21 +103,15 @@ pub(super) async fn see_off(
             match Written::of(deleted) {
                 Ok(_) => {
                     let note = format!("Removed execution space for cluster({name}).");
-                    fleet.events.publish(
-                        cluster,
-                        EventType::Normal,
-                        "RemoveExecutionSpaceSucceed",
-                        note,
-                    );
+                    fleet
+                        .events
+                        .tell(cluster, "RemoveExecutionSpaceSucceed", note);
                     Ok(Next::After(DELETION_RETRY))
                 }
                 Err(error) => {
-                    fleet.events.publish(
-                        cluster,
-                        EventType::Warning,
-                        "RemoveExecutionSpaceFailed",
-                        client::brief(&error),
-                    );
+                    fleet
+                        .events
+                        .warn(cluster, "RemoveExecutionSpaceFailed", client::brief(&error));
                     Err(failed("remove the execution namespace of", cluster)(error))
                 }
             }
@@ -153,9 +146,7 @@ fn tell_of_waiting(
     {
         told.has_told(&name, now);
         tracing::warn!(cluster = name, "{note}");
-        fleet
-            .events
-            .publish(cluster, EventType::Warning, "RemoveClusterWaiting", note);
+        fleet.events.warn(cluster, "RemoveClusterWaiting", note);
     }
 }
 
@@ -224,9 +215,7 @@ fn told_of<T>(
 ) -> Result<T, ApiError> {
     if let Err(error) = &outcome {
         let (reason, note) = ("RemoveExecutionSpaceFailed", error.to_string());
-        fleet
-            .events
-            .publish(cluster, EventType::Warning, reason, note);
+        fleet.events.warn(cluster, reason, note);
     }
     outcome
 }

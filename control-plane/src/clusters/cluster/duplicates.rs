@@ -8,7 +8,6 @@ use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::conditions;
-use muster_shared::events::EventType;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
 use muster_shared::queue::Queue;
@@ -115,9 +114,7 @@ pub async fn tell_apart(
         Written::Done(_) if is_wrong => {
             tracing::warn!(cluster = name, "{message}");
             let reason = "DuplicateRegistration";
-            fleet
-                .events
-                .publish(cluster, EventType::Warning, reason, message);
+            fleet.events.warn(cluster, reason, message);
         }
         Written::Done(_) => tracing::info!(cluster = name, "{message}"),
         // The change that was in our way makes us look again.

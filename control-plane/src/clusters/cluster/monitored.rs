@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::MONITORED;
 
@@ -88,7 +87,7 @@ pub async fn note(
     if matches!(written, Written::Done(_)) && said.status == conditions::FALSE {
         tracing::warn!(cluster = name, "{}", said.message);
         let events = &fleet.events;
-        events.publish(cluster, EventType::Warning, &said.reason, said.message);
+        events.warn(cluster, &said.reason, said.message);
     }
     Ok(())
 }

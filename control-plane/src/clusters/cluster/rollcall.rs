@@ -12,7 +12,6 @@ use kube::api::{Api, ListParams};
 use kube::{Resource, ResourceExt};
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client;
-use muster_shared::events::EventType;
 use muster_shared::k8s::Lease;
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
 use muster_shared::queue::wait_until;
@@ -351,12 +350,9 @@ impl RollCall {
             "Ready is Unknown: {}",
             silence.message()
         );
-        self.fleet.events.publish(
-            cluster,
-            EventType::Warning,
-            silence.reason(),
-            silence.message(),
-        );
+        self.fleet
+            .events
+            .warn(cluster, silence.reason(), silence.message());
         self.with(|state, _| state.tracker.wrote(&name, written));
         Ok(())
     }

@@ -10,7 +10,6 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::conditions::{self, FALSE, TRUE, UNKNOWN};
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
 use muster_shared::peers::{
@@ -325,14 +324,10 @@ async fn note(fleet: &Fleet, cluster: &Cluster, said: Condition) -> Result<(), k
     let (name, message) = (cluster.name_any(), written.message);
     if written.status == FALSE && !was_lost {
         tracing::warn!(cluster = name, "no peer sees the cluster: {message}");
-        fleet
-            .events
-            .publish(cluster, EventType::Warning, "LostByPeers", message);
+        fleet.events.warn(cluster, "LostByPeers", message);
     } else if was_lost && written.status == TRUE {
         tracing::info!(cluster = name, "peers see the cluster: {message}");
-        fleet
-            .events
-            .publish(cluster, EventType::Normal, "SeenByPeers", message);
+        fleet.events.tell(cluster, "SeenByPeers", message);
     }
     Ok(())
 }

@@ -15,7 +15,6 @@ use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::client::{self, Gateway, Head, Limits, Profile};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::fleet_epoch;
 use muster_shared::k8s::{Secret, ServiceAccount};
 use muster_shared::names::{CLUSTER_NAMESPACE, condition};
@@ -347,9 +346,7 @@ fn renew(
             token.namespace, token.account, token.expires
         );
         tracing::warn!(cluster = cluster.name_any(), "{note}");
-        fleet
-            .events
-            .publish(&*cluster, EventType::Warning, "TokenNotRenewed", note);
+        fleet.events.warn(&*cluster, "TokenNotRenewed", note);
     }));
 }
 

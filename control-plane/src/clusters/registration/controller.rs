@@ -10,7 +10,6 @@ use kube::api::{Api, Patch, PostParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::k8s::CertificateSigningRequest;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
@@ -183,9 +182,7 @@ async fn approve(
             message,
             "approved an agent's signing request"
         );
-        fleet
-            .events
-            .publish(request, EventType::Normal, "AutoApproved", message);
+        fleet.events.tell(request, "AutoApproved", message);
     }
     Ok(Next::Done)
 }
@@ -194,7 +191,5 @@ fn leave(fleet: &Fleet, request: &CertificateSigningRequest, why: &str) {
     let name = request.name_any();
     tracing::info!(request = name, why, "left a signing request to a person");
     let note = format!("Not approved: {why}.");
-    fleet
-        .events
-        .publish(request, EventType::Warning, "NotAutoApproved", note);
+    fleet.events.warn(request, "NotAutoApproved", note);
 }

@@ -10,7 +10,6 @@ use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::k8s::Taint;
 use muster_shared::queue::Next;
 use muster_shared::queue::until;
@@ -82,12 +81,9 @@ pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
 fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
     for fault in faults(&policy.spec, fleet.settings.condition_taints) {
         tracing::warn!(policy = policy.name_any(), %fault, "a part of a taint policy is stepped over");
-        fleet.events.publish(
-            policy,
-            EventType::Warning,
-            "InvalidClusterTaintPolicy",
-            fault.to_string(),
-        );
+        fleet
+            .events
+            .warn(policy, "InvalidClusterTaintPolicy", fault.to_string());
     }
 }
 
@@ -158,12 +154,9 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
                     }
                     continue;
                 }
-                fleet.events.publish(
-                    &*cluster,
-                    EventType::Warning,
-                    "TaintClusterFailed",
-                    client::brief(&error),
-                );
+                fleet
+                    .events
+                    .warn(&*cluster, "TaintClusterFailed", client::brief(&error));
                 return Err(failed()(error));
             }
         }
@@ -224,9 +217,9 @@ fn tell_refused(
         tracing::warn!(cluster = cluster.name_any(), policy, "{note}");
         let reason = "TaintRefused";
         let events = &fleet.events;
-        events.publish(cluster, EventType::Warning, reason, note.clone());
+        events.warn(cluster, reason, note.clone());
         if let Some(policy) = fleet.taint_policies.get(None, policy) {
-            events.publish(&*policy, EventType::Warning, reason, note);
+            events.warn(&*policy, reason, note);
         }
     }
 }
@@ -247,9 +240,7 @@ fn tell_left_out(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     );
     tracing::warn!(cluster = cluster.name_any(), "{note}");
     let reason = "TooManyClusterTaintPolicies";
-    fleet
-        .events
-        .publish(cluster, EventType::Warning, reason, note);
+    fleet.events.warn(cluster, reason, note);
 }
 
 async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<(), kube::Error> {
@@ -278,9 +269,7 @@ fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
     }
     if let Some(taints) = &outcome.taints {
         let note = condition_taints::describe(taints);
-        fleet
-            .events
-            .publish(cluster, EventType::Normal, "TaintClusterSucceed", note);
+        fleet.events.tell(cluster, "TaintClusterSucceed", note);
     }
 }
 

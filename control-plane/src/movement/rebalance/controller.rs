@@ -344,9 +344,7 @@ async fn write(
                 workload.kind, workload.name
             );
             let reason = "ReferencedBindingNotFound";
-            fleet
-                .events
-                .publish(rebalancer, EventType::Warning, reason, note);
+            fleet.events.warn(rebalancer, reason, note);
         }
     }
     Ok(Next::Done)
