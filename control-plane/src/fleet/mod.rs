@@ -272,6 +272,13 @@ impl Fleet {
         concerned.map(|it| BindingKey::of(&it)).collect()
     }
 
+    /// Publishes an event about a problem on a binding, none on its template.
+    pub fn warn(&self, binding: &AnyBinding, reason: &str, note: impl Into<String>) {
+        let kind = EventType::Warning;
+        self.events
+            .publish_about(binding.reference(), kind, reason, note);
+    }
+
     /// Publishes an event on a binding and one on its template.
     pub fn publish(&self, binding: &AnyBinding, kind: EventType, reason: &str, note: String) {
         let template = event_reference(&binding.spec.resource);

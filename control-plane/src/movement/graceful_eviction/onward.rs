@@ -198,8 +198,7 @@ pub(super) async fn move_on(
         Err(nowhere) => {
             let note = format!("It could not be applied in {cluster}: {why}. {nowhere}.");
             tracing::info!(binding = %key, cluster, "{note}");
-            let events = &fleet.events;
-            events.publish_about(binding.reference(), EventType::Warning, "NowhereToGo", note);
+            fleet.warn(binding, "NowhereToGo", note);
             return Some(AGAIN);
         }
     };

@@ -12,7 +12,6 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
-use muster_shared::events::EventType;
 use muster_shared::names::{self, condition::DATA_PENDING};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -423,10 +422,7 @@ fn tell_of_removal(
         Refusal::Unanswered | Refusal::Passing => memory.unremoved.next(key).is_worth_telling,
     };
     if is_told {
-        let (reason, note) = ("SyncWorkFailed", error.to_string());
-        fleet
-            .events
-            .publish_about(binding.reference(), EventType::Warning, reason, note);
+        fleet.warn(binding, "SyncWorkFailed", error.to_string());
     }
 }
 
@@ -445,10 +441,7 @@ fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
         "the copy in {} stays and may run, although no policy wants it there any more: {cause}",
         named(&plan.waits)
     );
-    let (kind, reason) = (EventType::Warning, "OldCopyStays");
-    fleet
-        .events
-        .publish_about(binding.reference(), kind, reason, note);
+    fleet.warn(binding, "OldCopyStays", note);
 }
 
 /// Clusters that an event names at most.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures::future::join_all;
 use kube::Client;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::events::EventType;
 use muster_shared::names;
 use muster_shared::queue::Next;
 
@@ -172,10 +171,7 @@ async fn write(
         let wait = memory.waits.next(&key);
         if wait.is_worth_telling {
             let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
-            let reason = "SyncWorkFailed";
-            fleet
-                .events
-                .publish_about(binding.reference(), EventType::Warning, reason, note);
+            fleet.warn(binding, "SyncWorkFailed", note);
         }
         Some(wait.time)
     } else {
@@ -195,12 +191,7 @@ async fn write(
             of: rendered.len(),
             first: Box::new(first),
         };
-        fleet.events.publish_about(
-            binding.reference(),
-            EventType::Warning,
-            "SyncWorkFailed",
-            error.to_string(),
-        );
+        fleet.warn(binding, "SyncWorkFailed", error.to_string());
         return Err(error);
     }
     Ok(wait.map_or(Next::Done, Next::After))

@@ -78,15 +78,11 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Error> {
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
-        fleet.events.publish_about(
-            binding.reference(),
-            EventType::Warning,
-            "SyncWorkFailed",
-            format!(
-                "{template_key} is of another namespace: a binding places objects of its own \
-                 namespace only"
-            ),
+        let note = format!(
+            "{template_key} is of another namespace: a binding places objects of its own namespace \
+             only"
         );
+        fleet.warn(binding, "SyncWorkFailed", note);
         return Ok(Prepared::Nothing);
     }
     let template = match fleet.templates.get(&template_key) {
@@ -132,12 +128,7 @@ pub(super) fn prepare(
             }
             rendered
         });
-    let fails = |error: &Error| {
-        let (reason, note) = ("SyncWorkFailed", error.to_string());
-        fleet
-            .events
-            .publish_about(binding.reference(), EventType::Warning, reason, note);
-    };
+    let fails = |error: &Error| fleet.warn(binding, "SyncWorkFailed", error.to_string());
     let rendered = match rendered {
         Ok(rendered) => rendered,
         Err(error) => {
@@ -206,8 +197,7 @@ fn not_yet(
     let wait = memory.scaling.next(key);
     if wait.is_worth_telling {
         let note = "the binding does not say yet how many replicas each cluster gets: its works stay as they are until it does";
-        let (events, reason) = (&fleet.events, "SyncWorkFailed");
-        events.publish_about(binding.reference(), EventType::Warning, reason, note);
+        fleet.warn(binding, "SyncWorkFailed", note);
     }
     Some(Next::After(wait.time))
 }
@@ -271,9 +261,9 @@ fn tell_refusal(
     let key = BindingKey::of(binding);
     let (reason, note) = ("ApplyOverridePolicyFailed", error.to_string());
     tracing::warn!(binding = %key, error = note, "the works of some clusters stay as they are");
-    let (events, warning) = (&fleet.events, EventType::Warning);
-    events.publish_about(binding.reference(), warning, reason, note.clone());
-    events.publish_about(about, warning, reason, note);
+    fleet.warn(binding, reason, note.clone());
+    let kind = EventType::Warning;
+    fleet.events.publish_about(about, kind, reason, note);
 }
 
 /// Returns the spec with the replicas that each Work is to have, where these differ from the
@@ -358,12 +348,7 @@ fn outdated(
              removed the binding",
             resource.kind, resource.name
         );
-        fleet.events.publish_about(
-            binding.reference(),
-            EventType::Warning,
-            "SyncWorkFailed",
-            note,
-        );
+        fleet.warn(binding, "SyncWorkFailed", note);
     }
     Some(wait.time)
 }

@@ -14,7 +14,6 @@ use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::conditions;
-use muster_shared::events::EventType;
 use muster_shared::names::condition::SCHEDULED;
 use muster_shared::names::eviction::REASON_NO_CLUSTER_FIT;
 use parking_lot::Mutex;
@@ -370,14 +369,7 @@ impl Scheduler {
         if is_news {
             tracing::info!(binding = %key, reason = verdict.reason, "{}", verdict.message);
             if is_paused {
-                let events = &fleet.events;
-                let note = verdict.message;
-                events.publish_about(
-                    binding.reference(),
-                    EventType::Warning,
-                    "MovementPaused",
-                    note,
-                );
+                fleet.warn(binding, "MovementPaused", verdict.message);
             }
         }
         let (moves, priority) = (&self.movement.moves, self.priority_of(&binding.spec));

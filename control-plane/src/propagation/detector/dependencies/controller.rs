@@ -232,12 +232,7 @@ impl Distributor {
             }
             Err(error) if self.parked.waits(&error, &key) => return Ok(Next::Done),
             Err(error) => {
-                fleet.events.publish_about(
-                    binding.reference(),
-                    EventType::Warning,
-                    "GetDependenciesFailed",
-                    error.to_string(),
-                );
+                fleet.warn(&binding, "GetDependenciesFailed", error.to_string());
                 // Another try mostly finds the same; a change of the template is heard of.
                 return Ok(error.retry_after().map_or(Next::Done, Next::After));
             }
@@ -422,10 +417,7 @@ fn tell_of_unknown_needs(fleet: &Fleet, binding: &AnyBinding, template: &Templat
         "{template} does not exist, so that it is not known what it refers to: the works of bindings in its namespace that were lost stay \
          meanwhile. Delete this binding if its template is gone for good"
     );
-    let (reason, warning) = ("GetDependenciesFailed", EventType::Warning);
-    fleet
-        .events
-        .publish_about(binding.reference(), warning, reason, note);
+    fleet.warn(binding, "GetDependenciesFailed", note);
 }
 
 #[cfg(test)]
