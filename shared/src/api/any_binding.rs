@@ -1,9 +1,7 @@
 //! A binding of either kind.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use kube::core::DynamicResourceScope;
 use kube::{Resource, ResourceExt as _};
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Serialize, Serializer};
@@ -12,6 +10,7 @@ use super::binding::{
     ClusterResourceBinding, ReplicaRequirements, ResourceBinding, ResourceBindingSpec,
     ResourceBindingStatus,
 };
+use super::macros::either;
 use super::policy::Placement;
 use crate::k8s::{CoreObjectReference, ObjectMeta};
 use crate::names::annotation::APPLIED_PLACEMENT;
@@ -163,32 +162,7 @@ impl Serialize for AnyBinding {
     }
 }
 
-impl Resource for AnyBinding {
-    type DynamicType = BindingKind;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &BindingKind) -> Cow<'_, str> {
-        kind.name().into()
-    }
-    fn group(_: &BindingKind) -> Cow<'_, str> {
-        ResourceBinding::group(&())
-    }
-    fn version(_: &BindingKind) -> Cow<'_, str> {
-        ResourceBinding::version(&())
-    }
-    fn plural(kind: &BindingKind) -> Cow<'_, str> {
-        match kind {
-            BindingKind::Namespaced => ResourceBinding::plural(&()),
-            BindingKind::Cluster => ClusterResourceBinding::plural(&()),
-        }
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+either!([] AnyBinding, BindingKind: ResourceBinding, ClusterResourceBinding);
 
 #[cfg(test)]
 mod tests {

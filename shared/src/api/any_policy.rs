@@ -1,12 +1,10 @@
 //! A policy of either of two kinds that have the same spec: one in namespaces, one of the fleet.
 
-use std::borrow::Cow;
-
 use kube::Resource;
-use kube::core::DynamicResourceScope;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::macros::either;
 use super::override_policy::{ClusterOverridePolicy, OverridePolicy, OverrideSpec};
 use super::policy::{
     ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, PropagationStatus,
@@ -104,35 +102,7 @@ impl<S: PolicySpec, T> AnyPolicy<S, T> {
     }
 }
 
-impl<S: PolicySpec, T> Resource for AnyPolicy<S, T> {
-    type DynamicType = PolicyScope;
-    type Scope = DynamicResourceScope;
-
-    fn kind(scope: &PolicyScope) -> Cow<'_, str> {
-        match scope {
-            PolicyScope::Namespaced => <S::Namespaced as Resource>::kind(&()),
-            PolicyScope::Cluster => <S::Cluster as Resource>::kind(&()),
-        }
-    }
-    fn group(_: &PolicyScope) -> Cow<'_, str> {
-        <S::Namespaced as Resource>::group(&())
-    }
-    fn version(_: &PolicyScope) -> Cow<'_, str> {
-        <S::Namespaced as Resource>::version(&())
-    }
-    fn plural(scope: &PolicyScope) -> Cow<'_, str> {
-        match scope {
-            PolicyScope::Namespaced => <S::Namespaced as Resource>::plural(&()),
-            PolicyScope::Cluster => <S::Cluster as Resource>::plural(&()),
-        }
-    }
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
+either!([S: PolicySpec, T] AnyPolicy<S, T>, PolicyScope: S::Namespaced, S::Cluster);
 
 #[cfg(test)]
 mod tests {

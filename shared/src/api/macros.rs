@@ -198,4 +198,40 @@ macro_rules! resource {
     (@status $status:ty) => { Some(crate::api::definition::schema_of::<$status>) };
 }
 
-pub(crate) use {open_enum, resource};
+/// Makes a type a resource whose objects are of either of two kinds, one in namespaces and one of
+/// the fleet: `either!([parameters] Type, Scope: Namespaced, Cluster)`, where the scope says which.
+macro_rules! either {
+    ([$($parameters:tt)*] $type:ty, $scope:ident: $namespaced:ty, $cluster:ty) => {
+        impl<$($parameters)*> kube::Resource for $type {
+            type DynamicType = $scope;
+            type Scope = kube::core::DynamicResourceScope;
+
+            fn kind(scope: &$scope) -> std::borrow::Cow<'_, str> {
+                match scope {
+                    $scope::Namespaced => <$namespaced as kube::Resource>::kind(&()),
+                    $scope::Cluster => <$cluster as kube::Resource>::kind(&()),
+                }
+            }
+            fn group(_: &$scope) -> std::borrow::Cow<'_, str> {
+                <$namespaced as kube::Resource>::group(&())
+            }
+            fn version(_: &$scope) -> std::borrow::Cow<'_, str> {
+                <$namespaced as kube::Resource>::version(&())
+            }
+            fn plural(scope: &$scope) -> std::borrow::Cow<'_, str> {
+                match scope {
+                    $scope::Namespaced => <$namespaced as kube::Resource>::plural(&()),
+                    $scope::Cluster => <$cluster as kube::Resource>::plural(&()),
+                }
+            }
+            fn meta(&self) -> &kube::core::ObjectMeta {
+                &self.metadata
+            }
+            fn meta_mut(&mut self) -> &mut kube::core::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+pub(crate) use {either, open_enum, resource};
