@@ -25,7 +25,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{SignedDuration, Timestamp, TimestampArithmetic};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -39,6 +39,11 @@ const SHARE: i32 = 10;
 const AHEAD: SignedDuration = SignedDuration::from_mins(1);
 /// A difference from the calendar that people are told of.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
+
+/// Returns the time so much later, or the end of the calendar where that lies beyond it.
+pub fn later(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
 
 /// Returns whether a date is so far in the future that a clock wrote it which was wrong.
 pub fn is_far_ahead(date: Timestamp, now: Timestamp) -> bool {
@@ -229,14 +234,12 @@ impl Reading {
         let passed = tick.saturating_duration_since(self.tick);
         let passed = SignedDuration::try_from(passed.min(Duration::from_hours(24)))
             .unwrap_or(SignedDuration::ZERO);
-        let expected = self.wall.saturating_add(passed).unwrap_or(Timestamp::MAX);
+        let expected = later(self.wall, passed);
         let limit = passed / SHARE;
         let error = wall.duration_since(expected);
         let correction = error.clamp(-limit, limit);
         Self {
-            wall: expected
-                .saturating_add(correction)
-                .unwrap_or(Timestamp::MAX),
+            wall: later(expected, correction),
             tick: tick.max(self.tick),
             is_off: error.abs() > WORTH_TELLING,
             is_servers: self.is_servers,

@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::clock::is_far_ahead;
+use crate::clock::{is_far_ahead, later};
 use crate::names;
 
 /// Effect that keeps out new workloads that do not tolerate the taint.
@@ -136,13 +136,7 @@ fn added(taint: &Taint, now: Timestamp) -> Timestamp {
 }
 
 fn after(start: Timestamp, seconds: i64) -> Timestamp {
-    // What lies beyond the calendar is as good as its end.
-    let end = start.saturating_add(SignedDuration::from_secs(seconds));
-    end.unwrap_or(if seconds < 0 {
-        Timestamp::MIN
-    } else {
-        Timestamp::MAX
-    })
+    later(start, SignedDuration::from_secs(seconds))
 }
 
 /// Returns the taint with a key and effect.

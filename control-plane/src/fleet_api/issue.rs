@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_shared::certificate::pem;
+use muster_shared::clock::later;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
@@ -114,10 +115,7 @@ fn params(
     params
         .distinguished_name
         .push(DnType::CommonName, common_name);
-    let end = now.saturating_add(SignedDuration::try_from(life).unwrap_or(SignedDuration::MAX));
-    let end = end
-        .unwrap_or(Timestamp::MAX)
-        .min(limit.unwrap_or(Timestamp::MAX));
+    let end = later(now, life).min(limit.unwrap_or(Timestamp::MAX));
     params.not_before = (SystemTime::from(now) - GRACE.min(life)).into();
     params.not_after = SystemTime::from(end).into();
     Ok(params)

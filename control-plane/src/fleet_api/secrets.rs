@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::certificate::kubeconfig::Way;
+use muster_shared::clock::later;
 use muster_shared::k8s::{Api, ByteString, Client, ObjectMeta, Secret, Service};
 use muster_shared::write::post_params;
 use serde_json::{Value, json};
@@ -205,10 +206,7 @@ impl Keeper {
                 let made = issue::authority(common_name, now, self.lives.authority);
                 let pair =
                     made.map_err(|error| Error::Issue(format!("authority {name}"), error))?;
-                let until = now.saturating_add(
-                    jiff::SignedDuration::try_from(self.lives.authority).unwrap_or_default(),
-                );
-                let until = until.unwrap_or(Timestamp::MAX);
+                let until = later(now, self.lives.authority);
                 let trusted = judge::bundle(&pair.certificate, "");
                 (
                     Authority {

@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::later;
+
 /// What `Date` leaves out: it has no fractions of a second.
 const FRACTION: SignedDuration = SignedDuration::from_secs(1);
 /// An answer that differs by more contradicts what is known; what differs by less corrects it.
@@ -44,8 +46,7 @@ impl Heard {
     /// Returns what the clock says later.
     fn at(self, tick: Instant) -> Timestamp {
         let passed = tick.saturating_duration_since(self.tick);
-        let passed = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
-        self.wall.saturating_add(passed).unwrap_or(Timestamp::MAX)
+        later(self.wall, passed)
     }
 }
 
@@ -55,10 +56,7 @@ impl ServerClock {
     pub fn observe(&self, date: Timestamp, asked: Instant, answered: Instant) {
         let mut known = self.0.lock();
         let took = answered.saturating_duration_since(asked);
-        let took = SignedDuration::try_from(took).unwrap_or(SignedDuration::MAX);
-        let latest = date
-            .saturating_add(FRACTION.saturating_add(took))
-            .unwrap_or(Timestamp::MAX);
+        let latest = later(later(date, FRACTION), took);
         let expected = known.heard.map(|heard| heard.at(answered));
         let wall = expected.map_or(date, |expected| expected.clamp(date, latest));
         let is_far = expected.is_some_and(|it| it.duration_since(wall).abs() > MUCH);

@@ -11,6 +11,7 @@ use muster_control_plane::clusters::taint::record::{ANNOTATION, Record};
 use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition::READY;
@@ -51,7 +52,7 @@ pub fn lose(
     now: Timestamp,
 ) -> Struck {
     let mut lost = cluster.clone();
-    let noticed = plus(now, settings.cluster_monitor_grace_period.into());
+    let noticed = later(now, *settings.cluster_monitor_grace_period);
     let silent = conditions::new(
         READY,
         conditions::UNKNOWN,
@@ -208,13 +209,8 @@ fn stages(taints: &[Taint], coming: &[Coming], now: Timestamp) -> Vec<(Timestamp
     };
     let stage = |moment: SignedDuration| {
         let there = taints.iter().filter(|it| is_there(it, moment)).cloned();
-        let at = now.saturating_add(moment).unwrap_or(Timestamp::MAX);
+        let at = later(now, moment);
         (at, there.collect())
     };
     moments.into_iter().map(stage).collect()
-}
-
-fn plus(now: Timestamp, time: std::time::Duration) -> Timestamp {
-    let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-    now.saturating_add(time).unwrap_or(Timestamp::MAX)
 }

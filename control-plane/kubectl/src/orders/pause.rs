@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
 use muster_shared::client;
+use muster_shared::clock::later;
 use muster_shared::k8s::{Api, Client, ConfigMap, ObjectMeta};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
@@ -72,15 +72,13 @@ pub(crate) struct Resuming {
 pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Result<String> {
     let chosen = options.members.chosen().ordered(client).await?;
     let now = ServerTime::ask(client).await.now();
-    let time = options.time.map(|it| SignedDuration::try_from(it.0));
-    let time = time.transpose()?;
     let author = options.why.author(client).await;
     let order = author.order(order::PAUSE, now);
     let pause = Pause {
         reason: author.reason,
         by: author.by,
         since: Some(now),
-        until: time.map(|time| now.saturating_add(time).unwrap_or(Timestamp::MAX)),
+        until: options.time.map(|it| later(now, it.0)),
         ..Pause::default()
     };
     let Some(names) = chosen else {

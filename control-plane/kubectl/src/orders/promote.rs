@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 use anyhow::{bail, ensure};
 use clap::Args;
-use jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PostParams};
 use kube::{Config, ResourceExt};
 use muster_control_plane::fleet::attribution::{Attribution, order};
 use muster_control_plane::fleet::pause::{NAME, Pause};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
+use muster_shared::clock::later;
 use muster_shared::fleet_epoch;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace, ObjectMeta};
 use muster_shared::names::annotation::{FLEET_EPOCH, ORDERED_BY};
@@ -95,7 +95,7 @@ pub(super) async fn carry_out(
     }
     let now = ServerTime::ask(client).await.now();
     let author = options.why.author(client).await;
-    let grace = SignedDuration::try_from(options.grace.0)?;
+    let grace = options.grace.0;
     let mut told = String::new();
     if grace.is_zero() {
         told.push_str("Movement is not paused: clusters that do not report here in time fail\n");
@@ -104,7 +104,7 @@ pub(super) async fn carry_out(
             reason: format!("promotion to epoch {epoch}: every cluster gets a full grace"),
             by: author.by.clone(),
             since: Some(now),
-            until: Some(now.saturating_add(grace).unwrap_or(Timestamp::MAX)),
+            until: Some(later(now, grace)),
             ..Pause::default()
         };
         let order = author.order(order::PAUSE, now);

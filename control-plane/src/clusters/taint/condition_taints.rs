@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::condition::{CREDENTIALS_REFUSED, SILENT};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
@@ -83,7 +84,6 @@ pub fn wanted(
     // remove their old copies there.
     let may_be_down = ready.filter(|ready| ready.reason != CREDENTIALS_REFUSED);
     if let (Some(key), Some(ready), Some(wait)) = (key, may_be_down, classic) {
-        let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX);
         // The moment when the control plane saw it: the condition's own time may be the member's
         // clock.
         let seen = present
@@ -99,10 +99,7 @@ pub fn wanted(
             Some(seen) if ready.reason == SILENT => seen.max(told),
             seen => seen.unwrap_or(told),
         };
-        let due = since
-            .min(now)
-            .saturating_add(wait)
-            .unwrap_or(Timestamp::MAX);
+        let due = later(since.min(now), wait);
         if due <= now {
             keep.push((key, NO_EXECUTE));
         } else {

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint};
+use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint, Time};
 
 use super::policy::{Fault, all_match, fault, faults, verdict};
@@ -271,10 +272,7 @@ impl Work<'_> {
                     continue;
                 }
             };
-            let due = window
-                .since
-                .saturating_add(SignedDuration::from_secs(wait.into()))
-                .unwrap_or(Timestamp::MAX);
+            let due = later(window.since, SignedDuration::from_secs(wait.into()));
             if due > self.now {
                 self.again = Some(self.again.map_or(due, |again| again.min(due)));
             } else if ripe {

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 use muster_shared::api::policy::ApplicationFailoverBehavior;
+use muster_shared::clock::later;
 
 /// How long an application may be unhealthy when the policy does not say, in seconds (the default
 /// of Karmada's schema).
@@ -48,7 +49,6 @@ pub fn decide(
     known: &Since,
     now: Timestamp,
 ) -> Verdict {
-    let toleration = SignedDuration::try_from(toleration).unwrap_or(SignedDuration::MAX);
     let assigned = |cluster: &String| spec.target(cluster).is_some();
     let mut verdict = Verdict {
         since: known.clone(),
@@ -67,7 +67,7 @@ pub fn decide(
         }
         // A time to come is that of another clock.
         let since = known.get(cluster).map_or(now, |since| (*since).min(now));
-        let due = since.saturating_add(toleration).unwrap_or(Timestamp::MAX);
+        let due = later(since, toleration);
         if now <= due {
             verdict.next = Some(verdict.next.map_or(due, |next| next.min(due)));
         } else if assigned(cluster) {

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::any_binding::BindingKind;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
+use muster_shared::clock::later;
 use muster_shared::queue::until;
 
 use super::explain::Obstacle;
@@ -58,8 +59,7 @@ pub fn obstacle(
     let Readiness::ReadySince(heard) = heard else {
         return Some((Obstacle::Unheard(cluster.to_owned()), NOT_READY));
     };
-    let refreshed = heard.min(now).saturating_add(REFRESH);
-    let refreshed = refreshed.unwrap_or(Timestamp::MAX);
+    let refreshed = later(heard.min(now), REFRESH);
     if now < refreshed {
         let why = Obstacle::Returned {
             cluster: cluster.to_owned(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use muster_shared::clock::is_far_ahead;
+use muster_shared::clock::{is_far_ahead, later};
 use muster_shared::k8s::Condition;
 use muster_shared::queue::doubled;
 use serde::{Deserialize, Serialize};
@@ -109,13 +109,8 @@ impl History {
     /// moved at once.
     pub fn rested_at(&self, now: Timestamp) -> Option<Timestamp> {
         let pause = self.pause()?;
-        Some(
-            // A move in the future was noted by another clock.
-            self.last_move?
-                .min(now)
-                .saturating_add(pause)
-                .unwrap_or(Timestamp::MAX),
-        )
+        // A move in the future was noted by another clock.
+        Some(later(self.last_move?.min(now), pause))
     }
 
     /// Returns whether the last move has a date that is too far in the future to be right. Such a

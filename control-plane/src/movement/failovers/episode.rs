@@ -7,6 +7,7 @@ use muster_shared::api::failover_record::{
     Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, Return,
     State, StrandedReason, StrandedWorkload, Subject, Target, Times, Workloads,
 };
+use muster_shared::clock::later;
 use muster_shared::k8s::Time;
 
 use super::cause::{LONGEST_LIST, Trouble};
@@ -105,10 +106,6 @@ fn family(kind: &CauseType) -> Family {
     }
 }
 
-fn after(time: Timestamp, rest: SignedDuration) -> Timestamp {
-    time.saturating_add(rest).unwrap_or(Timestamp::MAX)
-}
-
 /// Begins at the whole second that an object stores.
 pub fn start_of(spec: &FailoverSpec) -> Timestamp {
     spec.start_time.as_ref().map_or(Timestamp::MIN, |it| it.0)
@@ -197,13 +194,13 @@ impl Episode {
         let times = &self.status.times;
         let over = times.recovered.as_ref().or(times.last_move.as_ref());
         let over = over.map_or(Timestamp::MIN, |it| it.0);
-        after(over.max(start_of(&self.spec)), SignedDuration::from_secs(1))
+        later(over.max(start_of(&self.spec)), SignedDuration::from_secs(1))
     }
 
     /// Returns whether the cause of the failover may still return, or a workload of it is still
     /// looked at.
     pub fn is_live(&self, now: Timestamp) -> bool {
-        self.ended().is_none_or(|ended| now <= after(ended, QUIET))
+        self.ended().is_none_or(|ended| now <= later(ended, QUIET))
     }
 
     /// Returns whether the failover is over, and a move of that time was already counted before it
@@ -262,14 +259,14 @@ impl Episode {
     /// Returns whether trouble at a later moment belongs to this failover.
     pub fn takes(&self, at: Timestamp) -> bool {
         if let Some(ended) = self.ended() {
-            return at <= after(ended, QUIET);
+            return at <= later(ended, QUIET);
         }
         let times = &self.status.times;
         let last = match self.spec.subject {
             Subject::Applications => &times.last_move,
             _ => &times.recovered,
         };
-        last.as_ref().is_none_or(|it| at <= after(it.0, PATIENCE))
+        last.as_ref().is_none_or(|it| at <= later(it.0, PATIENCE))
     }
 
     /// Returns whether the failover is over and what happens now has another cause: a cluster that

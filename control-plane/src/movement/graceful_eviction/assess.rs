@@ -15,6 +15,7 @@ use muster_interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
+use muster_shared::clock::later;
 use muster_shared::k8s::Time;
 use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::Value;
@@ -209,9 +210,7 @@ impl Assessment {
         created: Timestamp,
         now: Timestamp,
     ) {
-        let told = created
-            .saturating_add(FIRST_STATUS)
-            .unwrap_or(Timestamp::MAX);
+        let told = later(created, FIRST_STATUS);
         let ends = [scene.end(&task, created), (!scene.has_rule).then_some(told)];
         if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
@@ -252,7 +251,7 @@ impl Scene<'_> {
             Some(seconds) => SignedDuration::from_secs(seconds.into()),
             None => SignedDuration::try_from(self.timeout?).unwrap_or(SignedDuration::MAX),
         };
-        Some(created.saturating_add(grace).unwrap_or(Timestamp::MAX))
+        Some(later(created, grace))
     }
 }
 

@@ -8,6 +8,7 @@ use muster_shared::api::rebalancer::{
     ObservedWorkload, RebalanceFailure, RebalanceResult, WorkloadRebalancer,
     WorkloadRebalancerStatus, WorkloadReference,
 };
+use muster_shared::clock::later;
 use muster_shared::k8s::Time;
 use serde_json::{Value, json};
 
@@ -70,15 +71,12 @@ pub fn request(
 ) -> Option<Timestamp> {
     let is_pending = asked.is_some_and(|asked| scheduled.is_some_and(|last| asked > last));
     // A request in the future is of a clock that was wrong; others of that time are this one.
-    let latest = now.saturating_add(SKEW).unwrap_or(Timestamp::MAX);
+    let latest = later(now, SKEW);
     let is_made = asked.is_some_and(|asked| asked >= since && asked <= latest);
     if is_pending || is_made {
         return None;
     }
-    let after = scheduled.map(|last| {
-        let next = last.saturating_add(SignedDuration::from_secs(1));
-        whole_second(next.unwrap_or(Timestamp::MAX))
-    });
+    let after = scheduled.map(|last| whole_second(later(last, SignedDuration::from_secs(1))));
     Some(after.map_or(since, |after| after.max(since)))
 }
 

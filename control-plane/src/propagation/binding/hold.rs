@@ -10,6 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::GracefulEvictionTask;
 use muster_shared::api::policy::PurgeMode;
+use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
@@ -58,7 +59,7 @@ pub fn hold<'a>(
         Hold {
             cluster: &task.from_cluster,
             since,
-            until: since.saturating_add(longest).unwrap_or(Timestamp::MAX),
+            until: later(since, longest),
         }
     });
     holds

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::api::Api;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::data_replication::{DataGate, DataReference, DataRole, TIMEOUT_SECONDS};
+use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::{condition::DATA_PENDING, execution_namespace, work};
@@ -51,7 +52,7 @@ pub struct Waiting {
 pub fn judge(closed: Vec<(String, Closed)>, since: Timestamp, now: Timestamp) -> Waiting {
     let end = |it: &Closed| {
         let since = it.after.map_or(since, |after| after.max(since));
-        since.saturating_add(it.timeout).unwrap_or(Timestamp::MAX)
+        later(since, it.timeout)
     };
     let is_over = |it: &Closed| end(it) <= now;
     let closed = closed

@@ -9,6 +9,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failback::{Failback, FailbackWindow};
+use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::names::condition::READY;
@@ -143,7 +144,7 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     };
     let since = since.max(home.left);
     let after = rule.after;
-    let due = since.saturating_add(after).unwrap_or(Timestamp::MAX);
+    let due = later(since, after);
     if now < due {
         return Verdict::NotBefore(Some(due), Why::Waits { since, after });
     }
