@@ -126,8 +126,7 @@ impl Side {
     }
 
     fn server(&self) -> String {
-        let server = self.config.cluster_url.to_string();
-        server.trim_end_matches('/').to_owned()
+        client::address(&self.config)
     }
 
     async fn gather(&self) -> Facts {
@@ -210,11 +209,7 @@ impl Side {
                 .map_err(failed)?
         };
         Ok(Way {
-            server: config
-                .cluster_url
-                .to_string()
-                .trim_end_matches('/')
-                .to_owned(),
+            server: client::address(&config),
             credentials: client::credentials(&config),
             config,
         })

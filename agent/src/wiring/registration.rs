@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use muster_shared::capacity::default_models;
-use muster_shared::client::{Limits, Profile};
+use muster_shared::client::{self, Limits, Profile};
 
 use super::context::Context;
 use super::tasks::Made;
@@ -19,12 +19,11 @@ pub(super) fn cluster_informer(context: &Context) -> BoxFuture<'static, ()> {
 pub(super) fn registration(context: &Context) -> Made {
     let base = &context.base;
     let (member, fleet) = (base.member.config(), base.fleet.config());
-    let endpoint = member.cluster_url.to_string();
     let registration = Registration {
         fleet: base.fleet.client(Profile::Write, Limits::NONE)?,
         member: base.member.client(Profile::Write, Limits::NONE)?,
         settings: base.settings.clone(),
-        endpoint: endpoint.trim_end_matches('/').to_owned(),
+        endpoint: client::address(&member),
         same_server: member.cluster_url == fleet.cluster_url
             && member.tls_server_name == fleet.tls_server_name,
         insecure: member.accept_invalid_certs,

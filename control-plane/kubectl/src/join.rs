@@ -236,11 +236,8 @@ fn authority(config: &Config) -> Option<String> {
 
 fn cluster(options: &Options, config: &Config, id: &str) -> Value {
     let name = &options.cluster;
-    let address = config.cluster_url.to_string();
-    let endpoint = options
-        .cluster_api_endpoint
-        .as_deref()
-        .unwrap_or_else(|| address.trim_end_matches('/'));
+    let address = client::address(config);
+    let endpoint = options.cluster_api_endpoint.as_deref().unwrap_or(&address);
     let mut spec = json!({
         "syncMode": ClusterSyncMode::Push,
         "id": id,

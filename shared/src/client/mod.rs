@@ -188,6 +188,12 @@ pub fn place(error: &serde_saphyr::Error) -> String {
     )
 }
 
+/// Returns the address of a configuration's server, without a slash at the end.
+pub fn address(config: &Config) -> String {
+    let address = config.cluster_url.to_string();
+    address.trim_end_matches('/').to_owned()
+}
+
 /// Prepares a client with the deadlines of a profile. Nothing is sent yet. A `read_timeout` of the
 /// configuration takes the place of the profile's own, except where that has none.
 pub fn connect(config: &Config, profile: Profile) -> Result<Client, Error> {

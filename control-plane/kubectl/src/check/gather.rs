@@ -56,11 +56,7 @@ pub(super) async fn gather(
     let nodes: Answer<kube::core::ObjectList<_>> = asker.get("/api/v1/nodes?limit=1").await;
     let mut facts = Facts {
         settings: given.settings,
-        server: config
-            .cluster_url
-            .to_string()
-            .trim_end_matches('/')
-            .to_owned(),
+        server: client::address(config),
         verified: config.cluster_url.scheme_str() == Some("https") && !config.accept_invalid_certs,
         now: calendar(),
         credentials: client::credentials(config),

@@ -165,12 +165,12 @@ pub(super) async fn carry_out(
         }
         tokio::time::sleep(AGAIN).await;
     };
-    let server = config.cluster_url.to_string();
+    let server = client::address(config);
     let text = match options.output {
         TextFormat::Text => report.text(Style::of_stdout()),
-        TextFormat::Json => report.json(OWN, server.trim_end_matches('/')),
+        TextFormat::Json => report.json(OWN, &server),
         TextFormat::Yaml => {
-            let document = report.json(OWN, server.trim_end_matches('/'));
+            let document = report.json(OWN, &server);
             serde_saphyr::to_string(&serde_json::from_str::<serde_json::Value>(&document)?)?
         }
     };
