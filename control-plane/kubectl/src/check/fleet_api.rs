@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use muster_control_plane::fleet_api::is_newer;
 use muster_control_plane::fleet_api::unfit;
 use muster_shared::check::common::{clock, life, reach};
-use muster_shared::check::{Category, listed};
-use muster_shared::k8s::{CustomResourceDefinition, ResourceExt as _};
+use muster_shared::check::{Answer, Category, listed};
+use muster_shared::k8s::{
+    CustomResourceDefinition, Node, PartialObjectMeta, ReplicaSet, ResourceExt as _,
+};
 use muster_shared::names::annotation::VERSION;
 use serde_json::Value;
 
@@ -34,19 +36,24 @@ pub(super) fn check(category: &mut Category, facts: &Facts) -> bool {
         );
     }
     clock(category, "the fleet API", &facts.clocks);
-    dedicated(category, facts);
+    dedicated(category, &facts.nodes, &facts.replica_sets, "are");
     true
 }
 
-/// Checks that nothing there starts the templates.
-pub(super) fn dedicated(category: &mut Category, facts: &Facts) {
+/// Checks that nothing there starts the templates; `are` says whether they are there already.
+pub(super) fn dedicated(
+    category: &mut Category,
+    nodes: &Answer<Vec<PartialObjectMeta<Node>>>,
+    sets: &Answer<Vec<PartialObjectMeta<ReplicaSet>>>,
+    are: &str,
+) {
     let name = "dedicated";
-    match (&facts.nodes, &facts.replica_sets) {
+    match (nodes, sets) {
         (Ok(nodes), Ok(sets)) => match unfit(nodes, sets) {
             None => category.ok(name, "no nodes and no controllers of workloads are there"),
             Some(why) => category.error(
                 name,
-                format!("{why}, so templates are started in the fleet API itself"),
+                format!("{why}, so templates {are} started in the fleet API itself"),
                 "Use an API server of its own: charts/control-plane brings one along (fleetApi.mode=bundled).",
             ),
         },

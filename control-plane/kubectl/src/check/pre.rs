@@ -3,7 +3,6 @@
 
 use jiff::Timestamp;
 use kube::Config;
-use muster_control_plane::fleet_api::unfit;
 use muster_shared::check::common::{clock, life, reach};
 use muster_shared::check::{Answer, Asker, Category, Clocks, Verdict, listed};
 use muster_shared::client::{self, Life};
@@ -11,7 +10,7 @@ use muster_shared::clock::calendar;
 use muster_shared::k8s::{Deployment, ResourceExt as _, VersionInfo};
 use serde_json::Value;
 
-use super::fleet_api::OLDEST;
+use super::fleet_api::{OLDEST, dedicated};
 use super::rights::{self, Right, missing};
 
 /// Names that one line lists.
@@ -31,11 +30,7 @@ struct Facts {
 
 async fn facts(asker: &Asker, config: &Config, rights: &[Right]) -> Facts {
     Facts {
-        server: config
-            .cluster_url
-            .to_string()
-            .trim_end_matches('/')
-            .to_owned(),
+        server: client::address(config),
         now: calendar(),
         credentials: client::credentials(config),
         version: asker.get("/version").await,
@@ -107,19 +102,8 @@ pub(super) async fn fleet(asker: &Asker, config: &Config) -> Vec<Verdict> {
     if !common(&mut category, &facts, "the fleet API") {
         return category.into_verdicts();
     }
-    match (nodes, sets) {
-        (Ok(nodes), Ok(sets)) => match unfit(&nodes.items, &sets.items) {
-            None => category.ok("dedicated", "no nodes and no controllers of workloads are there"),
-            Some(why) => category.error(
-                "dedicated",
-                format!("{why}, so templates would be started in the fleet API itself"),
-                "Use an API server of its own: charts/control-plane brings one along (fleetApi.mode=bundled).",
-            ),
-        },
-        (Err(refusal), _) | (_, Err(refusal)) => {
-            category.unknown("dedicated", "nodes and ReplicaSets", &refusal);
-        }
-    }
+    let (nodes, sets) = (nodes.map(|it| it.items), sets.map(|it| it.items));
+    dedicated(&mut category, &nodes, &sets, "would be");
     match clusters {
         Ok(_) => category.ok(
             "kinds",
