@@ -139,8 +139,9 @@ const fn per_minute() -> u32 {
 }
 
 /// Receivers of notices, given as a YAML list or as JSON in a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NoticeReceivers(pub Vec<Receiver>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct NoticeReceivers(#[serde(deserialize_with = "list_or_json")] pub Vec<Receiver>);
 
 impl NoticeReceivers {
     /// Rejects receivers that nothing could be sent to.
@@ -234,12 +235,6 @@ impl FromStr for NoticeReceivers {
     fn from_str(text: &str) -> Result<Self, String> {
         let read = from_json(text).map(Self);
         read.map_err(|error| format!("{FLAG} is no JSON list of receivers: {error}"))
-    }
-}
-
-impl<'de> Deserialize<'de> for NoticeReceivers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        list_or_json(deserializer).map(Self)
     }
 }
 

@@ -48,8 +48,9 @@ pub fn list_or_json<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 }
 
 /// Addresses of the fleet API, in order of preference, given as a YAML list or as JSON in a text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FleetServers(pub Vec<FleetServer>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct FleetServers(#[serde(deserialize_with = "list_or_json")] pub Vec<FleetServer>);
 
 impl FromStr for FleetServers {
     type Err = String;
@@ -62,12 +63,6 @@ impl FromStr for FleetServers {
 impl fmt::Display for FleetServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&fleet_servers::write(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for FleetServers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        list_or_json(deserializer).map(Self)
     }
 }
 

@@ -76,7 +76,8 @@ impl<'de> Deserialize<'de> for Words {
 
 /// Controllers to run: `*`, `name`, `-name`; the first mention of a name counts (Karmada's
 /// `--controllers`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
 pub struct Controllers(Words);
 
 impl Controllers {
@@ -122,12 +123,6 @@ impl FromStr for Controllers {
 impl fmt::Display for Controllers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-impl<'de> Deserialize<'de> for Controllers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Words::deserialize(deserializer).map(Self)
     }
 }
 
