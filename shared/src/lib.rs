@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`api`] | the typed API of `*.karmada.io` and its CustomResourceDefinitions |
 //! | [`names`] | namespaces, labels, annotations, finalizers, condition types, object names |
-//! | [`conditions`], [`taints`], [`selectors`], [`merge`] | rules of Kubernetes as pure functions |
+//! | [`conditions`], [`finalizers`], [`taints`], [`selectors`], [`merge`] | rules of Kubernetes |
 //! | [`quantity`], [`jsonpath`] | quantities, and JSONPath templates of kubectl |
 //! | [`capacity`] | resources of a cluster: totals, requests of pods, grades of nodes |
 //! | [`peers`] | clusters that watch each other: what is asked, what is reported |
@@ -30,6 +30,7 @@ pub mod conditions;
 pub mod controller;
 pub mod events;
 pub mod fencing;
+pub mod finalizers;
 pub mod fleet_epoch;
 pub mod fleet_id;
 pub mod fleet_servers;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, ResourceIdentifier, Work};
+use muster_shared::finalizers;
 use muster_shared::k8s::{Condition, GroupVersionKind, ResourceExt};
 use muster_shared::names::annotation;
 use serde_json::{Value, json};
@@ -56,9 +57,7 @@ pub fn identifier(key: &ObjectKey, ordinal: usize) -> ResourceIdentifier {
 
 /// Returns whether the Work has the agent's finalizer.
 pub fn has_finalizer(work: &Work) -> bool {
-    work.finalizers()
-        .iter()
-        .any(|finalizer| finalizer == FINALIZER)
+    finalizers::has(&work.metadata, FINALIZER)
 }
 
 /// Returns the manifests with their ordinals, in the order in which they are applied.

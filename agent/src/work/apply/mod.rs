@@ -21,6 +21,7 @@ use muster_shared::clock::Clock;
 use muster_shared::conditions::TRUE;
 use muster_shared::events::Events;
 use muster_shared::fencing::Times;
+use muster_shared::finalizers;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use muster_shared::watch::Informer;
@@ -33,9 +34,7 @@ use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::fencing::Fencer;
 use crate::work::fencing::orders::{self, Fenced};
-use crate::work::manifests::{
-    FINALIZER, conditions_of, desired_for, has_finalizer, in_order, path,
-};
+use crate::work::manifests::{FINALIZER, conditions_of, desired_for, in_order, path};
 use crate::work::member;
 use crate::work::object::{self, Change, Objects};
 use crate::work::observed::Interpretation;
@@ -126,12 +125,10 @@ impl Applier {
             Ok(work) => Arc::new(work),
             Err(why) => return self.refuse(&cached, &why).await,
         };
-        if !has_finalizer(&work) {
+        if let Some(all) = finalizers::with(&work.metadata, FINALIZER) {
             // The finalizer is stored before any object is applied, so that every object can be
             // removed.
-            let mut finalizers = work.finalizers().to_vec();
-            finalizers.push(FINALIZER.to_owned());
-            let patch = json!({ "metadata": { "finalizers": finalizers } });
+            let patch = json!({ "metadata": { "finalizers": all } });
             return promised(self.patch(&work, None, patch).await?.as_ref());
         }
         if cached.suspended {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use muster_shared::api::work::Work;
 use muster_shared::events::EventType;
+use muster_shared::finalizers;
 use muster_shared::k8s::ResourceExt;
 use muster_shared::queue::Next;
 use serde_json::json;
@@ -165,9 +166,8 @@ impl Applier {
             self.conclude(Arc::new(work), vec![known], &[]).await?;
             return Ok(Next::After(pause));
         }
-        let mut finalizers = work.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        let patch = json!({ "metadata": { "finalizers": finalizers } });
+        let others = finalizers::without(&work.metadata, FINALIZER);
+        let patch = json!({ "metadata": { "finalizers": others } });
         match self.patch(&work, None, patch).await {
             Err(error) if !error.is_gone() => return Err(error.into()),
             _ => {}

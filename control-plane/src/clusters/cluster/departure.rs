@@ -8,6 +8,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client::{self, Head};
+use muster_shared::finalizers;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::{execution_namespace, finalizer};
 use muster_shared::queue::Next;
@@ -193,14 +194,12 @@ async fn unlisted_works(
 
 /// Returns whether an agent has still to remove what a Work placed.
 fn is_held(work: &ObjectMeta) -> bool {
-    let mut finalizers = work.finalizers.iter().flatten();
-    finalizers.any(|it| it == finalizer::WORK)
+    finalizers::has(work, finalizer::WORK)
 }
 
 /// Returns the patch that takes a finalizer off an object and leaves those of others.
 fn release(object: &ObjectMeta, finalizer: &str) -> Value {
-    let finalizers = object.finalizers.iter().flatten();
-    let kept: Vec<_> = finalizers.filter(|it| *it != finalizer).collect();
+    let kept = finalizers::without(object, finalizer);
     json!({"metadata": {
         "resourceVersion": object.resource_version,
         "finalizers": (!kept.is_empty()).then_some(kept),

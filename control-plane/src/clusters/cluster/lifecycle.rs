@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::conditions;
+use muster_shared::finalizers;
 use muster_shared::k8s::Taint;
 use muster_shared::names::{condition, finalizer};
 use serde_json::{Map, Value, json};
@@ -55,14 +56,8 @@ pub fn missing_changes(
         now,
     );
     let mut metadata = Map::new();
-    if !cluster
-        .finalizers()
-        .iter()
-        .any(|it| it == finalizer::CLUSTER)
-    {
-        let mut finalizers = cluster.finalizers().to_vec();
-        finalizers.push(finalizer::CLUSTER.to_owned());
-        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    if let Some(all) = finalizers::with(&cluster.metadata, finalizer::CLUSTER) {
+        metadata.insert("finalizers".to_owned(), json!(all));
     }
     if metadata.is_empty() && taints.is_none() {
         return Changes {
@@ -138,12 +133,7 @@ impl DeletionState<'_> {
         }
         if self.is_named {
             DeletionStep::AwaitBindings
-        } else if self
-            .cluster
-            .finalizers()
-            .iter()
-            .any(|it| it == finalizer::CLUSTER)
-        {
+        } else if finalizers::has(&self.cluster.metadata, finalizer::CLUSTER) {
             DeletionStep::Release
         } else {
             DeletionStep::Nothing

@@ -1,5 +1,6 @@
 //! Computes the patch that turns a Work into the rendered one.
 
+use muster_shared::finalizers;
 use muster_shared::names::{annotation, finalizer, label};
 use serde_json::{Map, Value, json};
 
@@ -50,19 +51,7 @@ pub fn patch(work: &CachedWork, rendered: &Rendered) -> Option<Value> {
             metadata.insert(key.to_owned(), Value::Object(missing));
         }
     }
-    if !held
-        .finalizers
-        .iter()
-        .flatten()
-        .any(|held| held == finalizer::WORK)
-    {
-        let mut all: Vec<&str> = held
-            .finalizers
-            .iter()
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        all.push(finalizer::WORK);
+    if let Some(all) = finalizers::with(held, finalizer::WORK) {
         metadata.insert("finalizers".to_owned(), json!(all));
         // The list is replaced as a whole, so nobody else may have changed it meanwhile.
         metadata.insert("resourceVersion".to_owned(), json!(held.resource_version));

@@ -12,6 +12,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
+use muster_shared::finalizers;
 use muster_shared::names::{self, condition::DATA_PENDING};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -481,11 +482,7 @@ async fn finish(
     binding: &AnyBinding,
 ) -> Result<Next, Error> {
     let ours = key.kind().finalizer();
-    if !binding
-        .finalizers()
-        .iter()
-        .any(|finalizer| finalizer == ours)
-    {
+    if !finalizers::has(&binding.metadata, ours) {
         return Ok(Next::Done);
     }
     let spec = &binding.spec;
@@ -525,11 +522,7 @@ async fn finish(
         memory.unremoved.forget(key);
     }
     lead(fleet)?;
-    let others: Vec<_> = binding
-        .finalizers()
-        .iter()
-        .filter(|finalizer| *finalizer != ours)
-        .collect();
+    let others = finalizers::without(&binding.metadata, ours);
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.resource_version() } });
     Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }

@@ -9,6 +9,7 @@ use muster_shared::api::binding::{
     Component, ResourceBindingSpec, SchedulePriority, TargetCluster,
 };
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::finalizers;
 use muster_shared::merge;
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Value, json};
@@ -300,19 +301,7 @@ impl<'a> Wanted<'a> {
         if !annotations.is_empty() {
             metadata["annotations"] = Value::Object(annotations);
         }
-        let finalizer = self.kind().finalizer().to_owned();
-        if !held
-            .finalizers
-            .iter()
-            .flatten()
-            .any(|held| *held == finalizer)
-        {
-            let all: Vec<_> = held
-                .finalizers
-                .iter()
-                .flatten()
-                .chain([&finalizer])
-                .collect();
+        if let Some(all) = finalizers::with(held, self.kind().finalizer()) {
             metadata["finalizers"] = json!(all);
         }
         let owners = json!([self.template.owner(self.metadata)]);

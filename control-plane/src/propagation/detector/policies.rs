@@ -7,6 +7,7 @@ use kube::Client;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
+use muster_shared::finalizers;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Informer};
@@ -151,14 +152,8 @@ impl Detector {
         if Claim::by(policy).is_none() {
             patch["labels"] = json!({ policy.scope().id_label(): metadata.uid });
         }
-        if !has_finalizer(policy) {
-            let all = metadata
-                .finalizers
-                .iter()
-                .flatten()
-                .map(String::as_str)
-                .chain([policy.scope().finalizer()]);
-            patch["finalizers"] = all.collect();
+        if let Some(all) = finalizers::with(metadata, policy.scope().finalizer()) {
+            patch["finalizers"] = json!(all);
         }
         self.patch_policy(policy, patch).await
     }
@@ -190,19 +185,10 @@ impl Detector {
                 }
             }
         }
-        let ours = policy.scope().finalizer();
-        let others: Vec<_> = policy
-            .metadata()
-            .finalizers
-            .iter()
-            .flatten()
-            .filter(|finalizer| *finalizer != ours)
-            .collect();
-        self.patch_policy(
-            policy,
-            json!({ "finalizers": others, "resourceVersion": policy.metadata().resource_version }),
-        )
-        .await
+        let metadata = policy.metadata();
+        let others = finalizers::without(metadata, policy.scope().finalizer());
+        let patch = json!({ "finalizers": others, "resourceVersion": metadata.resource_version });
+        self.patch_policy(policy, patch).await
     }
 
     async fn patch_policy(&self, policy: &Policy, metadata: Value) -> Result<Next, Error> {
@@ -359,12 +345,7 @@ impl Rest {
 }
 
 fn has_finalizer(policy: &Policy) -> bool {
-    policy
-        .metadata()
-        .finalizers
-        .iter()
-        .flatten()
-        .any(|held| held == policy.scope().finalizer())
+    finalizers::has(policy.metadata(), policy.scope().finalizer())
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::finalizers;
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::Next;
 use serde_json::{Value, json};
@@ -111,14 +112,10 @@ pub(super) async fn release(
     key: &BindingKey,
     binding: &AnyBinding,
 ) -> Result<Next, Error> {
-    let all = binding.metadata.finalizers.as_deref().unwrap_or_default();
-    if !all.iter().any(|held| held == finalizer::DEPENDENCIES) {
+    if !finalizers::has(&binding.metadata, finalizer::DEPENDENCIES) {
         return Ok(Next::Done);
     }
-    let others: Vec<_> = all
-        .iter()
-        .filter(|held| *held != finalizer::DEPENDENCIES)
-        .collect();
+    let others = finalizers::without(&binding.metadata, finalizer::DEPENDENCIES);
     let patch = json!({ "metadata": { "finalizers": others, "resourceVersion": binding.metadata.resource_version } });
     Ok(key.merge(&fleet.client, "release", &patch).await?.next())
 }
