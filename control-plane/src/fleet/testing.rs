@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use http::header::DATE;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
-use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
 use kube::Config;
 use kube::client::Body;
 use muster_shared::api::any_binding::AnyBinding;
@@ -157,6 +157,11 @@ pub fn key(name: &str) -> BindingKey {
         namespace: Some("shop".to_owned()),
         name: name.to_owned(),
     }
+}
+
+/// Returns the time so many seconds after the beginning of 1970.
+pub fn at(second: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
 }
 
 /// Lets time pass, in which everything that is to happen does.

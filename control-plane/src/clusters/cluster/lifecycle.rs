@@ -146,10 +146,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn cluster(ready: &str, finalizers: &[&str]) -> Cluster {
         serde_json::from_value(json!({

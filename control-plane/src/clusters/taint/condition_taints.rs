@@ -157,10 +157,7 @@ mod tests {
     use muster_shared::taints::PREFER_NO_EXECUTE;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn taint(key: &str, effect: &str, added: Option<i64>) -> Taint {
         Taint {

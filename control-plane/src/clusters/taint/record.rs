@@ -165,10 +165,7 @@ impl Owned {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn taint(key: &str, effect: &str) -> Taint {
         Taint {

@@ -93,10 +93,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn window(matched: bool, since: i64, transition: Option<i64>) -> Window {
         Window {

@@ -1,10 +1,7 @@
 use serde_json::Value;
 
 use super::*;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::fleet::testing::at;
 
 fn given(order: &str, by: &str, second: i64) -> Attribution {
     Attribution {

@@ -317,10 +317,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn the_pause_of_the_fleet_holds_for_every_cluster_and_that_of_a_cluster_for_itself() {

@@ -219,10 +219,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn a_pause_that_names_nobody_is_told_with_the_program_that_wrote_it() {

@@ -96,10 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn a_cluster_is_heard_since_it_came_back() {

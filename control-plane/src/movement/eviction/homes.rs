@@ -90,10 +90,7 @@ mod tests {
     use muster_shared::api::any_binding::AnyBinding;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn binding(annotations: &Value, mode: &str) -> AnyBinding {
         serde_json::from_value(json!({

@@ -95,10 +95,7 @@ pub fn whole(moment: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn a_record_survives_the_way_through_an_annotation_and_is_bounded() {

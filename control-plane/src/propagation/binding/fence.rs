@@ -159,10 +159,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     #[test]
     fn a_work_is_deleted_if_it_says_so_or_is_among_those_that_were_removed() {

@@ -75,11 +75,8 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
+    use crate::fleet::testing::at;
     use crate::propagation::data::gates::{Closed, judge};
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
 
     fn closed(timeout: i64, starts: bool) -> Vec<(String, Closed)> {
         let closed = Closed {

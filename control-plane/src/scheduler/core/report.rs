@@ -147,10 +147,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::fleet::testing::at;
 
     fn success(generation: i64, second: i64) -> Report {
         Report {

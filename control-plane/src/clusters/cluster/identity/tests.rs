@@ -1,10 +1,7 @@
 use serde_json::json;
 
 use super::*;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::fleet::testing::at;
 
 fn cluster(name: &str, identity: Option<&str>) -> Cluster {
     let conditions: Vec<_> = identity

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::fleet::testing::at;
 
 /// Moment at which the trouble of the cluster began.
 const TROUBLE: i64 = 10_000;

@@ -1,15 +1,12 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::testing::at;
 
 const FOLLOWED: Rules = Rules {
     follows: true,
     reserves: true,
 };
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn cluster(name: &str, ready: &str, taints: &Value, record: &Value) -> Cluster {
     let conditions = match ready {

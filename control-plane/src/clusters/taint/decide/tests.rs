@@ -1,14 +1,11 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::testing::at;
 
 mod changes;
 mod proposed_example;
 mod several_conditions;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 /// A cluster and its policies through time, each look with the memory of the last.
 struct Story {

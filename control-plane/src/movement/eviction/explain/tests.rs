@@ -2,6 +2,7 @@ use muster_shared::k8s::Condition;
 
 use super::condition::is_older_news;
 use super::*;
+use crate::fleet::testing::at;
 use crate::movement::eviction::record::Record;
 
 #[test]
@@ -73,10 +74,6 @@ fn evicted(cluster: &str, second: i64) -> Note {
             at: at(second),
         },
     )
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
 }
 
 #[test]

@@ -2,13 +2,10 @@ use muster_shared::api::policy::{ClusterFailoverBehavior, FailoverBehavior};
 use muster_shared::k8s::Time;
 
 use super::*;
+use crate::fleet::testing::at;
 use muster_shared::names::taint::DRAIN;
 use muster_shared::taints::NO_SCHEDULE;
 use serde_json::json;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn switches() -> Switches {
     Switches {

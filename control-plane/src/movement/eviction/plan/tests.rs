@@ -4,11 +4,8 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Taint;
 
 use super::*;
+use crate::fleet::testing::at;
 use crate::movement::eviction::judge::{Cause, Rule};
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn cluster(name: &str, taints: &Value) -> Arc<Cluster> {
     standing(name, taints, "True")

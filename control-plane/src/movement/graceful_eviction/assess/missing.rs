@@ -110,11 +110,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fleet::testing::at;
     use crate::movement::graceful_eviction::assess::tests::scene;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
 
     fn report(health: Option<ResourceHealth>, status: Option<Value>) -> AggregatedStatusItem {
         AggregatedStatusItem {

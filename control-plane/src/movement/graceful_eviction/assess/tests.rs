@@ -1,11 +1,8 @@
 use super::*;
+use crate::fleet::testing::at;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::RawExtension;
 use serde_json::{Value, json};
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn task(grace: Option<i32>) -> GracefulEvictionTask {
     GracefulEvictionTask {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
@@ -13,6 +13,7 @@ use muster_shared::names::condition::SCHEDULED;
 use serde_json::{Value, json};
 
 use super::{by_name, decode, replay};
+use crate::fleet::testing::at;
 use crate::scheduler::core::outcome::{Outcome, Subject, pass};
 use crate::scheduler::core::{FitError, Kind, Options, Snapshot};
 
@@ -256,8 +257,4 @@ fn clusters(objects: &Value) -> Snapshot {
             },
         })))
     }))
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
 }

@@ -13,12 +13,8 @@ use super::super::{EvictionState, Obstacle, ReadinessTracker, WORTH_TELLING};
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, at, refusal};
 use crate::movement::eviction;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn rate() -> Obstacle {
     let cause = "failing".to_owned();

@@ -2,6 +2,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::testing::at;
 
 /// Returns a binding with conditions, each given as type, status and reason.
 fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> AnyBinding {
@@ -24,10 +25,6 @@ fn binding(name: &str, clusters: &[&str], told: &[(&str, &str, &str)]) -> AnyBin
         "status": {"conditions": conditions},
     }))
     .unwrap()
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
 }
 
 fn decide(
