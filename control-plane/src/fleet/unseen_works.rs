@@ -139,13 +139,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, pass, refusal, work};
+    use crate::fleet::testing::{self, Stand, pass, refusal, work};
 
     fn key() -> BindingKey {
-        BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: "web-deployment".to_owned(),
-        }
+        testing::key("web-deployment")
     }
 
     /// Returns a Work for which its agent has something to do before it can be deleted.

@@ -312,24 +312,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::testing::key;
 
     fn work(cluster: &str, binding: &str, id: &str) -> Arc<CachedWork> {
         let work = json!({ "metadata": {
             "namespace": format!("karmada-es-{cluster}"), "name": "web-1",
             "labels": { label::RESOURCE_BINDING_ID: id },
             "annotations": {
-                annotation::RESOURCE_BINDING_NAMESPACE: "default",
+                annotation::RESOURCE_BINDING_NAMESPACE: "shop",
                 annotation::RESOURCE_BINDING_NAME: binding,
             },
         }});
         Arc::new(serde_json::from_value(work).unwrap())
-    }
-
-    fn key(name: &str) -> BindingKey {
-        BindingKey {
-            namespace: Some("default".to_owned()),
-            name: name.to_owned(),
-        }
     }
 
     #[test]

@@ -132,13 +132,6 @@ mod tests {
     use super::*;
     use crate::fleet::testing;
 
-    fn key() -> BindingKey {
-        BindingKey {
-            namespace: Some("default".to_owned()),
-            name: "web-deployment".to_owned(),
-        }
-    }
-
     #[tokio::test(start_paused = true)]
     async fn works_stay_where_a_binding_that_left_was_made_again_unseen() {
         for is_there in [true, false] {
@@ -181,13 +174,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn works_go_when_the_api_has_said_for_a_while_that_their_binding_does_not_exist() {
-        let missing = Missing::default();
-        assert_eq!(wait(&missing, &key()), Some(CONFIRMED));
+        let (missing, key) = (Missing::default(), testing::key("web-deployment"));
+        assert_eq!(wait(&missing, &key), Some(CONFIRMED));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(&missing, &key()), Some(CONFIRMED / 2));
+        assert_eq!(wait(&missing, &key), Some(CONFIRMED / 2));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(&missing, &key()), None);
-        missing.forget(&key());
-        assert_eq!(wait(&missing, &key()), Some(CONFIRMED));
+        assert_eq!(wait(&missing, &key), None);
+        missing.forget(&key);
+        assert_eq!(wait(&missing, &key), Some(CONFIRMED));
     }
 }

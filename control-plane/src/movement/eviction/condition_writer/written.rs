@@ -1,19 +1,15 @@
 //! What is written and told of evictions.
 
-use crate::fleet::binding::BindingKey;
 use http::Method;
 use serde_json::json;
 
 use super::super::judge::Stay;
 use super::super::pending_notes::tests::nowhere;
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+use crate::fleet::testing::{self, REFUSALS, Stand, pass, refusal};
 
 fn key() -> Key {
-    Key::new(BindingKey {
-        namespace: Some("shop".to_owned()),
-        name: "web-deployment".to_owned(),
-    })
+    Key::new(testing::key("web-deployment"))
 }
 
 /// Returns a fleet with a cluster that has a taint and a binding with some conditions, and a writer

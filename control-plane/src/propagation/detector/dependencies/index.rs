@@ -134,13 +134,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    fn referrer(name: &str) -> BindingKey {
-        BindingKey {
-            namespace: Some("default".into()),
-            name: name.into(),
-        }
-    }
+    use crate::fleet::testing::key as referrer;
 
     fn named(name: &str) -> Dependency {
         Dependency {

@@ -13,19 +13,12 @@ use super::super::{EvictionState, Obstacle, ReadinessTracker, WORTH_TELLING};
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::testing::{REFUSALS, Stand, at, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, at, key, refusal};
 use crate::movement::eviction;
 
 fn rate() -> Obstacle {
     let cause = "failing".to_owned();
     Obstacle::Eviction(EvictionState::Queued { cause })
-}
-
-fn key() -> BindingKey {
-    BindingKey {
-        namespace: Some("shop".to_owned()),
-        name: "web-deployment".to_owned(),
-    }
 }
 
 /// Returns the binding of an application for which a history is recorded, and which may have a
@@ -97,7 +90,7 @@ async fn that_nothing_is_asked_for_any_more_is_told_where_something_was_told() {
         let what = format!("{told:?}");
         let told = told.map(|state| state.condition(at(30)));
         let (stand, controller, binding) = stand(told).await;
-        let key = key();
+        let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         assert_eq!(next.unwrap(), Next::Done, "{what}");
         let events = stand.api.events().await;
@@ -112,7 +105,7 @@ async fn a_history_that_comes_too_late_is_read_again_or_dropped() {
         let refused = refusal(code, reason, "web-deployment");
         let (method, path) = (Method::PATCH, "/web-deployment");
         stand.api.answer(method, path, code, refused);
-        let key = key();
+        let key = key("web-deployment");
         let next = controller.forget(&case(&key, &binding), None).await;
         let expected = match code {
             409 => Some(Next::Again),
@@ -141,7 +134,7 @@ async fn who_waits_for_its_turn_tells_so_after_a_while_unless_an_obstacle_is_tol
         ("of something else", Some(rate), false),
     ] {
         let (_stand, controller, binding) = stand(told).await;
-        let key = key();
+        let key = key("web-deployment");
         let case = case(&key, &binding);
         let look = || {
             let mut progress = Progress {
@@ -224,7 +217,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
     ] {
         let told = told.map(|state| state.condition(at(30)));
         let (stand, controller, binding) = stand(told).await;
-        let key = key();
+        let key = key("web-deployment");
         let case = case(&key, &binding);
         let history = History {
             last_move: last.is_some().then(|| at(40)),
@@ -253,7 +246,7 @@ async fn that_an_application_is_unhealthy_is_written_down_when_it_stays_so_for_a
         (1_001 - settling, Some(Duration::from_secs(1))),
     ] {
         let (stand, controller, binding) = stand(None).await;
-        let key = key();
+        let key = key("web-deployment");
         let case = case(&key, &binding);
         let mut history = case.written.clone();
         history.since.insert("m2".to_owned(), at(since));
@@ -282,7 +275,9 @@ async fn a_condition_that_others_write_all_the_time_is_tried_so_often_and_no_mor
         let (method, path) = (Method::PATCH, "/web-deployment/status");
         stand.api.answer(method, path, code, refused);
         let state = FailoverState::NotFollowed(Unfollowed::Health);
-        let told = controller.report(&key(), &binding, &state, at(1_000)).await;
+        let told = controller
+            .report(&key("web-deployment"), &binding, &state, at(1_000))
+            .await;
         assert_eq!(told.is_ok(), is_done, "{code}");
         assert_eq!(stand.api.writes().len(), tries as usize, "{code}");
         assert_eq!(stand.api.told().await, [], "{code}");

@@ -5,26 +5,25 @@ use muster_shared::api::any_binding::AnyBinding;
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::Kind;
+use crate::fleet::testing::key;
 
 fn fixture() -> (TemplateKey, Template) {
     let key = TemplateKey {
         kind: Arc::new(Kind::new("v1", "ConfigMap")),
-        namespace: Some("default".into()),
+        namespace: Some("shop".into()),
         name: "conf".into(),
     };
-    let object = json!({ "metadata": { "name": "conf", "namespace": "default", "uid": "u", "resourceVersion": "5" } });
+    let object = json!({ "metadata": { "name": "conf", "namespace": "shop", "uid": "u", "resourceVersion": "5" } });
     (key, Template::new(object).unwrap())
-}
-
-fn binding(name: &str) -> BindingKey {
-    BindingKey {
-        namespace: Some("default".into()),
-        name: name.into(),
-    }
 }
 
 fn spec(value: Value) -> ResourceBindingSpec {
     serde_json::from_value(value).unwrap()
+}
+
+/// Returns the spec of a referrer in `m1`.
+fn in_m1() -> ResourceBindingSpec {
+    spec(json!({ "clusters": [{ "name": "m1" }] }))
 }
 
 fn referrer<'a>(key: &'a BindingKey, spec: &'a ResourceBindingSpec) -> Referrer<'a> {
@@ -53,7 +52,7 @@ fn created(referrers: &[Referrer<'_>]) -> AnyBinding {
 #[test]
 fn a_template_goes_where_its_referrers_are_and_still_are() {
     let (a, placed) = (
-        binding("a"),
+        key("a"),
         spec(json!({
             "clusters": [{ "name": "m1", "replicas": 2 }],
             "gracefulEvictionTasks": [
@@ -75,7 +74,7 @@ fn a_template_goes_where_its_referrers_are_and_still_are() {
 #[test]
 fn a_template_stays_where_its_referrer_stays_until_a_cluster_is_chosen_for_it() {
     let clusters = |placed: Value| {
-        let (key, placed) = (binding("a"), spec(placed));
+        let (key, placed) = (key("a"), spec(placed));
         let referrer = referrer(&key, &placed);
         let snapshot = referrer.snapshot();
         let names = snapshot.clusters.into_iter().map(|cluster| cluster.name);
@@ -90,7 +89,7 @@ fn a_template_stays_where_its_referrer_stays_until_a_cluster_is_chosen_for_it() 
 
 #[test]
 fn the_most_demanding_referrer_decides() {
-    let (a, b) = (binding("a"), binding("b"));
+    let (a, b) = (key("a"), key("b"));
     let modest =
         spec(json!({ "conflictResolution": "Abort", "preserveResourcesOnDeletion": false }));
     let greedy =
@@ -105,7 +104,7 @@ fn the_most_demanding_referrer_decides() {
 
 #[test]
 fn what_is_needed_is_suspended_where_all_its_referrers_are() {
-    let (a, b) = (binding("a"), binding("b"));
+    let (a, b) = (key("a"), key("b"));
     let frozen = spec(json!({
         "clusters": [{ "name": "m1" }], "suspension": { "dispatching": true },
     }));
@@ -140,10 +139,7 @@ fn what_is_needed_is_suspended_where_all_its_referrers_are() {
 
 #[test]
 fn what_is_as_it_should_be_is_not_written() {
-    let (a, placed) = (
-        binding("a"),
-        spec(json!({ "clusters": [{ "name": "m1" }] })),
-    );
+    let (a, placed) = (key("a"), in_m1());
     let referrers = [referrer(&a, &placed)];
     assert_eq!(write(Some(&created(&referrers)), &referrers, &[]), None);
     assert_eq!(write(None, &[], &[]), None);
@@ -151,11 +147,7 @@ fn what_is_as_it_should_be_is_not_written() {
 
 #[test]
 fn a_referrer_that_left_is_taken_off_and_one_not_looked_at_yet_stays() {
-    let (a, b, placed) = (
-        binding("a"),
-        binding("b"),
-        spec(json!({ "clusters": [{ "name": "m1" }] })),
-    );
+    let (a, b, placed) = (key("a"), key("b"), in_m1());
     let (first, second) = (referrer(&a, &placed), referrer(&b, &placed));
     let held = created(&[first, second]);
     let Some(Write::Patch(patch)) = write(Some(&held), &[first], &[]) else {
@@ -169,7 +161,7 @@ fn a_referrer_that_left_is_taken_off_and_one_not_looked_at_yet_stays() {
 #[test]
 fn a_template_with_a_policy_of_its_own_keeps_what_that_says() {
     let (a, greedy) = (
-        binding("a"),
+        key("a"),
         spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
     );
     let referrers = [referrer(&a, &greedy)];
@@ -186,10 +178,7 @@ fn a_template_with_a_policy_of_its_own_keeps_what_that_says() {
 
 #[test]
 fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
-    let (a, placed) = (
-        binding("a"),
-        spec(json!({ "clusters": [{ "name": "m1" }] })),
-    );
+    let (a, placed) = (key("a"), in_m1());
     let referrers = [referrer(&a, &placed)];
     let mut held = created(&referrers);
     held.metadata.owner_references.as_mut().unwrap()[0].uid = "old".into();
@@ -203,18 +192,14 @@ fn a_binding_of_a_former_template_is_waited_for_and_not_made_the_new_ones() {
 
 #[test]
 fn a_binding_that_outlived_its_template_goes_with_the_next_one() {
-    let (a, placed) = (
-        binding("a"),
-        spec(json!({ "clusters": [{ "name": "m1" }] })),
-    );
+    let (a, placed) = (key("a"), in_m1());
     let referrers = [referrer(&a, &placed)];
     let mut held = created(&referrers);
     held.metadata.owner_references = None;
     held.spec.resource.uid = Some("old".into());
     let (key, _) = fixture();
-    let next = Template::new(
-        json!({ "metadata": { "name": "conf", "namespace": "default", "uid": "new" } }),
-    );
+    let next =
+        Template::new(json!({ "metadata": { "name": "conf", "namespace": "shop", "uid": "new" } }));
     let next = next.unwrap();
     let attached = Attached::new(&key, &next, &referrers).unwrap();
     let Ok(Some(Write::Patch(patch))) = attached.write(Some(&held), |_| false, false) else {
@@ -227,15 +212,12 @@ fn a_binding_that_outlived_its_template_goes_with_the_next_one() {
 
 #[test]
 fn a_change_of_the_template_is_found_by_what_the_binding_records() {
-    let (a, placed) = (
-        binding("a"),
-        spec(json!({ "clusters": [{ "name": "m1" }] })),
-    );
+    let (a, placed) = (key("a"), in_m1());
     let referrers = [referrer(&a, &placed)];
     let held = created(&referrers);
     let (key, _) = fixture();
     let changed = json!({
-        "metadata": { "name": "conf", "namespace": "default", "uid": "u", "resourceVersion": "6" }, "data": { "a": "2" },
+        "metadata": { "name": "conf", "namespace": "shop", "uid": "u", "resourceVersion": "6" }, "data": { "a": "2" },
     });
     let changed = Template::new(changed).unwrap();
     let attached = Attached::new(&key, &changed, &referrers).unwrap();
@@ -248,7 +230,7 @@ fn a_change_of_the_template_is_found_by_what_the_binding_records() {
 #[test]
 fn a_binding_without_referrers_is_written_once() {
     let (a, placed) = (
-        binding("a"),
+        key("a"),
         spec(json!({ "clusters": [{ "name": "m1" }], "conflictResolution": "Overwrite" })),
     );
     let held = created(&[referrer(&a, &placed)]);
@@ -268,7 +250,7 @@ fn a_binding_without_referrers_is_written_once() {
 #[test]
 fn a_binding_with_thousands_of_referrers_stays_small_and_goes_to_all_their_clusters() {
     let keys: Vec<_> = (0..5000)
-        .map(|number| binding(&format!("b{number:04}")))
+        .map(|number| key(&format!("b{number:04}")))
         .collect();
     let specs: Vec<_> = (0..5000)
         .map(|number| {
