@@ -6,6 +6,24 @@ use crate::scheduler::tests::fixtures::{
     aggregated, cluster, config_map, deployment, dynamic, placed, snapshot,
 };
 
+/// Returns the outcome of a pass over a workload in these clusters, of which this placement was
+/// applied last.
+fn look(
+    spec: &ResourceBindingSpec,
+    applied: &str,
+    status: &ResourceBindingStatus,
+    clusters: &Snapshot,
+) -> Outcome {
+    let subject = Subject {
+        generation: 2,
+        applied_placement: Some(applied),
+        spec,
+        status,
+    };
+    let (options, now) = (Options::default(), Timestamp::UNIX_EPOCH);
+    pass(&subject, clusters, &options, now)
+}
+
 /// Returns what a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
 /// targets, and the tasks it adds.
 fn withdrawn(allowed: &[&str], clusters: &[Value], tasks: Value) -> Option<(usize, Value)> {
@@ -18,19 +36,8 @@ fn withdrawn_from(allowed: &[&str], clusters: &Snapshot, tasks: Value) -> Option
     let mut spec = deployment(2, &placement);
     spec.clusters = serde_json::from_value(json!([{"name": "m", "replicas": 2}])).unwrap();
     spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
-    let subject = Subject {
-        generation: 2,
-        applied_placement: Some("{}"),
-        spec: &spec,
-        status: &ResourceBindingStatus::default(),
-    };
-    let outcome = pass(
-        &subject,
-        clusters,
-        &Options::default(),
-        Timestamp::UNIX_EPOCH,
-    );
-    let placed = outcome.placed?;
+    let status = ResourceBindingStatus::default();
+    let placed = look(&spec, "{}", &status, clusters).placed?;
     Some((placed.clusters.len(), json!(placed.tasks)))
 }
 
@@ -41,15 +48,8 @@ fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there
         json!([{"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2}]);
     for (replicas, share, expected) in [(0, 4, Some(0)), (0, 0, None), (2, 4, None)] {
         let spec = placed(deployment(replicas, &placement), &[("m", share)]);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some("{}"),
-            spec: &spec,
-            status: &ResourceBindingStatus::default(),
-        };
-        let clusters = snapshot(&[cluster("m", 10)]);
-        let now = Timestamp::UNIX_EPOCH;
-        let outcome = pass(&subject, &clusters, &Options::default(), now);
+        let status = ResourceBindingStatus::default();
+        let outcome = look(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
         assert!(outcome.failure.is_some(), "{replicas}");
         let placed = outcome.placed.map(|placed| {
             assert_eq!(placed.applied_placement, "{}");
@@ -157,21 +157,11 @@ fn a_request_from_a_clock_that_is_ahead_is_answered_once() {
         ..ResourceBindingStatus::default()
     };
     let clusters = snapshot(&[cluster("m1", 10)]);
-    let options = Options::default();
-    let check = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
-        let applied = record(spec);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec,
-            status,
-        };
-        pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH)
-    };
-    let first = check(&spec, &status);
+    let applied = record(&spec);
+    let first = look(&spec, &applied, &status, &clusters);
     spec.clusters = first.placed.unwrap().clusters;
     let status = first.report.on(&status, Timestamp::UNIX_EPOCH);
-    assert_eq!(check(&spec, &status).need, None);
+    assert_eq!(look(&spec, &applied, &status, &clusters).need, None);
 }
 
 #[test]
@@ -292,31 +282,21 @@ fn the_affinity_group_in_use_stays_known_although_the_report_of_it_was_lost() {
     let mut spec = placed(deployment(2, &placement), &[("m2", 2)]);
     let applied = record(&spec);
     let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
-    let now = Timestamp::UNIX_EPOCH;
     for observed in [None, Some("a".to_owned())] {
         let mut status = ResourceBindingStatus {
             scheduler_observed_affinity_name: observed,
             ..ResourceBindingStatus::default()
         };
-        let look = |spec: &ResourceBindingSpec, status: &ResourceBindingStatus| {
-            let subject = Subject {
-                generation: 2,
-                applied_placement: Some(&applied),
-                spec,
-                status,
-            };
-            pass(&subject, &clusters, &Options::default(), now)
-        };
-        let again = look(&spec, &status);
+        let again = look(&spec, &applied, &status, &clusters);
         assert!(again.need.is_none());
-        status = again.report.on(&status, now);
+        status = again.report.on(&status, Timestamp::UNIX_EPOCH);
         assert_eq!(
             status.scheduler_observed_affinity_name.as_deref(),
             Some("b")
         );
         // It is scaled.
         spec.replicas = 3;
-        let placed = look(&spec, &status).placed.unwrap();
+        let placed = look(&spec, &applied, &status, &clusters).placed.unwrap();
         let names: Vec<_> = placed.clusters.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["m2"], "a fallback sticks");
         spec.replicas = 2;
@@ -335,15 +315,7 @@ fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>)
     };
     let mut clusters = snapshot(&[cluster("a2", 10), cluster("b1", 10), cluster("b2", 10)]);
     clusters.depart("a1");
-    let applied = applied.to_string();
-    let subject = Subject {
-        generation: 2,
-        applied_placement: Some(&applied),
-        spec: &spec,
-        status: &status,
-    };
-    let now = Timestamp::UNIX_EPOCH;
-    let outcome = pass(&subject, &clusters, &Options::default(), now);
+    let outcome = look(&spec, &applied.to_string(), &status, &clusters);
     let placed = outcome.placed.expect("another group takes it");
     let names: Vec<_> = placed.clusters.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["b1", "b2"]);
@@ -438,17 +410,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         let spec = placed(deployment(2, &placement), &[("gone", 1), ("m", 1)]);
         let status = ResourceBindingStatus::default();
         let applied = record(&spec);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &status,
-        };
-        let check = |subject: &Subject<'_>| {
-            let now = Timestamp::UNIX_EPOCH;
-            pass(subject, &clusters, &Options::default(), now)
-        };
-        let outcome = check(&subject);
+        let outcome = look(&spec, &applied, &status, &clusters);
         assert!(
             outcome.failure.is_some(),
             "{what}: it asks for two clusters"
@@ -459,10 +421,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         // It goes on asking for them, and nothing else is taken away.
         let mut spec = spec.clone();
         spec.clusters = left.clusters;
-        let again = check(&Subject {
-            spec: &spec,
-            ..subject
-        });
+        let again = look(&spec, &applied, &status, &clusters);
         assert!(again.failure.is_some(), "{what}");
         assert_eq!(again.placed, None, "{what}");
     }
@@ -472,14 +431,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
 /// region.
 fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (String, Value) {
     let status = ResourceBindingStatus::default();
-    let subject = Subject {
-        generation: 2,
-        applied_placement: Some(applied),
-        spec,
-        status: &status,
-    };
-    let (options, now) = (Options::default(), Timestamp::UNIX_EPOCH);
-    let placed = pass(&subject, &snapshot(clusters), &options, now).placed;
+    let placed = look(spec, applied, &status, &snapshot(clusters)).placed;
     let placed = placed.expect("there is a cluster that matches");
     let names: Vec<_> = placed.clusters.iter().map(|it| &*it.name).collect();
     let tasks = placed.tasks.unwrap_or_default();
@@ -563,16 +515,8 @@ fn a_workload_that_grows_beyond_its_cluster_keeps_its_copy_there_until_the_new_o
     ] {
         let mut spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
         spec.failover = serde_json::from_value(failover).unwrap();
-        let applied = record(&spec);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &status,
-        };
         let clusters = snapshot(&[cluster("m1", 0), cluster("m2", 10)]);
-        let options = Options::default();
-        let placed = pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH).placed;
+        let placed = look(&spec, &record(&spec), &status, &clusters).placed;
         let placed = placed.expect("it is scaled");
         let chosen = if replicas > 2 { "m2" } else { "m1" };
         let targets = json!([{"name": chosen, "replicas": replicas}]);
@@ -638,16 +582,8 @@ fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
         let mut spec = placed(deployment(0, &placement), &[("m1", 2)]);
         spec.failover = serde_json::from_value(failover).unwrap();
         spec.reschedule_triggered_at = serde_json::from_value(requested).unwrap();
-        let applied = record(&spec);
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some(&applied),
-            spec: &spec,
-            status: &status,
-        };
         let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 10)]);
-        let options = Options::default();
-        let placed = pass(&subject, &clusters, &options, Timestamp::UNIX_EPOCH).placed;
+        let placed = look(&spec, &record(&spec), &status, &clusters).placed;
         let placed = placed.expect("it has clusters");
         assert_eq!(placed.clusters, [], "{what}");
         assert_eq!(placed.tasks, None, "{what}");
