@@ -57,6 +57,43 @@ async fn stand(ready: &str) -> Stand {
     Stand::followed(objects).await
 }
 
+/// Returns the binding [`binding`] with the claim of the policy `shop/web`.
+fn claimed() -> Value {
+    let mut binding = binding();
+    binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
+    binding["metadata"]["annotations"] = json!({
+        "propagationpolicy.karmada.io/namespace": "shop",
+        "propagationpolicy.karmada.io/name": "web",
+    });
+    binding
+}
+
+/// Returns the Work `a` of the binding [`binding`].
+fn placed() -> Value {
+    let mut placed = work("a", None);
+    placed["metadata"]["annotations"] = json!({
+        "resourcebinding.karmada.io/namespace": "shop",
+        "resourcebinding.karmada.io/name": "web-deployment",
+    });
+    placed
+}
+
+/// Returns a fleet with a cluster that leaves, its namespace, a binding, a Work of it there, and
+/// more objects.
+async fn bound(
+    binding: Value,
+    placed: Value,
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> Stand {
+    let objects = [
+        ("clusters", leaving("True")),
+        ("namespaces", namespace(None)),
+        ("resourcebindings", binding),
+        ("works", placed),
+    ];
+    Stand::followed(objects.into_iter().chain(more)).await
+}
+
 /// Takes the next step in the removal of the cluster, and returns when to go on.
 async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, ApiError> {
     let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
@@ -91,15 +128,12 @@ fn fenced(seconds: u32) -> [(&'static str, Value); 5] {
         },
         "spec": {"renewTime": renewed},
     });
-    let mut bound = binding();
-    bound["metadata"]["finalizers"] = json!([finalizer::RESOURCE_BINDING]);
-    bound["spec"]["clusters"] = json!([{"name": "m2"}]);
-    bound["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": seconds}}});
-    let mut held = work("a", Some("2024-01-01T00:00:00Z"));
-    held["metadata"]["annotations"] = json!({
-        "resourcebinding.karmada.io/namespace": "shop",
-        "resourcebinding.karmada.io/name": "web-deployment",
-    });
+    let mut chosen = binding();
+    chosen["metadata"]["finalizers"] = json!([finalizer::RESOURCE_BINDING]);
+    chosen["spec"]["clusters"] = json!([{"name": "m2"}]);
+    chosen["spec"]["failover"] = json!({"cluster": {"fencing": {"afterSeconds": seconds}}});
+    let mut held = placed();
+    held["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     held["status"] = json!({"conditions": [{
         "type": CONFIRMED, "status": "True", "reason": format!("After{seconds}Grace5"),
         "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z",
@@ -108,7 +142,7 @@ fn fenced(seconds: u32) -> [(&'static str, Value); 5] {
         ("clusters", leaving("Unknown")),
         ("namespaces", namespace(None)),
         ("leases", lease),
-        ("resourcebindings", bound),
+        ("resourcebindings", chosen),
         ("works", held),
     ]
 }
@@ -200,26 +234,8 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
                 "preserveResourcesOnDeletion": preserves,
             },
         });
-        let mut binding = binding();
-        binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-        let named = json!({
-            "propagationpolicy.karmada.io/namespace": "shop",
-            "propagationpolicy.karmada.io/name": "web",
-        });
-        binding["metadata"]["annotations"] = named;
-        let mut placed = work("a", None);
-        placed["metadata"]["annotations"] = json!({
-            "resourcebinding.karmada.io/namespace": "shop",
-            "resourcebinding.karmada.io/name": "web-deployment",
-        });
-        let stand = Stand::followed([
-            ("clusters", leaving("True")),
-            ("namespaces", namespace(None)),
-            ("propagationpolicies", policy),
-            ("resourcebindings", binding),
-            ("works", placed),
-        ])
-        .await;
+        let policy = ("propagationpolicies", policy);
+        let stand = bound(claimed(), placed(), [policy]).await;
         if !is_listed {
             stand.api.hide("resourcebindings", "shop", "web-deployment");
             pass(5).await;
@@ -394,16 +410,6 @@ async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
     }
 }
 
-/// Returns the Work of the binding [`binding`].
-fn placed() -> Value {
-    let mut placed = work("a", None);
-    placed["metadata"]["annotations"] = json!({
-        "resourcebinding.karmada.io/namespace": "shop",
-        "resourcebinding.karmada.io/name": "web-deployment",
-    });
-    placed
-}
-
 /// Returns the methods of what was written about a Work.
 fn methods(stand: &Stand, name: &str) -> Vec<Method> {
     let path = format!("{WORKS}/{name}");
@@ -437,20 +443,8 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
 
 #[tokio::test(start_paused = true)]
 async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_that_leaves() {
-    let mut binding = binding();
-    binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-    binding["metadata"]["annotations"] = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
-    let stand = Stand::followed([
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("resourcebindings", binding),
-        ("works", placed()),
-        ("works", work("b", None)),
-    ])
-    .await;
+    let other = ("works", work("b", None));
+    let stand = bound(claimed(), placed(), [other]).await;
     // A policy that does not decode cannot be read, however often it is asked for.
     let policy = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": 5});
     let path = "/propagationpolicies/web";
@@ -469,13 +463,7 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
 async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
     let mut binding = binding();
     binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    let stand = Stand::followed([
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("resourcebindings", binding),
-        ("works", placed()),
-    ])
-    .await;
+    let stand = bound(binding, placed(), []).await;
     stand.api.hide("resourcebindings", "shop", "web-deployment");
     pass(5).await;
     assert!(
@@ -504,13 +492,7 @@ async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leav
         let mut placed = placed();
         placed["spec"]["workload"]["manifests"] =
             json!([{"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}]);
-        let stand = Stand::followed([
-            ("clusters", leaving("True")),
-            ("namespaces", namespace(None)),
-            ("resourcebindings", binding()),
-            ("works", placed),
-        ])
-        .await;
+        let stand = bound(binding(), placed, []).await;
         step(&stand, &DeletionWaits::default()).await.unwrap();
         let preserved = stays.then_some(Method::PATCH).into_iter();
         let expected: Vec<_> = preserved.chain([Method::DELETE]).collect();
@@ -522,13 +504,7 @@ async fn containers_and_storage_that_a_policy_placed_stay_in_a_cluster_that_leav
 async fn a_work_that_its_binding_removes_is_left_to_it() {
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
-    let stand = Stand::followed([
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("resourcebindings", binding()),
-        ("works", placed),
-    ])
-    .await;
+    let stand = bound(binding(), placed, []).await;
     let works = stand.fleet.works.list_in("karmada-es-m1");
     let uids = works.iter().filter_map(|it| it.metadata.uid.clone());
     stand.fleet.deleted_works.add(uids);
@@ -543,22 +519,10 @@ async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_othe
         "metadata": {"namespace": "shop", "name": "web", "labels": labels},
         "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
     });
-    let mut bound = binding();
-    bound["metadata"]["labels"] = labels;
-    bound["metadata"]["annotations"] = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
-    let stand = Stand::followed([
-        ("clusters", leaving("True")),
-        ("namespaces", namespace(None)),
-        ("propagationpolicies", policy),
-        ("resourcebindings", bound),
-        ("works", placed.clone()),
-    ])
-    .await;
+    let policy = ("propagationpolicies", policy);
+    let stand = bound(claimed(), placed.clone(), [policy]).await;
     let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
     stand.api.delay(Method::GET, path, slow);
     let told = DeletionWaits::default();
