@@ -77,7 +77,11 @@ fn paused(mut cluster: Value) -> Value {
 
 /// Returns a fleet with a scheduler, and with the controller of rebalancers if there are any.
 async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Stand {
-    let mut stand = Stand::with(Settings::default(), objects);
+    started(Stand::with(Settings::default(), objects)).await
+}
+
+/// Starts these controllers.
+async fn started(mut stand: Stand) -> Stand {
     let fleet = Arc::clone(&stand.fleet);
     let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
     super::start(&fleet, pace.clone(), &mut stand.tasks);
@@ -85,6 +89,39 @@ async fn follow(objects: impl IntoIterator<Item = (&'static str, Value)>) -> Sta
     stand.follow().await;
     pace.begin(Instant::now());
     stand
+}
+
+/// Returns a fleet with a scheduler, with these clusters, and with workloads that are made from
+/// their numbers.
+async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Stand {
+    follow(fleet_of(clusters, workloads)).await
+}
+
+/// Returns clusters, and workloads that are made from their numbers.
+fn fleet_of(
+    clusters: [Value; 2],
+    workloads: impl Fn(usize) -> Value,
+) -> Vec<(&'static str, Value)> {
+    let clusters = clusters.into_iter().map(|it| ("clusters", it));
+    let workloads = (0..MANY).map(|it| ("resourcebindings", workloads(it)));
+    clusters.chain(workloads).collect()
+}
+
+/// Takes all clusters from a workload, because none fits; its copy in `m1` is kept.
+fn kept(mut workload: Value) -> Value {
+    workload["spec"]["clusters"] = json!([]);
+    workload["spec"]["gracefulEvictionTasks"] = json!([{
+        "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
+    }]);
+    workload["status"]["conditions"][0]["status"] = json!("False");
+    workload
+}
+
+/// Returns workload `w<number>`, whose policy was edited to name `m2` only.
+fn edited(number: usize) -> Value {
+    let mut it = workload(number);
+    it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+    it
 }
 
 /// Returns how many workloads a new placement is requested of, and how many have left `m1`.
@@ -114,8 +151,7 @@ fn results(stand: &Stand) -> usize {
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_pause_lets_nothing_go_that_was_saved_up() {
     let clusters = [paused(roomy("m1", true)), roomy("m2", false)];
-    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let mut objects = fleet_of(clusters, workload);
     objects.push(("workloadrebalancers", rebalancer(None)));
     let stand = follow(objects).await;
     pass(100).await;
@@ -134,13 +170,12 @@ async fn requests_of_a_former_leader_move_at_the_rate_and_wait_for_a_pause() {
     for is_paused in [false, true] {
         let m1 = roomy("m1", true);
         let m1 = if is_paused { paused(m1) } else { m1 };
-        let mut objects = vec![("clusters", m1), ("clusters", roomy("m2", false))];
-        objects.extend((0..MANY).map(|it| {
+        let stand = follow_all([m1, roomy("m2", false)], |it| {
             let mut it = workload(it);
             it["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
-            ("resourcebindings", it)
-        }));
-        let stand = follow(objects).await;
+            it
+        })
+        .await;
         pass(5).await;
         let (_, moved) = asked_and_moved(&stand);
         let expected = if is_paused { 0..=0 } else { 1..=AT_THE_RATE };
@@ -185,19 +220,15 @@ async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
         group("home", home),
         group("away", json!({ "clusterNames": ["m2"] }))
     ]);
-    let mut objects = vec![
-        ("clusters", labelled(true)),
-        ("clusters", roomy("m2", false)),
-    ];
-    objects.extend((0..MANY).map(|it| {
+    let stand = follow_all([labelled(true), roomy("m2", false)], |it| {
         let mut it = workload(it);
         it["spec"]["placement"] = json!({ "clusterAffinities": groups });
         let applied = it["spec"]["placement"].to_string();
         it["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
         it["status"]["schedulerObservingAffinityName"] = json!("home");
-        ("resourcebindings", it)
-    }));
-    let stand = follow(objects).await;
+        it
+    })
+    .await;
     pass(20).await;
     assert_eq!(asked_and_moved(&stand), (0, 0));
     stand.api.put("clusters", labelled(false));
@@ -211,13 +242,7 @@ async fn workloads_that_change_to_another_affinity_group_move_at_the_rate() {
 #[tokio::test(start_paused = true)]
 async fn edits_of_policies_during_a_pause_move_at_the_rate_when_it_ends() {
     let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
-    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
-    objects.extend((0..MANY).map(|it| {
-        let mut it = workload(it);
-        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
-        ("resourcebindings", it)
-    }));
-    let stand = follow(objects).await;
+    let stand = follow_all(clusters, edited).await;
     pass(60).await;
     assert_eq!(asked_and_moved(&stand), (0, 0));
     stand.api.put("clusters", roomy("m1", false));
@@ -228,24 +253,13 @@ async fn edits_of_policies_during_a_pause_move_at_the_rate_when_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_the_policy_and_a_removed_cluster_wait_for_no_turn() {
-    let mut objects = vec![
-        ("clusters", roomy("m1", false)),
-        ("clusters", roomy("m2", false)),
-    ];
-    objects.extend((0..MANY).map(|it| {
-        let mut it = workload(it);
-        it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
-        ("resourcebindings", it)
-    }));
-    let stand = follow(objects).await;
+    let stand = follow_all([roomy("m1", false), roomy("m2", false)], edited).await;
     pass(5).await;
     assert_eq!(asked_and_moved(&stand), (0, MANY));
     let mut leaving = roomy("m1", false);
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    let mut objects = vec![("clusters", leaving), ("clusters", roomy("m2", false))];
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    let stand = follow(objects).await;
+    let stand = follow_all([leaving, roomy("m2", false)], workload).await;
     pass(5).await;
     assert_eq!(asked_and_moved(&stand), (0, MANY));
 }
@@ -282,11 +296,7 @@ async fn a_request_that_comes_while_the_scheduler_reports_is_not_taken_for_answe
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_changes_nothing_waits_for_nothing() {
-    let mut objects = vec![
-        ("clusters", roomy("m1", false)),
-        ("clusters", roomy("m2", true)),
-    ];
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let mut objects = fleet_of([roomy("m1", false), roomy("m2", true)], workload);
     objects.push(("workloadrebalancers", rebalancer(None)));
     let stand = follow(objects).await;
     pass(5).await;
@@ -296,11 +306,7 @@ async fn a_request_that_changes_nothing_waits_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom() {
-    let mut objects = vec![
-        ("clusters", roomy("m1", true)),
-        ("clusters", roomy("m2", false)),
-    ];
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
+    let mut objects = fleet_of([roomy("m1", true), roomy("m2", false)], workload);
     let mut asked = rebalancer(Some(10));
     let orders = json!([{"order": "rebalance", "by": "alice", "reason": "an upgrade"}]);
     asked["metadata"]["annotations"] = json!({ ORDERED_BY: orders.to_string() });
@@ -349,18 +355,11 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
         ("WaitingForRate", roomy("m1", true)),
         ("Paused", paused(roomy("m1", true))),
     ] {
-        let mut objects = vec![("clusters", m1), ("clusters", roomy("m2", false))];
-        objects.extend((0..MANY).map(|it| {
-            let mut it = workload(it);
-            it["spec"]["clusters"] = json!([]);
-            it["spec"]["gracefulEvictionTasks"] = json!([{
-                "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
-            }]);
-            let condition = &mut it["status"]["conditions"][0];
-            condition["status"] = json!("False");
-            condition["reason"] = json!(told);
-            ("resourcebindings", it)
-        }));
+        let mut objects = fleet_of([m1, roomy("m2", false)], |it| {
+            let mut it = kept(workload(it));
+            it["status"]["conditions"][0]["reason"] = json!(told);
+            it
+        });
         objects.push(("workloadrebalancers", rebalancer(None)));
         let stand = follow(objects).await;
         pass(20).await;

@@ -6,10 +6,9 @@ use muster_shared::names;
 use super::*;
 use crate::fleet::testing::refusal;
 
-/// Returns workload `w<number>` on `m1`, whose policy was edited to name `m2` only.
-fn edited(number: usize, reason: &str) -> Value {
-    let mut it = workload(number);
-    it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
+/// Returns workload [`edited`] of which this was said before the edit.
+fn edited_after(number: usize, reason: &str) -> Value {
+    let mut it = edited(number);
     it["status"]["conditions"][0]["reason"] = json!(reason);
     it
 }
@@ -25,12 +24,6 @@ fn reason(stand: &Stand, number: usize) -> (String, String) {
     (told.reason.clone(), told.message.clone())
 }
 
-async fn follow_all(clusters: [Value; 2], workloads: impl Fn(usize) -> Value) -> Stand {
-    let mut objects: Vec<_> = clusters.into_iter().map(|it| ("clusters", it)).collect();
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workloads(it))));
-    follow(objects).await
-}
-
 #[tokio::test(start_paused = true)]
 async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
     for (told, is_held) in [
@@ -41,7 +34,7 @@ async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
         ("TargetObstructed", true),
     ] {
         let clusters = [roomy("m1", false), roomy("m2", false)];
-        let stand = follow_all(clusters, |it| edited(it, told)).await;
+        let stand = follow_all(clusters, |it| edited_after(it, told)).await;
         pass(5).await;
         let expected = if is_held {
             1..=AT_THE_RATE
@@ -56,7 +49,7 @@ async fn edits_that_were_held_back_move_at_the_rate_under_a_new_leader_too() {
 #[tokio::test(start_paused = true)]
 async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit() {
     let clusters = [paused(roomy("m1", false)), roomy("m2", false)];
-    let stand = follow_all(clusters, |it| edited(it, "Success")).await;
+    let stand = follow_all(clusters, edited).await;
     pass(5).await;
     assert_eq!(moved(&stand), 0);
     for number in 0..MANY {
@@ -140,8 +133,8 @@ async fn a_move_waits_while_its_former_copy_is_being_removed_where_it_would_go()
         ("clusters", roomy("m1", false)),
         ("clusters", roomy("m2", false)),
         ("works", leaving),
-        ("resourcebindings", edited(0, "Success")),
-        ("resourcebindings", edited(1, "Success")),
+        ("resourcebindings", edited(0)),
+        ("resourcebindings", edited(1)),
     ];
     let stand = follow(objects).await;
     pass(60).await;
@@ -207,7 +200,7 @@ async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_to
     for told in ["NoClusterFit", "Unschedulable", "SchedulerError"] {
         let clusters = [roomy("m1", false), roomy("m2", false)];
         let stand = follow_all(clusters, |it| {
-            let mut it = edited(it, told);
+            let mut it = edited_after(it, told);
             it["status"]["conditions"][0]["status"] = json!("False");
             it
         })
@@ -220,10 +213,7 @@ async fn edits_that_no_cluster_could_take_move_at_the_rate_under_a_new_leader_to
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_whose_write_the_api_refused_is_still_an_edit() {
-    let clusters = [roomy("m1", false), roomy("m2", false)];
-    let mut objects = clusters.map(|it| ("clusters", it)).to_vec();
-    objects.extend((0..MANY).map(|it| ("resourcebindings", workload(it))));
-    let stand = follow(objects).await;
+    let stand = follow_all([roomy("m1", false), roomy("m2", false)], workload).await;
     for number in 0..MANY {
         let path = format!("/resourcebindings/{}", name(number));
         let body = refusal(403, "QuotaExceeded", &name(number));
@@ -250,12 +240,7 @@ async fn a_workload_whose_kept_copy_goes_with_its_cluster_waits_for_no_pause_and
         if is_paused {
             m1 = paused(m1);
         }
-        let mut kept = edited(0, "NoClusterFit");
-        kept["spec"]["clusters"] = json!([]);
-        kept["spec"]["gracefulEvictionTasks"] = json!([{
-            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
-        }]);
-        kept["status"]["conditions"][0]["status"] = json!("False");
+        let kept = kept(edited_after(0, "NoClusterFit"));
         let mut objects = vec![
             ("clusters", m1.clone()),
             ("clusters", roomy("m2", false)),
@@ -291,18 +276,13 @@ async fn a_workload_that_waits_to_move_returns_to_its_kept_copy_once_that_may_st
             it["metadata"]["labels"] = json!({ "env": env });
             it
         };
-        let mut kept = edited(0, "NoClusterFit");
+        let mut kept = kept(edited_after(0, "NoClusterFit"));
         kept["spec"]["placement"] = json!({
             "clusterAffinity": { "labelSelector": { "matchLabels": { "env": "prod" } } },
             "replicaScheduling": scheduling,
         });
         let applied = kept["spec"]["placement"].to_string();
         kept["metadata"]["annotations"]["policy.karmada.io/applied-placement"] = json!(applied);
-        kept["spec"]["clusters"] = json!([]);
-        kept["spec"]["gracefulEvictionTasks"] = json!([{
-            "fromCluster": "m1", "reason": "NoClusterFit", "producer": "p", "replicas": 2,
-        }]);
-        kept["status"]["conditions"][0]["status"] = json!("False");
         let stand = follow([
             ("clusters", paused(labelled("m1", "test"))),
             ("clusters", labelled("m2", "prod")),
@@ -443,7 +423,7 @@ async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
         };
         template["spec"][field] = json!(2);
         let plural = if kind == "Job" { "jobs" } else { "deployments" };
-        let mut stand = Stand::with(
+        let stand = Stand::with(
             Settings::default(),
             [
                 ("clusters", roomy("m1", true)),
@@ -454,11 +434,7 @@ async fn a_job_whose_replicas_are_divided_at_last_keeps_the_pods_that_run() {
         );
         stand.api.serve_deployments();
         stand.api.serve("/apis/batch/v1", "batch/v1", "jobs", "Job");
-        let fleet = Arc::clone(&stand.fleet);
-        let pace = crate::fleet::budget::budget(&fleet, &mut stand.tasks);
-        crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-        stand.follow().await;
-        pace.begin(Instant::now());
+        let stand = started(stand).await;
         pass(120).await;
         let spec = &stand.binding(&name(0)).unwrap().spec;
         assert!(spec.target("m2").is_some(), "{kind}: {:?}", spec.clusters);
@@ -493,18 +469,14 @@ async fn replicas_that_run_undivided_are_not_divided_over_others_while_movement_
 
 #[tokio::test(start_paused = true)]
 async fn what_was_said_before_a_request_is_no_answer_to_it() {
-    let mut objects = vec![
-        ("clusters", roomy("m1", true)),
-        ("clusters", roomy("m2", false)),
-    ];
-    objects.extend((0..MANY).map(|it| {
+    let mut objects = fleet_of([roomy("m1", true), roomy("m2", false)], |it| {
         let mut it = workload(it);
         let condition = &mut it["status"]["conditions"][0];
         condition["status"] = json!("False");
         condition["reason"] = json!("Unschedulable");
         condition["observedGeneration"] = json!(1);
-        ("resourcebindings", it)
-    }));
+        it
+    });
     objects.push(("workloadrebalancers", rebalancer(None)));
     let mut stand = Stand::with(Settings::default(), objects);
     let fleet = Arc::clone(&stand.fleet);
