@@ -56,6 +56,14 @@ fn service_in(reports: &[(&str, &str)]) -> Value {
     bound("v1", "Service", "web", reports)
 }
 
+/// Returns the Service `shop/web` that asks for the host name, and its binding.
+fn web(reports: &[(&str, &str)]) -> [(&'static str, Value); 2] {
+    [
+        ("services", service("web", &Value::Null)),
+        ("resourcebindings", service_in(reports)),
+    ]
+}
+
 /// Makes a fleet of two clusters with a Service that asks for a host name, and more objects.
 fn with<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
     let settings = Settings {
@@ -103,11 +111,7 @@ fn put_cluster(stand: &Stand, name: &str, ready: &str) {
 async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been_well_for_a_while()
 {
     let both = [("m1", "Healthy"), ("m2", "Healthy")];
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&both)),
-    ];
-    let stand = started(with(objects)).await;
+    let stand = started(with(web(&both))).await;
     assert_eq!(targets(&stand, "web-service"), ["192.0.2.1", "192.0.2.2"]);
     assert_eq!(reason(&stand, "web-service").as_deref(), Some("Published"));
     let object = stand
@@ -143,11 +147,7 @@ async fn a_host_name_follows_a_failover_and_comes_back_when_the_cluster_has_been
 
 #[tokio::test(start_paused = true)]
 async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_told_once() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = started(with(objects)).await;
+    let stand = started(with(web(&[("m1", "Healthy")]))).await;
     assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
     put_cluster(&stand, "m1", "Unknown");
     pass(60).await;
@@ -161,11 +161,7 @@ async fn a_name_keeps_its_last_address_while_nothing_serves_and_that_is_told_onc
 #[tokio::test(start_paused = true)]
 async fn nothing_is_published_before_a_copy_serves() {
     let reports = [("m1", "Unknown"), ("m2", "Unhealthy")];
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&reports)),
-    ];
-    let stand = started(with(objects)).await;
+    let stand = started(with(web(&reports))).await;
     assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
     assert_eq!(
         reason(&stand, "web-service").as_deref(),
@@ -214,12 +210,8 @@ async fn an_object_that_somebody_else_wrote_is_never_changed() {
             "metadata": {"namespace": "shop", "name": name, "uid": "theirs"},
             "spec": {"endpoints": [{"dnsName": host, "targets": ["198.51.100.1"]}]},
         });
-        let objects = [
-            ("services", service("web", &Value::Null)),
-            ("resourcebindings", service_in(&[("m1", "Healthy")])),
-            ("dnsendpoints", theirs),
-        ];
-        let stand = started(with(objects)).await;
+        let objects = web(&[("m1", "Healthy")]).into_iter();
+        let stand = started(with(objects.chain([("dnsendpoints", theirs)]))).await;
         assert_eq!(targets(&stand, name), ["198.51.100.1"]);
         assert_eq!(stand.api.all("dnsendpoints").len(), 1);
         assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
@@ -251,11 +243,7 @@ async fn of_two_templates_that_ask_for_one_host_name_one_gets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = started(with(objects)).await;
+    let stand = started(with(web(&[("m1", "Healthy")]))).await;
     assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
     let mut plain = service("web", &Value::Null);
     plain["metadata"]["annotations"] = json!({});
@@ -267,11 +255,7 @@ async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = started(with(objects)).await;
+    let stand = started(with(web(&[("m1", "Healthy")]))).await;
     stand
         .api
         .put("services", service("web", &json!({ HOSTNAME: "Shop" })));
@@ -282,11 +266,7 @@ async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_without_the_kind_is_told_and_looked_at_again() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = with(objects);
+    let stand = with(web(&[("m1", "Healthy")]));
     let unserved = refusal(404, "404 page not found", "");
     stand
         .api
@@ -302,11 +282,7 @@ async fn an_api_without_the_kind_is_told_and_looked_at_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_the_api_refuses_is_told() {
-    let objects = [
-        ("services", service("web", &Value::Null)),
-        ("resourcebindings", service_in(&[("m1", "Healthy")])),
-    ];
-    let stand = with(objects);
+    let stand = with(web(&[("m1", "Healthy")]));
     let forbidden = refusal(403, "Forbidden", "web-service");
     stand
         .api
@@ -371,10 +347,9 @@ async fn a_name_that_is_given_up_goes_to_who_asks_for_it() {
         reason(&stand, "db-service").as_deref(),
         Some("NothingServes")
     );
-    stand.api.put("services", service("web", &Value::Null));
-    stand
-        .api
-        .put("resourcebindings", service_in(&[("m1", "Healthy")]));
+    for (plural, object) in web(&[("m1", "Healthy")]) {
+        stand.api.put(plural, object);
+    }
     pass(5).await;
     assert_eq!(reason(&stand, "web-service").as_deref(), Some("Conflict"));
     let mut plain = service("db", &Value::Null);
