@@ -228,25 +228,45 @@ mod tests {
     }
 
     #[test]
-    fn that_a_pause_has_ended_is_told_with_who_ended_it() {
+    fn that_a_pause_has_ended_is_told_once_with_who_ended_it() {
         let now = Timestamp::from_second(10).unwrap();
-        let mut cluster = Cluster::default();
-        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
-            MOVEMENT_PAUSED,
-            conditions::TRUE,
-            "ClusterPaused",
-            "",
-            now,
-        )];
-        let order = Attribution {
-            order: order::RESUME.to_owned(),
+        let order = |order: &str, at: Option<Timestamp>| Attribution {
+            order: order.to_owned(),
             by: "bob".to_owned(),
+            at,
             ..Attribution::default()
         };
-        let text = Attribution::added(&cluster.metadata, order);
-        cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
-        let said = paused(&cluster, None, None, now).unwrap();
-        assert_eq!(said.message, "movement is not paused: resumed by bob");
+        let resumed = "movement is not paused: resumed by bob";
+        let recently = vec![order(order::RESUME, None)];
+        // The last pause was one of the fleet, and ended by its own time.
+        let years_ago = vec![order(order::RESUME, Some(Timestamp::UNIX_EPOCH))];
+        // The order that ended it is no more among the last.
+        let others = vec![order(order::TAINT, None); 8];
+        let ended = "movement is not paused";
+        for (reason, message, orders, expected) in [
+            ("ClusterPaused", "", recently, Some(resumed)),
+            ("FleetPaused", "", years_ago, Some(ended)),
+            ("NotPaused", resumed, others, None),
+        ] {
+            let status = match reason {
+                "NotPaused" => conditions::FALSE,
+                _ => conditions::TRUE,
+            };
+            let mut cluster = Cluster::default();
+            cluster.status.get_or_insert_default().conditions = vec![conditions::new(
+                MOVEMENT_PAUSED,
+                status,
+                reason,
+                message,
+                now,
+            )];
+            for order in orders {
+                let text = Attribution::added(&cluster.metadata, order);
+                cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
+            }
+            let said = paused(&cluster, None, None, now).map(|it| it.message);
+            assert_eq!(said.as_deref(), expected, "{reason}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,54 +310,5 @@ mod tests {
         note(&stand.fleet, &cluster).await.unwrap();
         assert_eq!(stand.api.writes(), [], "a fleet at rest writes nothing");
         assert_eq!(stand.api.told().await, []);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn that_a_pause_has_ended_is_not_told_again_when_its_order_is_no_more_among_the_last() {
-        let (now, mut cluster) = (Timestamp::from_second(10).unwrap(), Cluster::default());
-        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
-            MOVEMENT_PAUSED,
-            conditions::FALSE,
-            "NotPaused",
-            "movement is not paused: resumed by bob",
-            now,
-        )];
-        for _ in 0..8 {
-            let order = Attribution {
-                order: order::TAINT.to_owned(),
-                ..Attribution::default()
-            };
-            let text = Attribution::added(&cluster.metadata, order);
-            cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
-        }
-        assert_eq!(
-            paused(&cluster, None, None, now),
-            None,
-            "nothing was resumed now"
-        );
-    }
-
-    #[test]
-    fn that_a_pause_of_the_fleet_ran_out_is_not_told_as_somebodys_order_of_years_ago() {
-        let now = Timestamp::from_second(10).unwrap();
-        let mut cluster = Cluster::default();
-        let order = Attribution {
-            order: order::RESUME.to_owned(),
-            by: "bob".to_owned(),
-            at: Some(Timestamp::UNIX_EPOCH),
-            ..Attribution::default()
-        };
-        let text = Attribution::added(&cluster.metadata, order);
-        cluster.metadata.annotations = Some([(ORDERED_BY.to_owned(), text)].into());
-        // The last pause was one of the fleet, and ended by its own time.
-        cluster.status.get_or_insert_default().conditions = vec![conditions::new(
-            MOVEMENT_PAUSED,
-            conditions::TRUE,
-            "FleetPaused",
-            "",
-            now,
-        )];
-        let said = paused(&cluster, None, None, now).unwrap();
-        assert_eq!(said.message, "movement is not paused");
     }
 }
