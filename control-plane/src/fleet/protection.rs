@@ -188,30 +188,20 @@ mod tests {
 
     use super::*;
     use crate::fleet::template::{Kind, TEMPLATE_FINGERPRINT, Template};
-    use crate::fleet::testing::{Stand, binding, pass, refusal};
+    use crate::fleet::testing::{self, Stand, binding, pass, refusal};
 
     fn policy(preserves: bool, id: &str) -> Value {
-        json!({
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": id,
-                "labels": {"propagationpolicy.karmada.io/permanent-id": id},
-            },
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                "preserveResourcesOnDeletion": preserves,
-            },
-        })
+        let mut policy = testing::policy();
+        policy["metadata"]["uid"] = json!(id);
+        policy["metadata"]["labels"]["propagationpolicy.karmada.io/permanent-id"] = json!(id);
+        policy["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+        policy
     }
 
     /// Returns the binding of a Deployment that is claimed by the policy `shop/web` with the id
     /// `p`.
     fn claimed(preserves: bool) -> Value {
-        let mut it = binding();
-        it["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-        it["metadata"]["annotations"] = json!({
-            "propagationpolicy.karmada.io/namespace": "shop",
-            "propagationpolicy.karmada.io/name": "web",
-        });
+        let mut it = testing::claimed(binding());
         it["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
         it
     }

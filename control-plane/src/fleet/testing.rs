@@ -227,6 +227,26 @@ pub fn binding() -> Value {
     })
 }
 
+/// Returns the policy `shop/web` of all Deployments, with the id `p`.
+pub fn policy() -> Value {
+    json!({
+        "metadata": {
+            "namespace": "shop", "name": "web", "uid": "p",
+            "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
+        },
+        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
+    })
+}
+
+/// Gives a template or a binding the claim of the policy [`policy`].
+pub fn claimed(mut object: Value) -> Value {
+    let metadata = &mut object["metadata"];
+    metadata["labels"]["propagationpolicy.karmada.io/permanent-id"] = json!("p");
+    metadata["annotations"]["propagationpolicy.karmada.io/namespace"] = json!("shop");
+    metadata["annotations"]["propagationpolicy.karmada.io/name"] = json!("web");
+    object
+}
+
 /// Returns the Work of the binding [`binding`] in a cluster, whose agent reports some health, and
 /// two ready replicas.
 pub fn work(cluster: &str, health: &str) -> Value {

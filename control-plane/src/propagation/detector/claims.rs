@@ -207,36 +207,23 @@ impl Detector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, binding, pass};
+    use crate::fleet::testing::{Stand, binding, claimed, pass, policy};
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_is_edited_and_deleted_at_once_leaves_its_last_word_on_its_bindings() {
-        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-        let annotations = json!({
-            "propagationpolicy.karmada.io/namespace": "shop",
-            "propagationpolicy.karmada.io/name": "web",
+        let mut policy = policy();
+        policy["metadata"]["finalizers"] = json!(["karmada.io/propagation-policy-controller"]);
+        policy["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let says = json!({
+            "placement": {"clusterAffinity": {"clusterNames": ["m9"]}},
+            "preserveResourcesOnDeletion": true,
+            "suspension": {"dispatching": true},
+            "failover": {"cluster": {"purgeMode": "Never"}},
         });
-        let policy = json!({
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "p", "labels": labels,
-                "finalizers": ["karmada.io/propagation-policy-controller"],
-                "deletionTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                "placement": {"clusterAffinity": {"clusterNames": ["m9"]}},
-                "preserveResourcesOnDeletion": true,
-                "suspension": {"dispatching": true},
-                "failover": {"cluster": {"purgeMode": "Never"}},
-            },
-        });
-        let mut held = binding();
-        held["metadata"]["labels"] = labels.clone();
-        held["metadata"]["annotations"] = annotations.clone();
+        merge::apply(&mut policy["spec"], &says);
+        let held = claimed(binding());
         let placement = held["spec"]["placement"].clone();
-        let template = json!({"metadata": {
-            "namespace": "shop", "name": "web", "labels": labels, "annotations": annotations,
-        }});
+        let template = claimed(json!({"metadata": {"namespace": "shop", "name": "web"}}));
         let mut stand = Stand::new([
             ("propagationpolicies", policy),
             ("resourcebindings", held),

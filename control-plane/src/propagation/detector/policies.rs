@@ -353,22 +353,16 @@ mod tests {
     use http::Method;
     use serde_json::json;
 
-    use crate::fleet::testing::{Stand, pass, refusal};
+    use crate::fleet::testing::{self, Stand, pass, refusal};
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_is_lazy_no_more_takes_effect_on_what_it_claimed_while_it_was() {
-        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-        let policy = json!({
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "p", "labels": labels, "generation": 1,
-                "finalizers": ["karmada.io/propagation-policy-controller"],
-                "creationTimestamp": "2026-01-01T00:00:05Z",
-            },
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                "activationPreference": "Lazy",
-            },
-        });
+        let mut lazy = testing::policy();
+        let labels = lazy["metadata"]["labels"].clone();
+        lazy["metadata"]["generation"] = json!(1);
+        lazy["metadata"]["finalizers"] = json!(["karmada.io/propagation-policy-controller"]);
+        lazy["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:05Z");
+        lazy["spec"]["activationPreference"] = json!("Lazy");
         let template = json!({
             "metadata": {
                 "namespace": "shop", "name": "web", "uid": "t",
@@ -377,7 +371,7 @@ mod tests {
             "spec": {"replicas": 2},
         });
         let mut stand = Stand::new([
-            ("propagationpolicies", policy.clone()),
+            ("propagationpolicies", lazy.clone()),
             ("deployments", template),
         ]);
         stand.api.serve_deployments();
@@ -389,7 +383,7 @@ mod tests {
         assert_eq!(claimed["metadata"]["labels"], labels, "it claims");
         let bindings = &stand.fleet.bindings;
         assert!(bindings.iter().next().is_none(), "and waits for a change");
-        let mut eager = policy;
+        let mut eager = lazy;
         eager["metadata"]["generation"] = json!(2);
         eager["spec"]["activationPreference"] = json!(null);
         stand.api.put("propagationpolicies", eager);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::testing::{FakeApi, Stand, cluster, pass};
+use crate::fleet::testing::{self, FakeApi, Stand, cluster, pass};
 
 /// Starts the controllers that make bindings and Works.
 async fn start(stand: &mut Stand) {
@@ -48,16 +48,18 @@ async fn delete_in_vain(stand: &Stand, work: &str) {
     stand.api.serve_deployments();
 }
 
+/// Returns the policy `shop/web` with these words.
+fn saying(words: &Value) -> Value {
+    let mut policy = testing::policy();
+    policy["metadata"]["generation"] = json!(1);
+    policy["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+    muster_shared::merge::apply(&mut policy["spec"], words);
+    policy
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_again() {
-    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-    let policy = json!({
-        "metadata": {
-            "namespace": "shop", "name": "web", "uid": "p", "generation": 1, "labels": id,
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
-    });
+    let policy = saying(&json!({}));
     let template = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {
@@ -90,21 +92,13 @@ async fn placed() -> Stand {
 
 /// Returns such a fleet with these clusters, in the last of which the two are.
 async fn placed_in(clusters: &[&str]) -> Stand {
-    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
     let created = "2026-01-01T00:00:00Z";
-    let policy = json!({
-        "metadata": {
-            "namespace": "shop", "name": "web", "uid": "p", "generation": 1, "labels": id,
-            "creationTimestamp": created,
-        },
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-            "propagateDeps": true,
-            "placement": {"spreadConstraints": [{
-                "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1,
-            }]},
-        },
-    });
+    let policy = saying(&json!({
+        "propagateDeps": true,
+        "placement": {"spreadConstraints": [{
+            "spreadByField": "cluster", "minGroups": 1, "maxGroups": 1,
+        }]},
+    }));
     let volume = json!({"name": "c", "configMap": {"name": "conf"}});
     let template = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -210,20 +204,13 @@ async fn what_a_workload_needs_stays_while_the_api_refuses_to_make_its_own_bindi
 /// Returns a policy of the namespace `shop` that selects a kind, divides replicas where there are
 /// any, and has what is needed go along.
 fn policy(api_version: &str, kind: &str) -> Value {
-    json!({
-        "metadata": {
-            "namespace": "shop", "name": "web", "uid": "p", "generation": 1,
-            "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "spec": {
-            "resourceSelectors": [{"apiVersion": api_version, "kind": kind}],
-            "propagateDeps": true,
-            "placement": {"replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
-            }},
-        },
-    })
+    saying(&json!({
+        "resourceSelectors": [{"apiVersion": api_version, "kind": kind}],
+        "propagateDeps": true,
+        "placement": {"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+        }},
+    }))
 }
 
 /// Has the API keep a binding with these clusters as its scheduler would.

@@ -5,7 +5,7 @@ use muster_shared::names::condition::HOSTNAME_PUBLISHED;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::testing::{Stand, cluster, pass, refusal};
+use crate::fleet::testing::{Stand, claimed, cluster, pass, refusal};
 use crate::settings::Settings;
 
 const HOST: &str = "shop.example.com";
@@ -297,10 +297,7 @@ async fn a_name_goes_when_no_policy_propagates_its_template_any_more() {
         let mut template = service("web", &Value::Null);
         if is_claimed {
             // Somebody deletes the binding, and it is made again.
-            let metadata = &mut template["metadata"];
-            metadata["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-            metadata["annotations"]["propagationpolicy.karmada.io/namespace"] = json!("shop");
-            metadata["annotations"]["propagationpolicy.karmada.io/name"] = json!("web");
+            template = claimed(template);
         }
         let objects = [
             ("services", template),

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::*;
-use crate::fleet::testing::{REFUSALS, Stand, pass, refusal};
+use crate::fleet::testing::{REFUSALS, Stand, claimed, pass, policy, refusal};
 
 const WORKS: &str = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
 
@@ -55,17 +55,6 @@ async fn stand(ready: &str) -> Stand {
         ("works", work("a", None)),
     ];
     Stand::followed(objects).await
-}
-
-/// Returns the binding [`binding`] with the claim of the policy `shop/web`.
-fn claimed() -> Value {
-    let mut binding = binding();
-    binding["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-    binding["metadata"]["annotations"] = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
-    binding
 }
 
 /// Returns the Work `a` of the binding [`binding`].
@@ -224,18 +213,10 @@ async fn works_of_a_cluster_with_an_agent_are_deleted() {
 async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_work_does_not_say_so()
 {
     for (preserves, is_listed) in [(true, true), (true, false), (false, true), (false, false)] {
-        let policy = json!({
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "p",
-                "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
-            },
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                "preserveResourcesOnDeletion": preserves,
-            },
-        });
+        let mut policy = policy();
+        policy["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
         let policy = ("propagationpolicies", policy);
-        let stand = bound(claimed(), placed(), [policy]).await;
+        let stand = bound(claimed(binding()), placed(), [policy]).await;
         if !is_listed {
             stand.api.hide("resourcebindings", "shop", "web-deployment");
             pass(5).await;
@@ -444,7 +425,7 @@ async fn a_work_is_not_deleted_before_the_api_has_taken_that_its_objects_stay() 
 #[tokio::test(start_paused = true)]
 async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_that_leaves() {
     let other = ("works", work("b", None));
-    let stand = bound(claimed(), placed(), [other]).await;
+    let stand = bound(claimed(binding()), placed(), [other]).await;
     // A policy that does not decode cannot be read, however often it is asked for.
     let policy = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": 5});
     let path = "/propagationpolicies/web";
@@ -514,15 +495,10 @@ async fn a_work_that_its_binding_removes_is_left_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_work_that_was_told_to_stay_while_the_policy_was_read_is_not_told_otherwise() {
-    let labels = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-    let policy = json!({
-        "metadata": {"namespace": "shop", "name": "web", "labels": labels},
-        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
-    });
     let mut placed = placed();
     placed["metadata"]["uid"] = json!("w");
-    let policy = ("propagationpolicies", policy);
-    let stand = bound(claimed(), placed.clone(), [policy]).await;
+    let policy = ("propagationpolicies", policy());
+    let stand = bound(claimed(binding()), placed.clone(), [policy]).await;
     let (path, slow) = ("/propagationpolicies/web", Duration::from_secs(2));
     stand.api.delay(Method::GET, path, slow);
     let told = DeletionWaits::default();

@@ -163,18 +163,9 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
 /// Returns a policy that says something of failover and suspension, and a binding that bears its
 /// claim and does not say so yet.
 fn edited(says: &Value) -> [(&'static str, Value); 2] {
-    let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-    let mut policy = json!({
-        "metadata": {"namespace": "shop", "name": "web", "labels": id},
-        "spec": {"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}]},
-    });
+    let mut policy = testing::policy();
     muster_shared::merge::apply(&mut policy["spec"], says);
-    let mut binding = testing::binding();
-    binding["metadata"]["labels"] = id;
-    binding["metadata"]["annotations"] = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
+    let mut binding = testing::claimed(testing::binding());
     binding["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
     [
         ("propagationpolicies", policy),

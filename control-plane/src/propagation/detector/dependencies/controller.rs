@@ -425,7 +425,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::fleet::testing::{self, Stand, binding, claimed, cluster, pass};
 
     /// Returns a fleet with these objects and the Deployment `shop/web` that needs the ConfigMap
     /// `shop/conf`, whose dependencies have been distributed.
@@ -511,27 +511,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_a_workload_needs_stays_as_the_policy_said_last_when_the_workload_is_deleted() {
         let policy = |preserves: bool| {
-            json!({
-                "metadata": {
-                    "namespace": "shop", "name": "web", "uid": "p",
-                    "labels": {"propagationpolicy.karmada.io/permanent-id": "p"},
-                },
-                "spec": {
-                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                    "propagateDeps": true, "preserveResourcesOnDeletion": preserves,
-                },
-            })
+            let mut policy = testing::policy();
+            policy["spec"]["propagateDeps"] = json!(true);
+            policy["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+            policy
         };
-        let mut referrer = binding();
-        referrer["metadata"]["labels"] = json!({
-            "propagationpolicy.karmada.io/permanent-id": "p",
-            "resourcebinding.karmada.io/permanent-id": "b",
-        });
-        referrer["metadata"]["annotations"] = json!({
-            "propagationpolicy.karmada.io/namespace": "shop",
-            "propagationpolicy.karmada.io/name": "web",
-        });
-        referrer["spec"]["propagateDeps"] = json!(true);
+        let mut referrer = claimed(referrer());
         let stand = stand([
             ("propagationpolicies", policy(false)),
             ("resourcebindings", referrer.clone()),

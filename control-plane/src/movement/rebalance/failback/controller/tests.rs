@@ -5,7 +5,7 @@ use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
 
 use super::*;
-use crate::fleet::testing::{Stand, binding, cluster, key, pass};
+use crate::fleet::testing::{Stand, binding, claimed, cluster, key, pass, policy};
 use crate::scheduler::core::Decision;
 use crate::settings::Settings;
 
@@ -270,23 +270,13 @@ async fn a_return_waits_for_the_end_of_a_stop_and_follows_it() {
 async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_say_so_yet() {
     for (mode, returns) in [("WhenHealthy", true), ("Never", false)] {
         let stand = stopped().await;
-        let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
         let failback = json!({"mode": mode, "afterSeconds": 3600});
-        let policy = json!({
-            "metadata": {"namespace": "shop", "name": "web", "labels": id},
-            "spec": {
-                "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-                "failover": {"cluster": {"failback": failback}},
-            },
-        });
+        let mut policy = policy();
+        policy["spec"]["failover"] = json!({"cluster": {"failback": failback}});
         let name = "web-deployment";
-        let mut away = stand.api.object("resourcebindings", "shop", name).unwrap();
-        away["metadata"]["labels"] = id;
-        let claim = &mut away["metadata"]["annotations"];
-        claim["propagationpolicy.karmada.io/namespace"] = json!("shop");
-        claim["propagationpolicy.karmada.io/name"] = json!("web");
+        let away = stand.api.object("resourcebindings", "shop", name).unwrap();
         stand.api.put("propagationpolicies", policy);
-        stand.api.put("resourcebindings", away);
+        stand.api.put("resourcebindings", claimed(away));
         resume(&stand);
         pass(120).await;
         assert_eq!(is_home(&stand), returns, "{mode}");
