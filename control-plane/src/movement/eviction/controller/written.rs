@@ -143,11 +143,6 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
         ("resourcebindings", data(&[])),
     ];
     let stand = started(evicting(), objects).await;
-    let placed = |stand: &Stand| {
-        let binding = stand.binding("web-deployment").unwrap();
-        let clusters = binding.spec.clusters.iter();
-        clusters.map(|it| it.name.clone()).collect::<Vec<_>>()
-    };
     pass(60).await;
     assert_eq!(placed(&stand), ["m1"]);
     let told = stand
@@ -171,6 +166,22 @@ fn edited(says: &Value) -> [(&'static str, Value); 2] {
         ("propagationpolicies", policy),
         ("resourcebindings", binding),
     ]
+}
+
+/// Returns the clusters that the workload of [`testing::binding`] is placed in.
+fn placed(stand: &Stand) -> Vec<String> {
+    let binding = stand.binding("web-deployment").unwrap();
+    let clusters = binding.spec.clusters.iter();
+    clusters.map(|it| it.name.clone()).collect()
+}
+
+/// Starts the controller over a cluster `m1` that has failed, an empty `m2`, and more objects, and
+/// returns whether the workload of [`testing::binding`] leaves `m1`.
+async fn leaves(failed: Value, objects: impl IntoIterator<Item = (&'static str, Value)>) -> bool {
+    let clusters = [("clusters", failed), ("clusters", testing::cluster("m2"))];
+    let stand = started(evicting(), clusters.into_iter().chain(objects)).await;
+    pass(60).await;
+    !placed(&stand).contains(&"m1".to_owned())
 }
 
 #[tokio::test(start_paused = true)]
@@ -218,14 +229,10 @@ async fn a_workload_leaves_once_its_namespace_is_no_longer_being_removed_where_i
     ];
     let stand = started(settings, objects).await;
     pass(60).await;
-    let is_in_m2 = |stand: &Stand| {
-        let held = stand.binding("web-deployment");
-        held.unwrap().spec.target("m2").is_some()
-    };
-    assert!(!is_in_m2(&stand));
+    assert_eq!(placed(&stand), ["m1"]);
     stand.api.delete("works", &lies_in, &name);
     pass(600).await;
-    assert!(is_in_m2(&stand), "{:?}", stand.api.told().await);
+    assert_eq!(placed(&stand), ["m2"], "{:?}", stand.api.told().await);
 }
 
 /// Places a thousand workloads in three classes in a cluster that is lost, with room for half of
@@ -286,36 +293,9 @@ async fn of_a_thousand_workloads_the_most_important_get_the_room_whoever_leaves_
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_leaves_once_its_policy_asks_for_more_time_or_for_no_failover_any_more() {
-    let mut failed = failed();
-    failed["spec"]["taints"][0]["effect"] = json!("PreferNoExecute");
-    let asks = |more: Value| {
-        let mut asks = json!({"failover": {"cluster": {"purgeMode": "Directly"}}});
-        muster_shared::merge::apply(&mut asks, &more);
-        asks
-    };
-    let patient = json!({"failover": {"cluster": {"tolerationSeconds": i32::MAX}}});
-    for (says, leaves) in [
-        (asks(json!({})), true),
-        (asks(patient), false),
-        (json!({}), false),
-    ] {
-        let clusters = [
-            ("clusters", failed.clone()),
-            ("clusters", testing::cluster("m2")),
-        ];
-        let objects = clusters.into_iter().chain(edited(&says));
-        let stand = started(evicting(), objects).await;
-        pass(60).await;
-        let bound = stand.binding("web-deployment").unwrap();
-        assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_run_on() {
     let (fenced, unfenced) = (json!({"afterSeconds": 100}), Value::Null);
-    for (fencing, preserves, leaves) in [
+    for (fencing, preserves, expected) in [
         (&fenced, false, true),
         (&fenced, true, false),
         (&unfenced, true, true),
@@ -324,39 +304,34 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
         let says = json!({"failover": failover, "preserveResourcesOnDeletion": preserves});
         let [policy, mut workload] = edited(&says);
         workload.1["spec"]["failover"] = failover;
-        let objects = [
-            ("clusters", failed()),
-            ("clusters", testing::cluster("m2")),
-            policy,
-            workload,
-        ];
-        let stand = started(evicting(), objects).await;
-        pass(60).await;
-        let bound = stand.binding("web-deployment").unwrap();
-        let target = bound.spec.target("m1");
-        let context = format!("{fencing} preserves: {preserves}");
-        assert_eq!(target.is_none(), leaves, "{context}");
+        let has_left = leaves(failed(), [policy, workload]).await;
+        assert_eq!(has_left, expected, "{fencing} preserves: {preserves}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_leaves_once_its_policy_tolerates_the_taint() {
+async fn nothing_leaves_once_its_policy_tolerates_the_taint_or_asks_for_time_or_no_failover() {
     let tolerates = |seconds: Option<i64>| {
         let toleration = json!({"key": "down", "operator": "Exists", "tolerationSeconds": seconds});
         json!({"placement": {"clusterTolerations": [toleration]}})
     };
-    for (says, leaves) in [
-        (json!({}), true),
-        (tolerates(Some(60)), true),
-        (tolerates(Some(i64::from(i32::MAX))), false),
-        (tolerates(None), false),
+    let asks = |seconds: Option<i32>| {
+        let behaviour = json!({"purgeMode": "Directly", "tolerationSeconds": seconds});
+        json!({"failover": {"cluster": behaviour}})
+    };
+    for (effect, says, expected) in [
+        ("NoExecute", json!({}), true),
+        ("NoExecute", tolerates(Some(60)), true),
+        ("NoExecute", tolerates(Some(i64::from(i32::MAX))), false),
+        ("NoExecute", tolerates(None), false),
+        ("PreferNoExecute", asks(None), true),
+        ("PreferNoExecute", asks(Some(i32::MAX)), false),
+        ("PreferNoExecute", json!({}), false),
     ] {
-        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
-        let objects = clusters.into_iter().chain(edited(&says));
-        let stand = started(evicting(), objects).await;
-        pass(60).await;
-        let bound = stand.binding("web-deployment").unwrap();
-        assert_eq!(bound.spec.target("m1").is_none(), leaves, "{says}");
+        let mut failed = failed();
+        failed["spec"]["taints"][0]["effect"] = json!(effect);
+        let has_left = leaves(failed, edited(&says)).await;
+        assert_eq!(has_left, expected, "{effect}: {says}");
     }
 }
 
@@ -396,11 +371,6 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
     stand.api.answer_truly();
     stand.api.put("clusters", testing::cluster("m1"));
     pass(120).await;
-    let placed = |stand: &Stand| {
-        let binding = stand.binding("web-deployment").unwrap();
-        let clusters = binding.spec.clusters.iter();
-        clusters.map(|it| it.name.clone()).collect::<Vec<_>>()
-    };
     assert_eq!(placed(&stand), ["m2"]);
     let mut scaled = stand
         .api
