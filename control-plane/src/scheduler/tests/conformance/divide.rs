@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{binding_spec, by_name, decode, flat_cluster, replay};
+use super::{binding_spec, by_name, candidate, decode, flat_cluster, observed_group, replay};
 use crate::scheduler::core::affinity::Affinity;
-use crate::scheduler::core::candidate::{Candidate, Held};
 use crate::scheduler::core::cycle::{Trial, is_reschedule_requested};
 use crate::scheduler::core::divide::DivideError;
 use crate::scheduler::core::fit_error::FitError;
@@ -33,29 +32,7 @@ fn evaluate(input: &Value) -> Value {
     let candidates: Vec<_> = listed
         .iter()
         .map(|listed| {
-            let name = listed["cluster"]["name"]
-                .as_str()
-                .expect("a cluster has a name");
-            let held = spec
-                .clusters
-                .iter()
-                .enumerate()
-                .find(|(_, target)| target.name == name)
-                .map(|(position, target)| Held {
-                    position,
-                    replicas: target.replicas.into(),
-                });
-            let candidate = Candidate {
-                cluster: snapshot.get(name).expect("the cluster is in the snapshot"),
-                order: snapshot
-                    .position(name)
-                    .expect("the cluster is in the snapshot"),
-                score: listed["score"].as_i64().unwrap_or(0),
-                tier: decode(&listed["overflowOrder"]),
-                allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
-                held,
-                closed: false,
-            };
+            let candidate = candidate(listed, &spec, &snapshot);
             assert_eq!(
                 Some(candidate.available()),
                 listed["availableReplicas"].as_i64()
@@ -63,7 +40,7 @@ fn evaluate(input: &Value) -> Value {
             candidate
         })
         .collect();
-    let group = status_group(&status);
+    let group = observed_group(&status);
     let trial = Trial {
         spec: &spec,
         status: &status,
@@ -86,11 +63,4 @@ fn evaluate(input: &Value) -> Value {
             _ => "Unschedulable",
         } }),
     }
-}
-
-fn status_group(status: &muster_shared::api::binding::ResourceBindingStatus) -> &str {
-    status
-        .scheduler_observed_affinity_name
-        .as_deref()
-        .unwrap_or_default()
 }

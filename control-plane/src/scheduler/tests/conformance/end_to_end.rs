@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{binding_spec, by_name, decode, replay, select};
+use super::{binding_spec, by_name, decode, observed_group, replay, select};
 use crate::scheduler::core::affinity::Affinity;
 use crate::scheduler::core::cycle::{Trial, is_reschedule_requested};
 use crate::scheduler::core::divide::DivideError;
@@ -37,10 +37,7 @@ fn evaluate(input: &Value) -> Value {
             .unwrap_or(false),
         ..Options::karmada()
     };
-    let group = status
-        .scheduler_observed_affinity_name
-        .as_deref()
-        .unwrap_or_default();
+    let group = observed_group(&status);
     let trial = Trial {
         spec: &spec,
         status: &status,

@@ -10,12 +10,14 @@ mod select;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::api::cluster::Cluster;
 use muster_vectors::{Case, same};
 use serde_json::{Value, json};
 
 use crate::deviations::DEVIATIONS;
+use crate::scheduler::core::Snapshot;
+use crate::scheduler::core::candidate::{Candidate, Held};
 
 /// Replays a suite; `evaluate` gives our output for an input, `comparable` takes from both what
 /// does not count.
@@ -64,6 +66,37 @@ fn flat_cluster(flat: &Value) -> Arc<Cluster> {
             "zone": flat["zone"], "zones": flat["zones"].as_array().cloned().unwrap_or_default(),
         },
     })))
+}
+
+/// Returns the candidate for a workload that is listed with its flat description and its values.
+fn candidate<'a>(
+    listed: &Value,
+    spec: &ResourceBindingSpec,
+    snapshot: &'a Snapshot,
+) -> Candidate<'a> {
+    let name = listed["cluster"]["name"].as_str();
+    let name = name.expect("a cluster has a name");
+    let order = snapshot.position(name);
+    let mut targets = spec.clusters.iter().enumerate();
+    let target = targets.find(|(_, target)| target.name == name);
+    Candidate {
+        cluster: snapshot.get(name).expect("the cluster is in the snapshot"),
+        order: order.expect("the cluster is in the snapshot"),
+        score: listed["score"].as_i64().unwrap_or(0),
+        tier: decode(&listed["overflowOrder"]),
+        allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
+        held: target.map(|(position, target)| Held {
+            position,
+            replicas: target.replicas.into(),
+        }),
+        closed: false,
+    }
+}
+
+/// Returns the affinity group that was in use when a binding was scheduled last.
+fn observed_group(status: &ResourceBindingStatus) -> &str {
+    let group = status.scheduler_observed_affinity_name.as_deref();
+    group.unwrap_or_default()
 }
 
 /// Returns the binding spec of an input, in which the template's UID stands beside the rest.

@@ -3,9 +3,9 @@
 use muster_shared::api::binding::ResourceBindingStatus;
 use serde_json::{Value, json};
 
-use super::{binding_spec, flat_cluster, replay};
+use super::{binding_spec, candidate, flat_cluster, replay};
 use crate::scheduler::core::affinity::{Affinity, term};
-use crate::scheduler::core::candidate::{Candidate, Held};
+use crate::scheduler::core::candidate::Candidate;
 use crate::scheduler::core::cycle::Trial;
 use crate::scheduler::core::fit_error::FitError;
 use crate::scheduler::core::select::SelectError;
@@ -37,30 +37,9 @@ fn evaluate(input: &Value) -> Value {
     let candidates: Vec<_> = listed
         .iter()
         .map(|listed| {
-            let name = listed["cluster"]["name"]
-                .as_str()
-                .expect("a cluster has a name");
-            let held = spec
-                .clusters
-                .iter()
-                .enumerate()
-                .find(|(_, target)| target.name == name)
-                .map(|(position, target)| Held {
-                    position,
-                    replicas: target.replicas.into(),
-                });
-            let cluster = snapshot.get(name).expect("the cluster is in the snapshot");
-            Candidate {
-                cluster,
-                order: snapshot
-                    .position(name)
-                    .expect("the cluster is in the snapshot"),
-                score: listed["score"].as_i64().unwrap_or(0),
-                tier: tier(cluster),
-                allocatable: listed["allocatableReplicas"].as_i64().unwrap_or(0),
-                held,
-                closed: false,
-            }
+            let candidate = candidate(listed, &spec, &snapshot);
+            let tier = tier(candidate.cluster);
+            Candidate { tier, ..candidate }
         })
         .collect();
     let trial = Trial {
