@@ -68,6 +68,20 @@ pub(super) fn started<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -
     stand
 }
 
+/// Starts the controller with clusters, a Deployment, its binding and Works; it acts once they are
+/// followed.
+pub(super) fn bound(
+    clusters: impl IntoIterator<Item = Value>,
+    template: Value,
+    binding: Value,
+    works: impl IntoIterator<Item = Value>,
+) -> Stand {
+    let clusters = clusters.into_iter().map(|it| ("clusters", it));
+    let works = works.into_iter().map(|it| ("works", it));
+    let bound = [("deployments", template), ("resourcebindings", binding)];
+    started(clusters.chain(bound).chain(works))
+}
+
 async fn stand<'a>(objects: impl IntoIterator<Item = (&'a str, Value)>) -> Stand {
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
     let mut stand = Stand::new(clusters.into_iter().chain(objects));
@@ -356,15 +370,7 @@ async fn a_target_to_which_nothing_is_dispatched_replaces_nothing() {
             json!({"dispatchingOnClusters": {"clusterNames": suspended}});
         let old = work_of(&binding, "m1");
         let template = json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u"}});
-        let mut stand = Stand::new([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
-        stand.api.serve_deployments();
-        start(&stand.fleet, &mut stand.tasks);
+        let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old]);
         stand.follow().await;
         pass(60).await;
         let is_made = stand.api.writes().iter().any(|(method, path, _)| {

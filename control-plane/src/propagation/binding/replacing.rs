@@ -4,7 +4,7 @@ use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::leaving::{deployment, moved, started, work_of, written};
+use super::leaving::{bound, deployment, moved, work_of, written};
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
@@ -44,13 +44,7 @@ async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_co
         let mut binding = moved("web", "apps/v1", "Deployment");
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
         let old = work_of(&binding, "m1");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", target),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = bound([cluster("m1"), target], deployment(2), binding, [old]);
         stand.follow().await;
         pass(seconds).await;
         let made = stand.api.writes().into_iter();
@@ -66,7 +60,6 @@ async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_co
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place() {
-    let template = deployment(2);
     // The cluster has no execution namespace, or a quota or a webhook refuses.
     for (code, reason) in [
         (404, "NotFound"),
@@ -76,13 +69,7 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
         let mut binding = moved("web", "apps/v1", "Deployment");
         binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 2}]);
         let old = work_of(&binding, "m1");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template.clone()),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
         let refused = refusal(code, reason, "web");
         stand
             .api
@@ -100,14 +87,9 @@ async fn a_copy_stays_where_the_api_refuses_to_make_the_one_that_takes_its_place
 #[tokio::test(start_paused = true)]
 async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_deletion_was_asked_for()
 {
-    let template = deployment(2);
     for fails in [false, true] {
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template.clone()),
-            ("resourcebindings", to(&["m1", "m2"], 1)),
-        ]);
+        let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
+        let mut stand = bound(clusters, deployment(2), binding, []);
         stand.follow().await;
         pass(10).await;
         // Works that nobody has asked to be deleted.
@@ -140,7 +122,6 @@ async fn a_copy_goes_once_the_target_is_known_to_have_its_own_although_its_delet
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
-    let template = deployment(4);
     // A person takes m2 out of the fleet, to which most replicas were to go.
     let mut leaving = cluster("m2");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -157,7 +138,7 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
         work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": ready});
         work["status"]["manifestStatuses"][0]["status"] =
             json!({"replicas": ready, "readyReplicas": ready});
-        ("works", work)
+        work
     });
     let reports = ready.map(|(cluster, ready)| {
         json!({
@@ -166,12 +147,7 @@ async fn what_runs_in_a_cluster_that_leaves_stands_for_no_replica_elsewhere() {
         })
     });
     binding["status"] = json!({"aggregatedStatus": reports});
-    let mut stand = started(works.into_iter().chain([
-        ("clusters", cluster("m1")),
-        ("clusters", leaving),
-        ("deployments", template),
-        ("resourcebindings", binding),
-    ]));
+    let mut stand = bound([cluster("m1"), leaving], deployment(4), binding, works);
     stand.follow().await;
     pass(60).await;
     let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
@@ -192,12 +168,8 @@ async fn a_work_that_cannot_be_read_keeps_no_other_cluster_from_what_the_templat
         })
     };
     for fails in [false, true] {
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template("a")),
-            ("resourcebindings", to(&["m1", "m2"], 1)),
-        ]);
+        let (clusters, binding) = (["m1", "m2"].map(cluster), to(&["m1", "m2"], 1));
+        let mut stand = bound(clusters, template("a"), binding, []);
         stand.follow().await;
         pass(10).await;
         let name = names::work("Deployment", "web", "shop");

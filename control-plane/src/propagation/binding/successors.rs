@@ -7,7 +7,7 @@ use muster_shared::names;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::leaving::{deployment, moved, started, work_of, written};
+use super::leaving::{bound, deployment, moved, started, work_of, written};
 use super::replacing::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
@@ -15,14 +15,30 @@ use crate::fleet::testing::{Stand, cluster, pass, refusal};
 
 /// Starts with clusters m1 and `target`, a Deployment of two, and the Works of its binding.
 fn of_two(target: Value, binding: Value, works: impl IntoIterator<Item = Value>) -> Stand {
-    let objects = [
-        ("clusters", cluster("m1")),
-        ("clusters", target),
-        ("deployments", deployment(2)),
-        ("resourcebindings", binding),
-    ];
-    let works = works.into_iter().map(|it| ("works", it));
-    started(objects.into_iter().chain(works))
+    bound([cluster("m1"), target], deployment(2), binding, works)
+}
+
+/// Returns whether the copy in m1 is removed in so many seconds from such a start.
+async fn removes(
+    target: Value,
+    binding: Value,
+    works: impl IntoIterator<Item = Value>,
+    seconds: u64,
+) -> bool {
+    let mut stand = of_two(target, binding, works);
+    stand.follow().await;
+    pass(seconds).await;
+    !written(&stand, "web-deployment").is_empty()
+}
+
+/// Returns a binding to m2 that was evicted from m1 directly.
+fn evicted_directly() -> Value {
+    let mut binding = to(&["m2"], 1);
+    binding["spec"]["gracefulEvictionTasks"] = json!([{
+        "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
+        "producer": "TaintManager",
+    }]);
+    binding
 }
 
 /// Follows the API for an hour in which graceful evictions are ended as well.
@@ -126,19 +142,10 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
 async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
     for heard in ["True", "Unknown"] {
         // The workload was placed in m2, which fell silent before its Work was made.
-        let target = ready("m2", heard);
-        let mut binding = to(&["m2"], 1);
-        binding["spec"]["gracefulEvictionTasks"] = json!([{
-            "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
-            "producer": "TaintManager",
-        }]);
+        let binding = evicted_directly();
         let old = work_of(&binding, "m1");
-        let mut stand = of_two(target, binding, [old]);
-        stand.follow().await;
-        pass(60).await;
-        let is_removed = !written(&stand, "web-deployment").is_empty();
         assert_eq!(
-            is_removed,
+            removes(ready("m2", heard), binding, [old], 60).await,
             heard == "True",
             "m2 Ready={heard}: nothing can be made there, and the copy in m1 is the last one"
         );
@@ -157,18 +164,11 @@ async fn a_living_copy_does_not_go_first_for_a_target_whose_agent_applies_nothin
             "type": "WorksUpToDate", "status": follows, "reason": "R", "message": "",
             "lastTransitionTime": "2024-01-01T00:00:00Z",
         }));
-        let mut binding = to(&["m2"], 1);
-        binding["spec"]["gracefulEvictionTasks"] = json!([{
-            "fromCluster": "m1", "purgeMode": "Directly", "reason": "TaintUntolerated",
-            "producer": "TaintManager",
-        }]);
+        let binding = evicted_directly();
         let old = work_of(&binding, "m1");
-        let mut stand = of_two(target, binding, [old]);
-        stand.follow().await;
-        pass(60).await;
         assert_eq!(
-            written(&stand, "web-deployment").is_empty(),
-            stays,
+            removes(target, binding, [old], 60).await,
+            !stays,
             "WorksUpToDate={follows}: nothing is applied in m2, and the copy in m1 is the last one"
         );
     }
@@ -189,12 +189,9 @@ async fn a_living_copy_does_not_go_first_for_one_without_pods_whose_dispatching_
                 json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}});
             new["spec"]["suspendDispatching"] = json!(true);
         }
-        let mut stand = of_two(cluster("m2"), binding, [old, new]);
-        stand.follow().await;
-        pass(10 * 60).await;
         assert_eq!(
-            written(&stand, "web-deployment").is_empty(),
-            is_suspended,
+            removes(cluster("m2"), binding, [old, new], 10 * 60).await,
+            !is_suspended,
             "suspended: {is_suspended}; no pod starts in m2 by order of the policy, and m1 has all"
         );
     }
@@ -209,15 +206,10 @@ async fn withdrawn_from_m1(report: impl Fn(&str, &mut Value), seconds: u64) -> u
         let mut work = work_of(&binding, cluster);
         work["metadata"]["name"] = json!(name);
         report(cluster, &mut work);
-        ("works", work)
+        work
     });
     binding["metadata"]["generation"] = json!(1);
-    let mut stand = started(works.into_iter().chain([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", deployment(2)),
-        ("resourcebindings", binding),
-    ]));
+    let mut stand = of_two(cluster("m2"), binding, works);
     stand.follow().await;
     pass(10).await;
     stand.api.forget();
@@ -359,19 +351,10 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         ("its time is over", json!({"gracePeriodSeconds": 60})),
         ("a person releases it", json!({"suppressDeletion": false})),
     ] {
-        let silent = ready("m3", "Unknown");
+        let clusters = [cluster("m1"), cluster("m2"), ready("m3", "Unknown")];
         let binding = evicted(&task);
-        let old = work_of(&binding, "m1");
-        let new = given(&binding, "m2");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("clusters", silent),
-            ("deployments", deployment(4)),
-            ("resourcebindings", binding),
-            ("works", old),
-            ("works", new),
-        ]);
+        let works = [work_of(&binding, "m1"), given(&binding, "m2")];
+        let mut stand = bound(clusters, deployment(4), binding, works);
         evict_gracefully(&mut stand).await;
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
@@ -531,16 +514,15 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
                 new["status"]["conditions"][0]["status"] = json!("False");
                 new["status"]["manifestStatuses"] = Value::Null;
             }
-            ("works", new)
+            new
         });
-        let mut stand = started(works.into_iter().chain([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("clusters", cluster("m3")),
-            ("deployments", deployment(4)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]));
+        let works = works.into_iter().chain([old]);
+        let mut stand = bound(
+            ["m1", "m2", "m3"].map(cluster),
+            deployment(4),
+            binding,
+            works,
+        );
         evict_gracefully(&mut stand).await;
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
@@ -605,14 +587,12 @@ async fn a_copy_that_is_withdrawn_goes_although_nothing_is_dispatched_to_another
         let mut binding = to(&["m2", "m3"], 1);
         binding["spec"]["suspension"] = suspended.clone();
         let old = work_of(&binding, "m1");
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("clusters", cluster("m3")),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = bound(
+            ["m1", "m2", "m3"].map(cluster),
+            deployment(2),
+            binding,
+            [old],
+        );
         stand.follow().await;
         pass(10).await;
         apply(&stand, "m2");
@@ -630,11 +610,7 @@ async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any
         let binding = to(&["m2"], 1);
         let old = work_of(&binding, "m1");
         let new = given(&binding, "m2");
-        let target = ready("m2", heard);
-        let mut stand = of_two(target, binding, [old, new]);
-        stand.follow().await;
-        pass(60).await;
-        let is_removed = !written(&stand, "web-deployment").is_empty();
+        let is_removed = removes(ready("m2", heard), binding, [old, new], 60).await;
         assert_eq!(is_removed, heard == "True", "m2 Ready={heard}");
     }
 }
@@ -649,12 +625,8 @@ async fn a_target_that_refused_its_first_replicas_takes_the_place_of_no_living_c
         // `pods`, and is healthy: of none, none is ready.
         new["status"]["conditions"][0]["status"] = json!("False");
         new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": pods});
-        let mut stand = of_two(cluster("m2"), binding, [old, new]);
-        stand.follow().await;
-        pass(10 * 60).await;
-        let is_removed = !written(&stand, "web-deployment").is_empty();
         assert_eq!(
-            is_removed,
+            removes(cluster("m2"), binding, [old, new], 10 * 60).await,
             pods > 0,
             "{pods} pods run in m2: m1 has the living copy"
         );
@@ -717,12 +689,9 @@ async fn an_old_copy_whose_status_is_not_known_counts_as_one_that_runs() {
         // A quota of m2 lets no pod be made.
         new["status"]["manifestStatuses"][0]["status"] = json!({"unavailableReplicas": 2});
         new["status"]["manifestStatuses"][0]["health"] = json!("Unhealthy");
-        let mut stand = of_two(cluster("m2"), binding, [old, new]);
-        stand.follow().await;
-        pass(10 * 60).await;
-        assert_eq!(
-            written(&stand, "web-deployment"),
-            [],
+        let is_removed = removes(cluster("m2"), binding, [old, new], 10 * 60).await;
+        assert!(
+            !is_removed,
             "m1 reports {status}, m2 has no pod: nobody has said that nothing runs in m1"
         );
     }
@@ -738,14 +707,7 @@ async fn an_old_copy_goes_although_an_autoscaler_has_scaled_the_new_one_to_zero(
     new["status"]["manifestStatuses"][0]["status"] = json!({"observedGeneration": 2});
     let mut template = deployment(2);
     template["metadata"]["labels"] = json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", old),
-        ("works", new),
-    ]);
+    let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old, new]);
     stand.follow().await;
     pass(60 * 60).await;
     assert!(
@@ -766,16 +728,13 @@ async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing()
     let mut waits = sent.clone();
     // The agent of m3 is slow.
     waits["status"] = Value::Null;
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("clusters", cluster("m3")),
-        ("deployments", deployment(4)),
-        ("resourcebindings", binding),
-        ("works", old),
-        ("works", there),
-        ("works", waits),
-    ]);
+    let works = [old, there, waits];
+    let mut stand = bound(
+        ["m1", "m2", "m3"].map(cluster),
+        deployment(4),
+        binding,
+        works,
+    );
     stand.follow().await;
     pass(60).await;
     assert_eq!(written(&stand, "web-deployment"), [], "it waits for m3");
@@ -806,13 +765,7 @@ async fn a_copy_that_its_member_scales_up_from_a_template_of_none_is_a_living_on
         let mut template = deployment(0);
         template["metadata"]["labels"] =
             json!({"resourcetemplate.karmada.io/retain-replicas": "true"});
-        let mut stand = started([
-            ("clusters", cluster("m1")),
-            ("clusters", cluster("m2")),
-            ("deployments", template),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
+        let mut stand = bound(["m1", "m2"].map(cluster), template, binding, [old]);
         // A quota or a webhook refuses the Work in m2.
         let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";

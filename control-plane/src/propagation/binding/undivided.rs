@@ -5,7 +5,7 @@ use muster_shared::names;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
-use super::leaving::{deployment, moved, started, work_of};
+use super::leaving::{bound, deployment, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
@@ -93,11 +93,8 @@ async fn a_workload_that_is_scaled_from_zero_gets_its_replicas_when_its_binding_
         (false, false, Some(7), Some(7), Some(7)),
     ] {
         let claim = |object| if is_claimed { claimed(object) } else { object };
-        let mut stand = started([
-            ("clusters", cluster("m2")),
-            ("resourcebindings", claim(binding(0, 0, 0))),
-            ("deployments", claim(deployment(0))),
-        ]);
+        let (template, binding_of_none) = (claim(deployment(0)), claim(binding(0, 0, 0)));
+        let mut stand = bound([cluster("m2")], template, binding_of_none, []);
         stand.follow().await;
         pass(10).await;
         stand.api.forget();
@@ -136,12 +133,8 @@ async fn a_workload_that_is_scaled_from_zero_waits_although_a_cluster_of_it_has_
     binding["spec"]["replicaRequirements"] = Value::Null;
     binding["spec"]["clusters"] =
         json!([{"name": "m2", "replicas": 0}, {"name": "m3", "replicas": 0}]);
-    let mut stand = started([
-        ("clusters", cluster("m2")),
-        ("clusters", cluster("m3")),
-        ("resourcebindings", claimed(binding)),
-        ("deployments", claimed(deployment(0))),
-    ]);
+    let clusters = ["m2", "m3"].map(cluster);
+    let mut stand = bound(clusters, claimed(deployment(0)), claimed(binding), []);
     let no_namespace = refusal(404, "NotFound", "karmada-es-m3");
     let path = "/karmada-es-m3/works";
     stand.api.answer(Method::POST, path, 404, no_namespace);
@@ -199,20 +192,13 @@ async fn a_workload_whose_replicas_are_not_divided_yet_runs_on_whatever_its_kind
 
 #[tokio::test(start_paused = true)]
 async fn a_target_whose_replicas_are_not_divided_yet_takes_the_place_of_no_copy() {
-    let template = deployment(2);
     // The policy was edited to name m2 before the workload was counted, and nothing has divided its
     // replicas since: all movement may be paused.
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["clusters"] = json!([{"name": "m2", "replicas": 0}]);
     let mut old = work_of(&binding, "m1");
     old["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 2});
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", old),
-    ]);
+    let mut stand = bound(["m1", "m2"].map(cluster), deployment(2), binding, [old]);
     stand.follow().await;
     pass(60).await;
     let works = stand.api.all("works").into_iter();
@@ -238,11 +224,8 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
     let names = ["m1", "m2", "m3"];
     let targets = names.map(|it| json!({"name": it, "replicas": 0}));
     binding["spec"]["clusters"] = json!(targets);
-    let clusters = names.map(|it| ("clusters", cluster(it)));
-    let mut stand = started(clusters.into_iter().chain([
-        ("resourcebindings", claimed(binding)),
-        ("deployments", claimed(deployment(0))),
-    ]));
+    let template = claimed(deployment(0));
+    let mut stand = bound(names.map(cluster), template, claimed(binding), []);
     stand.follow().await;
     pass(10).await;
     // The detector is busy for half a minute, or stands still.
@@ -262,7 +245,6 @@ async fn a_divided_workload_that_is_scaled_from_zero_is_asked_for_once_however_l
 
 #[tokio::test(start_paused = true)]
 async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
-    let template = deployment(4);
     let mut binding = moved("web-deployment", "apps/v1", "Deployment");
     binding["spec"]["replicas"] = json!(4);
     binding["spec"]["clusters"] = json!([{"name": "m1", "replicas": 0}]);
@@ -271,12 +253,7 @@ async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
     work["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 4});
     // None of them is ready, and nothing is to be ready elsewhere.
     work["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 4});
-    let mut stand = started([
-        ("clusters", cluster("m1")),
-        ("deployments", template),
-        ("resourcebindings", binding),
-        ("works", work),
-    ]);
+    let mut stand = bound([cluster("m1")], deployment(4), binding, [work]);
     stand.follow().await;
     pass(60).await;
     let bound = stand
