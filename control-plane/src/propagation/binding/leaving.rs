@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::replacing::apply;
 use super::start;
 use crate::fleet::template::Kind;
-use crate::fleet::testing::{Stand, binding, cluster, pass, refusal, work};
+use crate::fleet::testing::{Stand, binding, claimed, cluster, pass, policy, refusal, work};
 
 /// Returns the binding of a resource of namespace `shop`, which moved from `m1` to `m2`.
 pub(super) fn moved(name: &str, api_version: &str, kind: &str) -> Value {
@@ -220,19 +220,10 @@ async fn a_workload_of_another_policy_or_namespace_keeps_nothing_beside_it() {
 
 /// Returns a policy that preserves what it places, and a binding of it that is being deleted.
 fn preserving() -> (Value, Value) {
-    let id = json!({PROPAGATION_POLICY_ID: "policy"});
-    let policy = json!({
-        "metadata": {"namespace": "shop", "name": "web", "labels": id},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
-            "preserveResourcesOnDeletion": true,
-        },
-    });
-    let mut binding = moved("web", "v1", "ConfigMap");
-    binding["metadata"]["annotations"] = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
+    let mut policy = policy();
+    policy["spec"]["resourceSelectors"] = json!([{"apiVersion": "v1", "kind": "ConfigMap"}]);
+    policy["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    let mut binding = claimed(moved("web", "v1", "ConfigMap"));
     let finalizer = "karmada.io/binding-controller";
     binding["metadata"]["finalizers"] = json!([finalizer]);
     binding["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");

@@ -2,22 +2,12 @@
 
 use http::Method;
 use muster_shared::names;
-use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
 use super::leaving::{bound, deployment, moved, started, work_of};
 use super::start;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template};
-use crate::fleet::testing::{Stand, cluster, pass, refusal};
-
-/// Has a policy claim an object.
-fn claimed(mut object: Value) -> Value {
-    object["metadata"]["labels"][PROPAGATION_POLICY_ID] = json!("policy");
-    let annotations = &mut object["metadata"]["annotations"];
-    annotations["propagationpolicy.karmada.io/namespace"] = json!("shop");
-    annotations["propagationpolicy.karmada.io/name"] = json!("web");
-    object
-}
+use crate::fleet::testing::{Stand, claimed, cluster, pass, policy, refusal};
 
 /// Returns a Job.
 fn job(parallelism: i64) -> Value {
@@ -274,31 +264,13 @@ async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
-    let id = json!({PROPAGATION_POLICY_ID: "policy"});
-    let policy = json!({
-        "metadata": {"namespace": "shop", "name": "web", "labels": id},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
-            "preserveResourcesOnDeletion": true,
-            "suspension": {"dispatching": true},
-        },
-    });
-    let claim = json!({
-        "propagationpolicy.karmada.io/namespace": "shop",
-        "propagationpolicy.karmada.io/name": "web",
-    });
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {
-            "namespace": "shop", "name": "web", "labels": id, "annotations": claim,
-        },
-        "spec": {"replicas": 3},
-    });
+    let mut policy = policy();
+    policy["spec"]["preserveResourcesOnDeletion"] = json!(true);
+    policy["spec"]["suspension"] = json!({"dispatching": true});
     // The share of the cluster is smaller than what is ready there, and nothing is ready elsewhere.
     for (share, what) in [(3, "no replica is kept"), (1, "replicas are kept")] {
         // The binding does not say yet what the policy says.
-        let mut binding = moved("web-deployment", "apps/v1", "Deployment");
-        binding["metadata"]["annotations"] = claim.clone();
+        let mut binding = claimed(moved("web-deployment", "apps/v1", "Deployment"));
         binding["spec"]["replicas"] = json!(3);
         binding["spec"]["clusters"] =
             json!([{"name": "m1", "replicas": share}, {"name": "m2", "replicas": 3 - share}]);
@@ -311,7 +283,7 @@ async fn what_the_policy_protects_is_obeyed_where_replicas_are_kept_too() {
             ("clusters", cluster("m1")),
             ("clusters", cluster("m2")),
             ("propagationpolicies", policy.clone()),
-            ("deployments", template.clone()),
+            ("deployments", claimed(deployment(3))),
             ("resourcebindings", binding),
             ("works", work),
         ]);
