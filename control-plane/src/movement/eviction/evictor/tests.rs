@@ -97,6 +97,12 @@ impl World {
         Self::of(clusters, bindings, true)
     }
 
+    /// Makes a world of the cluster `c0` and of `c1`, which is well, in which failover is on.
+    fn pair(c0: Arc<Cluster>, bindings: impl IntoIterator<Item = Arc<AnyBinding>>) -> Self {
+        let clusters = vec![c0, cluster("c1", &json!([]))];
+        Self::of(clusters, bindings.into_iter().collect(), true)
+    }
+
     fn of(clusters: Vec<Arc<Cluster>>, bindings: Vec<Arc<AnyBinding>>, failover: bool) -> Self {
         let start = Instant::now();
         let now = Now {
@@ -251,11 +257,8 @@ fn each_effect_asks_the_policy_its_own_way() {
         ("PreferNoExecute", asked.clone(), Some(100)),
         ("NoSchedule", asked, None),
     ] {
-        let mut world = World::of(
-            vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
-            vec![binding("w", &["c0"], &more)],
-            true,
-        );
+        let workload = binding("w", &["c0"], &more);
+        let mut world = World::pair(cluster("c0", &json!([])), [workload]);
         world.set(&cluster("c0", &taint(effect, 1_000)));
         if let Some(after) = leaves_after {
             assert!(

@@ -44,8 +44,7 @@ fn after_a_restart_an_eviction_that_nobody_told_of_is_told_with_its_cluster_and_
         moved
     };
     let told = |binding: Arc<AnyBinding>| {
-        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![binding], true);
+        let mut world = World::pair(cluster("c0", &down(0)), [binding]);
         let news = world.evictor.take_reports().bindings;
         news.into_iter()
             .map(|(_, note)| note.message())
@@ -151,9 +150,8 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
 fn long_texts_of_others_are_cut_before_they_are_kept_for_each_workload() {
     let long = "x".repeat(1_000_000);
     let taints = json!([{"key": "down", "value": long, "effect": "NoExecute"}]);
-    let clusters = vec![cluster("c0", &taints), cluster("c1", &json!([]))];
     let workload = binding("w", &["c0"], &json!({}));
-    let mut world = World::of(clusters, vec![workload], true);
+    let mut world = World::pair(cluster("c0", &taints), [workload]);
     world.pass(10.0, |_| Outcome::Nowhere("y".repeat(1_000_000)));
     for (_, note) in world.evictor.take_reports().bindings {
         let length = note.message().len();
@@ -208,8 +206,7 @@ fn a_recovery_while_the_cache_lacks_the_binding_or_the_cluster_is_told_when_it_i
         &pending("c0 has taint down:NoExecute", 1),
     );
     for lacks_binding in [true, false] {
-        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![Arc::clone(&waiting)], true);
+        let mut world = World::pair(cluster("c0", &down(0)), [Arc::clone(&waiting)]);
         if lacks_binding {
             world.evictor.binding_gone(&BindingKey::of(&waiting));
         } else {

@@ -10,8 +10,7 @@ use crate::movement::eviction::fence::Gate;
 
 /// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
 fn failed(more: &Value) -> World {
-    let clusters = vec![cluster("c0", &down(7)), cluster("c1", &json!([]))];
-    World::of(clusters, vec![binding("w", &["c0"], more)], true)
+    World::pair(cluster("c0", &down(7)), [binding("w", &["c0"], more)])
 }
 
 impl World {

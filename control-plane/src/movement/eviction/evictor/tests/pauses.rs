@@ -69,8 +69,8 @@ fn a_pause_of_a_queue_in_which_nothing_is_ready_wakes_nobody() {
     let tolerant = json!({"placement": {"clusterTolerations": [
         {"key": "down", "operator": "Exists", "tolerationSeconds": 1_300},
     ]}});
-    let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
-    let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerant)], true);
+    let workload = binding("w", &["c0"], &tolerant);
+    let mut world = World::pair(cluster("c0", &down(0)), [workload]);
     world.pause(None, paused(Some(50)));
     let Step::Wait(Some(when)) = world.evictor.next(world.now()) else {
         unreachable!("it is tolerated for another 300 s");

@@ -78,8 +78,7 @@ fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_whatever_
     };
     for clock in [-100_000, 0, 100_000] {
         let lost = Arc::new(tainted("Unknown", 990 + clock, false));
-        let clusters = vec![lost, cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![binding("w", &["c0"], &tolerated)], true);
+        let mut world = World::pair(lost, [binding("w", &["c0"], &tolerated)]);
         assert!(world.evict(30.0).is_empty());
         let mut back = tainted("True", 1_030 + clock, true);
         let other = json!({"key": "gpu", "effect": "NoExecute"});
@@ -93,11 +92,7 @@ fn a_cluster_that_is_back_before_a_toleration_ends_keeps_its_workloads_whatever_
 
 #[test]
 fn a_policy_has_a_moment_to_judge_a_cluster_that_is_back_and_no_more() {
-    let clusters = vec![
-        judged("c0", "Unknown", 900, false),
-        cluster("c1", &json!([])),
-    ];
-    let mut world = World::of(clusters, Vec::new(), true);
+    let mut world = World::pair(judged("c0", "Unknown", 900, false), []);
     world.evict(1.0);
     world.set(&judged("c0", "True", 1_001, false));
     world.put(&binding("w", &["c0"], &json!({})));
@@ -115,8 +110,7 @@ fn a_taint_of_a_person_or_of_a_policy_that_still_wants_it_counts_through_a_blip(
         since("c0", "True", 999, &down(900)),
         judged("c0", "True", 999, false),
     ] {
-        let clusters = vec![tainted, cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+        let mut world = World::pair(tainted, [binding("w", &["c0"], &json!({}))]);
         assert_eq!(world.evict(60.0), ["w"]);
     }
 }
@@ -150,8 +144,8 @@ fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
     // before. Likewise, the policy cannot be read any more since the cluster was back for a moment,
     // and what it said then stays in the record.
     for ready in ["Unknown", "False"] {
-        let clusters = vec![judged("c0", ready, 900, false), cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+        let workload = binding("w", &["c0"], &json!({}));
+        let mut world = World::pair(judged("c0", ready, 900, false), [workload]);
         world.told();
         world.set(&judged("c0", ready, 900, true));
         let told = world.told();
@@ -162,11 +156,7 @@ fn a_taint_that_its_policies_let_go_of_counts_while_the_cluster_is_not_back() {
         assert_eq!(world.evict(60.0), ["w"], "{ready}");
         // When it is back, what is still there stays, as before.
     }
-    let clusters = vec![
-        judged("c0", "Unknown", 900, true),
-        cluster("c1", &json!([])),
-    ];
-    let mut world = World::of(clusters, Vec::new(), true);
+    let mut world = World::pair(judged("c0", "Unknown", 900, true), []);
     world.set(&judged("c0", "True", 1_000, true));
     world.put(&binding("w", &["c0"], &json!({})));
     assert!(world.evict(10_000.0).is_empty(), "it is back");
@@ -184,8 +174,7 @@ fn a_policy_has_its_moment_although_the_cluster_has_a_tolerated_taint_of_somebod
         cluster.spec.taints.push(taint);
         Arc::new(cluster)
     };
-    let clusters = vec![of_gpu("Unknown", 900, false), cluster("c1", &json!([]))];
-    let mut world = World::of(clusters, Vec::new(), true);
+    let mut world = World::pair(of_gpu("Unknown", 900, false), []);
     world.evict(1.0);
     world.set(&of_gpu("True", 1_001, false));
     world.put(&binding("w", &["c0"], &tolerates));
@@ -200,8 +189,7 @@ fn a_policy_has_its_moment_although_the_cluster_has_a_tolerated_taint_of_somebod
 #[test]
 fn a_policy_has_its_moment_although_the_cluster_came_back_before_this_process_began() {
     let back = |lets_go| judged("c0", "True", 999, lets_go);
-    let clusters = vec![back(false), cluster("c1", &json!([]))];
-    let mut world = World::of(clusters, vec![binding("w", &["c0"], &json!({}))], true);
+    let mut world = World::pair(back(false), [binding("w", &["c0"], &json!({}))]);
     assert!(
         world.evict(9.0).is_empty(),
         "its policy has not judged it yet"

@@ -26,9 +26,8 @@ fn tried_after_a_change(
     seconds: f64,
     end: impl Fn(&Eviction) -> Outcome,
 ) -> usize {
-    let clusters = [cluster("c0", &down(0)), cluster("c1", &json!([]))];
     let bindings = (0..stranded).map(|n| binding(&format!("w{n}"), &["c0"], &json!({})));
-    let mut world = World::of(clusters.to_vec(), bindings.collect(), true);
+    let mut world = World::pair(cluster("c0", &down(0)), bindings);
     world.evictor.pace.set_rates(
         Rates {
             primary: 10_000.0,
@@ -89,8 +88,7 @@ fn one_that_was_made_again_while_its_eviction_came_to_nothing_has_to_leave_as_we
         Arc::new(made)
     };
     for (later, expected) in [("second", &["w"][..]), ("first", &[])] {
-        let clusters = vec![cluster("c0", &down(0)), cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, vec![made("first")], true);
+        let mut world = World::pair(cluster("c0", &down(0)), [made("first")]);
         world.second = 100.0;
         let Step::Evict(eviction) = world.evictor.next(world.now()) else {
             panic!("it is to be evicted")

@@ -6,11 +6,8 @@ use super::*;
 /// Returns what the binding and the cluster are told when the eviction of a workload comes to that
 /// end.
 fn ends(more: &Value, effect: &str, end: impl Fn(&Eviction) -> Outcome) -> [Vec<&'static str>; 2] {
-    let mut world = World::of(
-        vec![cluster("c0", &json!([])), cluster("c1", &json!([]))],
-        vec![binding("w", &["c0"], more)],
-        true,
-    );
+    let workload = binding("w", &["c0"], more);
+    let mut world = World::pair(cluster("c0", &json!([])), [workload]);
     world.set(&cluster("c0", &taint(effect, 1_000)));
     world.pass(2.5, end);
     let news = world.evictor.take_reports();
@@ -199,11 +196,7 @@ fn a_job_that_has_completed_in_a_cluster_does_not_run_again_in_another_one() {
         (job("c0", "Suspended"), true),
         (job("c1", "Complete"), true),
     ] {
-        let clusters = vec![
-            cluster("c0", &taint("NoExecute", 0)),
-            cluster("c1", &json!([])),
-        ];
-        let mut world = World::of(clusters, vec![binding.clone()], true);
+        let mut world = World::pair(cluster("c0", &down(0)), [binding.clone()]);
         let left = world.evict(10.0).len();
         assert_eq!(left == 1, leaves, "{:?}", binding.status);
         if !leaves {
@@ -241,11 +234,7 @@ fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one(
         ("Running", false, true),
         ("Failed", false, true),
     ] {
-        let clusters = vec![
-            cluster("c0", &taint("NoExecute", 0)),
-            cluster("c1", &json!([])),
-        ];
-        let mut world = World::of(clusters, vec![pod(phase, has_run)], true);
+        let mut world = World::pair(cluster("c0", &down(0)), [pod(phase, has_run)]);
         let left = world.evict(10.0).len();
         assert_eq!(left == 1, leaves, "{phase}, {has_run}");
     }
@@ -253,8 +242,7 @@ fn a_bare_pod_that_has_succeeded_in_a_cluster_does_not_run_again_in_another_one(
 
 #[test]
 fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
-    let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
-    let mut world = World::of(clusters, vec![job("c0", "Suspended")], true);
+    let mut world = World::pair(cluster("c0", &json!([])), [job("c0", "Suspended")]);
     world.set(&cluster("c0", &taint("NoExecute", 1_000)));
     world.put(&job("c0", "Complete"));
     assert!(world.evict(10.0).is_empty());
@@ -262,11 +250,7 @@ fn a_job_that_completes_while_it_waits_for_its_turn_stays() {
 
 #[test]
 fn a_job_that_completes_while_it_is_stranded_is_told_so_and_one_that_begins_anew_leaves() {
-    let clusters = vec![
-        cluster("c0", &taint("NoExecute", 0)),
-        cluster("c1", &json!([])),
-    ];
-    let mut world = World::of(clusters, vec![job("c0", "Suspended")], true);
+    let mut world = World::pair(cluster("c0", &down(0)), [job("c0", "Suspended")]);
     let stranded = world.pass(10.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(stranded.len(), 1);
     world.told();
@@ -308,8 +292,7 @@ fn a_cluster_is_told_how_many_of_its_workloads_leave_wait_and_stay() {
         let bindings = kinds.iter().enumerate().flat_map(|(kind, (count, more))| {
             (0..*count).map(move |n| binding(&format!("w{kind}-{n}"), &["c0"], more))
         });
-        let clusters = vec![cluster("c0", &json!([])), cluster("c1", &json!([]))];
-        let mut world = World::of(clusters, bindings.collect(), true);
+        let mut world = World::pair(cluster("c0", &json!([])), bindings);
         world.set(&cluster("c0", &taint("NoExecute", 1_000)));
         let news = world.evictor.take_reports();
         let messages: Vec<&str> = news
