@@ -427,89 +427,53 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
 }
 
-/// Returns the binding of a Secret without a policy of its own that is preserved as its workload
-/// is, with these referrers, and its Works.
-fn preserved_dependency(referrers: &Value) -> [(&'static str, Value); 3] {
+/// Returns what is written in a minute of the copy in m1 of a Secret without a policy of its own
+/// that is preserved as its workloads are, and that these need in m2.
+async fn preserved_dependency_of(workloads: &[&Value]) -> Vec<(Method, Value)> {
+    let referrers = workloads.iter().map(|it| {
+        let name = &it["metadata"]["name"];
+        json!({"namespace": "shop", "name": name, "clusters": [{"name": "m2"}]})
+    });
     let mut secret = moved("secret", "v1", "Secret");
     secret["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "secret"});
-    secret["spec"]["requiredBy"] = referrers.clone();
+    secret["spec"]["requiredBy"] = referrers.collect();
     secret["spec"]["clusters"] = json!([]);
     secret["spec"]["placement"] = Value::Null;
     secret["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    let works = ["m1", "m2"].map(|cluster| {
+    let copies = ["m1", "m2"].map(|cluster| {
         let mut work = work_of(&secret, cluster);
         work["spec"]["preserveResourcesOnDeletion"] = json!(true);
         ("works", work)
     });
-    let [one, other] = works;
-    [one, other, ("resourcebindings", secret)]
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_preserved_workload_needs_stays_with_it_when_the_workload_is_deleted() {
-    let stand = stand(preserved_dependency(&json!([]))).await;
+    let works = workloads.iter().map(|it| ("works", work_of(it, "m2")));
+    let bindings = workloads.iter().copied().chain([&secret]);
+    let bindings = bindings.map(|it| ("resourcebindings", it.clone()));
+    let stand = stand(copies.into_iter().chain(works).chain(bindings)).await;
     pass(60).await;
-    let expected = [(Method::DELETE, Value::Null)];
-    assert_eq!(
-        written(&stand, "secret"),
-        expected,
-        "the workload was released in m1, and goes on running there"
-    );
+    written(&stand, "secret")
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_preserved_workload_needs_stays_in_a_cluster_that_its_policy_deselects() {
+async fn what_a_preserved_workload_needs_stays_with_it_and_leaves_where_it_moved_away_from() {
+    let mut workload = moved("workload", "apps/v1", "Deployment");
+    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
     // The copy in m1 was released when a person took the cluster out of the policy.
-    let mut workload = moved("workload", "apps/v1", "Deployment");
-    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    workload["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
-    let referrer = json!({"namespace": "shop", "name": "workload", "clusters": [{"name": "m2"}]});
-    let objects = preserved_dependency(&json!([referrer])).into_iter();
-    let work = work_of(&workload, "m2");
-    let objects = objects.chain([("resourcebindings", workload), ("works", work)]);
-    let stand = stand(objects).await;
-    pass(60).await;
-    let expected = [(Method::DELETE, Value::Null)];
-    assert_eq!(written(&stand, "secret"), expected);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_preserved_workload_needs_stays_although_another_one_elsewhere_needs_it_too() {
-    // The copy in m1 was released when a person took the cluster out of its policy. The other
-    // workload was never there, and its policy names no clusters.
-    let mut workload = moved("workload", "apps/v1", "Deployment");
-    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    workload["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+    let mut deselected = workload.clone();
+    deselected["spec"]["placement"]["clusterAffinity"]["clusterNames"] = json!(["m2"]);
+    // This one was never in m1, and its policy names no clusters.
     let mut other = moved("other", "apps/v1", "Deployment");
     other["spec"]["placement"] = json!({});
-    let referrer =
-        |name: &str| json!({"namespace": "shop", "name": name, "clusters": [{"name": "m2"}]});
-    let referrers = json!([referrer("workload"), referrer("other")]);
-    let objects = preserved_dependency(&referrers).into_iter();
-    let works = [&workload, &other].map(|it| ("works", work_of(it, "m2")));
-    let bindings = [workload, other].map(|it| ("resourcebindings", it));
-    let stand = stand(objects.chain(bindings).chain(works)).await;
-    pass(60).await;
-    let expected = [(Method::DELETE, Value::Null)];
-    assert_eq!(
-        written(&stand, "secret"),
-        expected,
-        "the released copy in m1 needs it"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_workload_needs_leaves_a_cluster_that_it_moved_away_from_although_it_is_preserved() {
-    let mut workload = moved("workload", "apps/v1", "Deployment");
-    workload["spec"]["preserveResourcesOnDeletion"] = json!(true);
-    let referrer = json!({"namespace": "shop", "name": "workload", "clusters": [{"name": "m2"}]});
-    let objects = preserved_dependency(&json!([referrer])).into_iter();
-    let work = work_of(&workload, "m2");
-    let objects = objects.chain([("resourcebindings", workload), ("works", work)]);
-    let stand = stand(objects).await;
-    pass(60).await;
-    let expected = [(Method::PATCH, json!(false)), (Method::DELETE, Value::Null)];
-    assert_eq!(written(&stand, "secret"), expected);
+    let stays = [(Method::DELETE, Value::Null)];
+    let leaves = [(Method::PATCH, json!(false)), (Method::DELETE, Value::Null)];
+    for (what, workloads, expected) in [
+        ("it was deleted", &[][..], &stays[..]),
+        ("its policy deselects m1", &[&deselected], &stays),
+        ("another one needs it in m2", &[&deselected, &other], &stays),
+        ("it moved away", &[&workload], &leaves),
+    ] {
+        let written = preserved_dependency_of(workloads).await;
+        assert_eq!(written, expected, "{what}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -480,26 +480,47 @@ async fn somebody_is_told_why_a_copy_that_a_policy_has_taken_away_stays_for_hour
 
 #[tokio::test(start_paused = true)]
 async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_has_applied_that() {
-    let name = names::work("Deployment", "web", "shop");
-    let binding = to(&["m2"], 1);
-    let old = work_of(&binding, "m1");
-    let mut new = work_of(&binding, "m2");
-    new["metadata"]["name"] = json!(name);
-    // It had no share until now: its agent has applied it with no replicas.
-    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
-    new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
-    let mut stand = of_two(cluster("m2"), binding, [old, new]);
-    stand.follow().await;
-    // The agent of m2 renews its lease, and does not get to its Works.
-    pass(10 * 60).await;
-    let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
-    let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
-    assert_eq!(asked, 2, "it asks for its share by now");
-    assert_eq!(
-        written(&stand, "web-deployment"),
-        [],
-        "nothing runs in m2, and m1 has the living copy"
-    );
+    // The second kind is not one of Kubernetes.
+    for (version, kind, plural) in [
+        ("apps/v1", "Deployment", "deployments"),
+        ("argoproj.io/v1alpha1", "Rollout", "rollouts"),
+    ] {
+        let name = names::work(kind, "web", "shop");
+        let mut binding = to(&["m2"], 1);
+        binding["spec"]["resource"]["apiVersion"] = json!(version);
+        binding["spec"]["resource"]["kind"] = json!(kind);
+        let old = work_of(&binding, "m1");
+        let mut new = work_of(&binding, "m2");
+        new["metadata"]["name"] = json!(name);
+        // It had no share until now: its agent has applied it with no replicas, and says so.
+        new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
+        new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
+        let mut template = deployment(2);
+        template["apiVersion"] = json!(version);
+        template["kind"] = json!(kind);
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            (plural, template),
+            ("resourcebindings", binding),
+            ("works", old),
+            ("works", new),
+        ]);
+        let path = format!("/apis/{version}");
+        stand.api.serve(&path, version, plural, kind);
+        start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        // The agent of m2 renews its lease, and does not get to its Works.
+        pass(10 * 60).await;
+        let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
+        let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
+        assert_eq!(asked, 2, "{kind}: it asks for its share by now");
+        assert_eq!(
+            written(&stand, "web-deployment"),
+            [],
+            "{kind}: m2 reports 0 replicas and m1 reports 2: m1 has the living copy"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -631,48 +652,6 @@ async fn a_target_that_refused_its_first_replicas_takes_the_place_of_no_living_c
             "{pods} pods run in m2: m1 has the living copy"
         );
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_of_kubernetes_runs_before_its_living_copy_goes() {
-    let name = names::work("Rollout", "web", "shop");
-    let mut binding = to(&["m2"], 1);
-    binding["spec"]["resource"]["apiVersion"] = json!("argoproj.io/v1alpha1");
-    binding["spec"]["resource"]["kind"] = json!("Rollout");
-    let old = work_of(&binding, "m1");
-    let mut new = work_of(&binding, "m2");
-    new["metadata"]["name"] = json!(name);
-    // It had no share until now: its agent has applied it with no replicas, and says so.
-    new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
-    new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
-    let template = json!({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout",
-        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
-    });
-    let mut stand = Stand::new([
-        ("clusters", cluster("m1")),
-        ("clusters", cluster("m2")),
-        ("rollouts", template),
-        ("resourcebindings", binding),
-        ("works", old),
-        ("works", new),
-    ]);
-    let version = "argoproj.io/v1alpha1";
-    stand
-        .api
-        .serve(&format!("/apis/{version}"), version, "rollouts", "Rollout");
-    start(&stand.fleet, &mut stand.tasks);
-    stand.follow().await;
-    // The agent of m2 renews its lease, and does not get to its Works.
-    pass(10 * 60).await;
-    let new = stand.api.object("works", "karmada-es-m2", &name).unwrap();
-    let asked = &new["spec"]["workload"]["manifests"][0]["spec"]["replicas"];
-    assert_eq!(asked, 2, "it asks for its share by now");
-    assert_eq!(
-        written(&stand, "web-deployment"),
-        [],
-        "m2 reports 0 replicas and m1 reports 2: m1 has the living copy"
-    );
 }
 
 #[tokio::test(start_paused = true)]
