@@ -181,42 +181,6 @@ fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_hea
 }
 
 #[test]
-fn where_the_members_scale_the_workload_theirs_have_to_be_ready_and_one_at_least() {
-    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
-    for (members_scale, status, expected) in [
-        (
-            true,
-            json!({"replicas": 4, "readyReplicas": 4}),
-            Some(Done::Replaced),
-        ),
-        (true, json!({"replicas": 4, "readyReplicas": 3}), None),
-        (
-            true,
-            json!({"replicas": 12, "readyReplicas": 12}),
-            Some(Done::Replaced),
-        ),
-        (
-            true,
-            json!({"replicas": 12, "readyReplicas": 10}),
-            Some(Done::Replaced),
-        ),
-        (true, json!({"replicas": 0}), None),
-        (false, json!({"replicas": 4, "readyReplicas": 4}), None),
-    ] {
-        let reports = [report("new", ResourceHealth::Healthy, Some(status.clone()))];
-        let case = Case {
-            clusters: &[target("new", 10)],
-            reports: &reports,
-            standing,
-            members_scale,
-            grace: None,
-            now: 10,
-        };
-        assert_eq!(outcome(&case), expected, "{status} {members_scale}");
-    }
-}
-
-#[test]
 fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
     let back = [target("old", 1)];
     let moved = [target("new", 1)];
@@ -268,32 +232,35 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
 }
 
 #[test]
-fn a_survivor_must_have_scaled_up_before_its_health_counts() {
-    let standing: &dyn Fn(&str) -> Standing = &|_| Standing::Sound;
-    for (status, expected) in [
-        (json!({"replicas": 2, "readyReplicas": 2}), None),
-        (json!({"replicas": 3, "readyReplicas": 2}), None),
-        (json!({"replicas": 3}), None),
-        (
-            json!({"replicas": 3, "readyReplicas": 3}),
-            Some(Done::Replaced),
-        ),
-        (
-            json!({"replicas": 3, "availableReplicas": 3}),
-            Some(Done::Replaced),
-        ),
-        (json!({"numberReady": 1}), Some(Done::Replaced)),
+fn a_survivor_must_have_scaled_up_or_run_what_its_member_asks_for_before_its_health_counts() {
+    let counts = |replicas: i64, ready: i64| json!({"replicas": replicas, "readyReplicas": ready});
+    let available = json!({"replicas": 3, "availableReplicas": 3});
+    for (members_scale, share, status, is_replaced) in [
+        (true, 10, counts(4, 4), true),
+        (true, 10, counts(4, 3), false),
+        (true, 10, counts(12, 12), true),
+        (true, 10, counts(12, 10), true),
+        // One has to be ready at least.
+        (true, 10, json!({"replicas": 0}), false),
+        (false, 10, counts(4, 4), false),
+        (false, 3, counts(2, 2), false),
+        (false, 3, counts(3, 2), false),
+        (false, 3, json!({"replicas": 3}), false),
+        (false, 3, counts(3, 3), true),
+        (false, 3, available, true),
+        (false, 3, json!({"numberReady": 1}), true),
     ] {
         let reports = [report("new", ResourceHealth::Healthy, Some(status.clone()))];
         let case = Case {
-            clusters: &[target("new", 3)],
+            clusters: &[target("new", share)],
             reports: &reports,
-            standing,
-            members_scale: false,
+            standing: &|_| Standing::Sound,
+            members_scale,
             grace: None,
             now: 10,
         };
-        assert_eq!(outcome(&case), expected, "{status}");
+        let expected = is_replaced.then_some(Done::Replaced);
+        assert_eq!(outcome(&case), expected, "{status} {members_scale} {share}");
     }
 }
 
