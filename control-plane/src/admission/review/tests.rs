@@ -8,7 +8,12 @@ fn now() -> Timestamp {
     "2026-11-20T12:00:00Z".parse().unwrap()
 }
 
-fn ask(question: Question, group: &str, kind: &str, object: &Value, old: &Value) -> Value {
+/// Group and kind of the objects that are admitted.
+const CLUSTER: (&str, &str) = ("cluster.karmada.io", "Cluster");
+const POLICY: (&str, &str) = ("policy.karmada.io", "PropagationPolicy");
+const TAINT_POLICY: (&str, &str) = ("policy.karmada.io", "ClusterTaintPolicy");
+
+fn ask(question: Question, (group, kind): (&str, &str), object: &Value, old: &Value) -> Value {
     let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -39,16 +44,8 @@ fn taint_policy(effect: &str) -> Value {
 
 #[test]
 fn a_refusal_says_why_and_a_patch_is_applied_by_the_server() {
-    let check = |object: &Value, old: &Value| {
-        ask(
-            Question::Check,
-            "policy.karmada.io",
-            "ClusterTaintPolicy",
-            object,
-            old,
-        )
-    };
-    let refused = check(&taint_policy("NoExecute"), &Value::Null);
+    let check = |object: &Value| ask(Question::Check, TAINT_POLICY, object, &Value::Null);
+    let refused = check(&taint_policy("NoExecute"));
     assert_eq!(
         (&refused["allowed"], &refused["status"]["code"]),
         (&json!(false), &json!(403))
@@ -58,33 +55,18 @@ fn a_refusal_says_why_and_a_patch_is_applied_by_the_server() {
         message.starts_with("spec.taintsToAdd[0]: Forbidden: "),
         "{message}"
     );
-    let allowed = check(&taint_policy("NoSchedule"), &Value::Null);
+    let allowed = check(&taint_policy("NoSchedule"));
     assert_eq!(allowed, json!({ "uid": "u", "allowed": true }));
 
     let bare = json!({ "metadata": { "name": "c" }, "spec": {} });
-    let changed = ask(
-        Question::Default,
-        "cluster.karmada.io",
-        "Cluster",
-        &bare,
-        &Value::Null,
-    );
+    let changed = ask(Question::Default, CLUSTER, &bare, &Value::Null);
     assert_eq!(changed["patchType"], "JSONPatch");
-    let patch = STANDARD.decode(changed["patch"].as_str().unwrap()).unwrap();
-    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
-    let mut patched = bare.clone();
-    json_patch::patch(&mut patched, &patch).unwrap();
+    let patched = admitted(CLUSTER, &bare, &Value::Null);
     assert_eq!(
         patched["spec"]["resourceModels"].as_array().unwrap().len(),
         9
     );
-    let again = ask(
-        Question::Default,
-        "cluster.karmada.io",
-        "Cluster",
-        &patched,
-        &bare,
-    );
+    let again = ask(Question::Default, CLUSTER, &patched, &bare);
     assert_eq!(again, json!({ "uid": "u", "allowed": true }));
 }
 
@@ -103,13 +85,7 @@ fn what_was_admitted_before_a_rule_came_stays_writable() {
         (&odd, &odd, true),
         (&odd, &old, false),
     ] {
-        let answer = ask(
-            Question::Check,
-            "policy.karmada.io",
-            "ClusterTaintPolicy",
-            object,
-            old,
-        );
+        let answer = ask(Question::Check, TAINT_POLICY, object, old);
         assert_eq!(answer["allowed"], allowed, "{object}");
     }
 }
@@ -119,13 +95,7 @@ fn what_goes_away_is_left_as_it_is() {
     let metadata =
         json!({ "name": "p", "namespace": "default", "deletionTimestamp": "2026-11-20T11:00:00Z" });
     let going = json!({ "metadata": metadata, "spec": { "resourceSelectors": [{ "apiVersion": "v1", "kind": "Secret" }] } });
-    let answer = ask(
-        Question::Default,
-        "policy.karmada.io",
-        "PropagationPolicy",
-        &going,
-        &going,
-    );
+    let answer = ask(Question::Default, POLICY, &going, &going);
     assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
 }
 
@@ -137,25 +107,23 @@ fn only_new_bindings_get_an_identity() {
         ("ClusterResourceBinding", Value::Null, true),
         ("ResourceBinding", binding.clone(), false),
     ] {
-        let answer = ask(Question::Default, "work.karmada.io", kind, &binding, &old);
-        assert_eq!(answer.get("patch").is_some(), given, "{kind}");
+        let kind = ("work.karmada.io", kind);
+        let answer = ask(Question::Default, kind, &binding, &old);
+        assert_eq!(answer.get("patch").is_some(), given, "{kind:?}");
     }
 }
 
 #[test]
 fn kinds_of_others_pass_and_what_is_no_object_changes_nothing() {
     for question in [Question::Default, Question::Check] {
-        let answer = ask(question, "apps", "Deployment", &json!({}), &Value::Null);
+        let answer = ask(question, ("apps", "Deployment"), &json!({}), &Value::Null);
         assert_eq!(answer, json!({ "uid": "u", "allowed": true }));
     }
     for object in [json!(null), json!("x"), json!({ "spec": 1, "metadata": 2 })] {
-        for (group, kind) in [
-            ("policy.karmada.io", "PropagationPolicy"),
-            ("cluster.karmada.io", "Cluster"),
-        ] {
-            let answer = ask(Question::Default, group, kind, &object, &Value::Null);
+        for kind in [POLICY, CLUSTER] {
+            let answer = ask(Question::Default, kind, &object, &Value::Null);
             assert_eq!(answer, json!({ "uid": "u", "allowed": true }), "{object}");
-            let answer = ask(Question::Check, group, kind, &object, &Value::Null);
+            let answer = ask(Question::Check, kind, &object, &Value::Null);
             assert_eq!(answer["allowed"], false, "{object}");
         }
     }
@@ -202,17 +170,15 @@ fn an_order_is_attributed_to_the_user_who_writes_it_whatever_they_write_it_with(
         })
     };
     let suspended = policy(json!({"dispatching": true}));
-    let clusters = ("cluster.karmada.io", "Cluster");
-    let policies = ("policy.karmada.io", "PropagationPolicy");
-    for ((group, kind), new, old, expected) in [
-        (clusters, &drained, &cluster, Some("drain")),
-        (clusters, &drained, &drained, None),
-        (clusters, &cluster, &drained, Some("undrain")),
-        (policies, &suspended, &policy(Value::Null), Some("suspend")),
-        (policies, &policy(json!({})), &suspended, Some("unsuspend")),
-        (policies, &policy(json!({})), &policy(Value::Null), None),
+    for (kind, new, old, expected) in [
+        (CLUSTER, &drained, &cluster, Some("drain")),
+        (CLUSTER, &drained, &drained, None),
+        (CLUSTER, &cluster, &drained, Some("undrain")),
+        (POLICY, &suspended, &policy(Value::Null), Some("suspend")),
+        (POLICY, &policy(json!({})), &suspended, Some("unsuspend")),
+        (POLICY, &policy(json!({})), &policy(Value::Null), None),
     ] {
-        let answer = ask(Question::Default, group, kind, new, old);
+        let answer = ask(Question::Default, kind, new, old);
         let patch = answer["patch"]
             .as_str()
             .map(|it| STANDARD.decode(it).unwrap());
@@ -226,8 +192,8 @@ fn an_order_is_attributed_to_the_user_who_writes_it_whatever_they_write_it_with(
 }
 
 /// Returns an object as admission changes it.
-fn admitted(group: &str, kind: &str, new: &Value, old: &Value) -> Value {
-    let answer = ask(Question::Default, group, kind, new, old);
+fn admitted(kind: (&str, &str), new: &Value, old: &Value) -> Value {
+    let answer = ask(Question::Default, kind, new, old);
     let mut patched = new.clone();
     if let Some(patch) = answer["patch"].as_str() {
         let patch = STANDARD.decode(patch).unwrap();
@@ -237,19 +203,21 @@ fn admitted(group: &str, kind: &str, new: &Value, old: &Value) -> Value {
     patched
 }
 
+/// Returns a cluster out of which movement is paused so.
+fn paused(pause: &Value) -> Value {
+    json!({
+        "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause.to_string()}},
+        "spec": {"syncMode": "Pull"},
+    })
+}
+
 #[test]
 fn nobody_pauses_a_cluster_in_the_name_of_another_or_unrecorded() {
     use crate::fleet::pause::Pause;
-    let paused = |by: &str| {
-        let pause = json!({"by": by, "reason": "freeze"}).to_string();
-        json!({
-            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause}},
-            "spec": {"syncMode": "Pull"},
-        })
-    };
     let cluster = json!({"metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"}});
     for by in ["ceo", "kubectl-muster"] {
-        let new = admitted("cluster.karmada.io", "Cluster", &paused(by), &cluster);
+        let new = paused(&json!({"by": by, "reason": "freeze"}));
+        let new = admitted(CLUSTER, &new, &cluster);
         let new = cluster::Cluster::deserialize(&new).unwrap();
         let recorded = attribution::Attribution::all(&new.metadata);
         let pause = Pause::of_annotations(&new.metadata).unwrap();
@@ -270,12 +238,7 @@ fn whoever_restores_a_policy_is_not_told_to_have_given_its_orders_long_ago() {
         },
         "spec": {"suspension": {"dispatching": true}},
     });
-    let new = admitted(
-        "policy.karmada.io",
-        "PropagationPolicy",
-        &policy,
-        &Value::Null,
-    );
+    let new = admitted(POLICY, &policy, &Value::Null);
     let new = policy::Policy::deserialize(&new).unwrap();
     let told: Vec<_> = attribution::Attribution::all(&new.metadata);
     let lie = told.iter().any(|it| it.by == "me" && it.at < Some(now()));
@@ -291,7 +254,7 @@ fn a_suspension_that_is_switched_off_is_ended_and_not_ordered() {
         })
     };
     let (new, old) = (policy(false), policy(true));
-    let new = admitted("policy.karmada.io", "PropagationPolicy", &new, &old);
+    let new = admitted(POLICY, &new, &old);
     let new = policy::Policy::deserialize(&new).unwrap();
     let told = attribution::Attribution::all(&new.metadata);
     assert_eq!(told.last().unwrap().order, attribution::order::UNSUSPEND);
@@ -302,14 +265,10 @@ fn nobody_prolongs_a_pause_unrecorded_by_calling_it_a_step_of_an_order() {
     use crate::fleet::pause::Pause;
     let paused = |seconds: i64| {
         let until = now() + jiff::SignedDuration::from_secs(seconds);
-        let pause = json!({"by": "kubectl-muster", "reason": "", "until": until.to_string()});
-        json!({
-            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause.to_string()}},
-            "spec": {"syncMode": "Pull"},
-        })
+        paused(&json!({"by": "kubectl-muster", "reason": "", "until": until.to_string()}))
     };
     // A program writes it anew each minute: `kubectl muster` writes none over one that holds.
-    let new = admitted("cluster.karmada.io", "Cluster", &paused(110), &paused(50));
+    let new = admitted(CLUSTER, &paused(110), &paused(50));
     let new = cluster::Cluster::deserialize(&new).unwrap();
     let pause = Pause::of_annotations(&new.metadata).unwrap();
     assert_eq!(pause.by, "me", "{pause}");
@@ -320,12 +279,8 @@ fn nobody_prolongs_a_pause_unrecorded_by_calling_it_a_step_of_an_order() {
 fn a_tool_that_applies_a_pause_again_finds_it_as_it_was_applied() {
     // A tool of GitOps compares what it applies with what there is, and applies it again if they
     // differ.
-    let text = json!({"by": "platform team", "reason": "freeze", "ticket": "OPS-1"}).to_string();
-    let new = json!({
-        "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": text}},
-        "spec": {"syncMode": "Pull"},
-    });
-    let admitted = admitted("cluster.karmada.io", "Cluster", &new, &Value::Null);
+    let new = paused(&json!({"by": "platform team", "reason": "freeze", "ticket": "OPS-1"}));
+    let admitted = admitted(CLUSTER, &new, &Value::Null);
     let there: Value = serde_json::from_str(
         admitted["metadata"]["annotations"]["failover.muster.io/paused"]
             .as_str()
