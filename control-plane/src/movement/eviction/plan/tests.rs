@@ -140,6 +140,14 @@ fn gracefully<'a>(spec: &'a ResourceBindingSpec, from: &'a str) -> Leave<'a> {
     }
 }
 
+/// Returns the departure of a workload from member1 in a purge mode.
+fn in_mode(spec: &ResourceBindingSpec, mode: PurgeMode) -> Leave<'_> {
+    Leave {
+        mode,
+        ..gracefully(spec, "member1")
+    }
+}
+
 fn names(clusters: &[TargetCluster]) -> Vec<(&str, i32)> {
     clusters
         .iter()
@@ -388,10 +396,7 @@ fn a_copy_on_a_cluster_that_is_dying_itself_is_no_refuge() {
         for replicas in [2, 0] {
             for mode in [PurgeMode::Gracefully, PurgeMode::Directly] {
                 let spec = copied(replicas);
-                let leave = Leave {
-                    mode: mode.clone(),
-                    ..gracefully(&spec, "member1")
-                };
+                let leave = in_mode(&spec, mode.clone());
                 let got = try_to(&leave, &snapshot);
                 assert_eq!(
                     got.is_ok(),
@@ -420,10 +425,7 @@ fn directly_leaves_no_task_and_no_way_back() {
     let mut tolerant = divided();
     Arc::make_mut(tolerant.placement.as_mut().unwrap()).cluster_tolerations =
         serde_json::from_value(json!([{"operator": "Exists", "tolerationSeconds": 30}])).unwrap();
-    let leave = Leave {
-        mode: PurgeMode::Directly,
-        ..gracefully(&tolerant, "member1")
-    };
+    let leave = in_mode(&tolerant, PurgeMode::Directly);
     let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
     assert_eq!(names(&plan.clusters), [("member2", 3)]);
     assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
@@ -449,10 +451,7 @@ fn beside_another_scheduler_the_decision_is_a_check_only() {
 fn the_patch_that_evicts_says_why_and_where_to_in_every_purge_mode() {
     let spec = divided();
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
-        let leave = Leave {
-            mode: mode.clone(),
-            ..gracefully(&spec, "member1")
-        };
+        let leave = in_mode(&spec, mode.clone());
         let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
         let record = plan.patch["metadata"]["annotations"][LAST_EVICTION].as_str();
         let said: Record = serde_json::from_str(record.unwrap()).unwrap();
@@ -469,8 +468,7 @@ fn beside_another_scheduler_the_task_stays_in_every_purge_mode() {
     for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
         let leave = Leave {
             ours: false,
-            mode: mode.clone(),
-            ..gracefully(&spec, "member1")
+            ..in_mode(&spec, mode.clone())
         };
         let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
         assert_eq!(plan.patch["spec"]["clusters"], Value::Null, "{mode}");
@@ -503,10 +501,7 @@ fn a_task_left_over_from_an_earlier_eviction_does_not_swallow_the_new_one() {
 fn task_of(mode: PurgeMode, failover: &Value) -> Option<Value> {
     let mut spec = divided();
     spec.failover = serde_json::from_value(json!({"cluster": failover})).unwrap();
-    let leave = Leave {
-        mode,
-        ..gracefully(&spec, "member1")
-    };
+    let leave = in_mode(&spec, mode);
     let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
     plan.patch["spec"]
         .get("gracefulEvictionTasks")
@@ -547,16 +542,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
     // The new copy is told of it by the last task, whatever else is dropped.
     let mut spec = in_the_first_group();
     spec.failover = serde_json::from_value(json!({"cluster": rules("{.id}")})).unwrap();
-    let leave = Leave {
-        mode: PurgeMode::Directly,
-        ..gracefully(&spec, "member1")
-    };
-    let status = json!({
-        "schedulerObservingAffinityName": "primary",
-        "aggregatedStatus": [{"clusterName": "member1", "status": {"id": "7f"}}],
-    });
-    let both = fleet(&["member1"], &["member2", "member3", "member5"]);
-    let plan = try_with(&leave, &both, &Options::default(), &status).unwrap();
+    let plan = to_the_backup(&spec, PurgeMode::Directly);
     let tasks = plan.patch["spec"]["gracefulEvictionTasks"].clone();
     let from = |at: usize| {
         (
@@ -583,10 +569,7 @@ fn the_state_of_the_old_copy_travels_in_the_task_whatever_becomes_of_that_copy()
         (PurgeMode::Gracefully, false),
         (PurgeMode::Never, false),
     ] {
-        let leave = Leave {
-            mode: mode.clone(),
-            ..gracefully(&spec, "member1")
-        };
+        let leave = in_mode(&spec, mode.clone());
         let got = try_to(&leave, &fleet(&["member1"], &["member2"]));
         let held = matches!(got, Err(Nowhere::State(_)));
         assert_eq!(held, stays, "{mode}: {got:?}");
@@ -610,10 +593,7 @@ fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
         let rules = json!([{"aliasLabelName": "job", "jsonPath": path}]);
         let failover = json!({"cluster": {"statePreservation": {"rules": rules}}});
         spec.failover = serde_json::from_value(failover).unwrap();
-        let leave = Leave {
-            mode: PurgeMode::Directly,
-            ..gracefully(&spec, "member1")
-        };
+        let leave = in_mode(&spec, PurgeMode::Directly);
         let plan = try_to(&leave, &fleet(&["member1"], &["member2"])).unwrap();
         let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
         let last = tasks.and_then(|tasks| tasks.last()).unwrap();
@@ -759,22 +739,24 @@ fn in_the_first_group() -> ResourceBindingSpec {
     )
 }
 
+/// Plans the departure of such a workload from member1, for the second group.
+fn to_the_backup(spec: &ResourceBindingSpec, mode: PurgeMode) -> Plan {
+    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
+    let status = json!({"schedulerObservingAffinityName": "primary"});
+    let leave = in_mode(spec, mode);
+    try_with(&leave, &fleet, &Options::default(), &status).unwrap()
+}
+
 #[test]
 fn healthy_copies_that_another_affinity_group_drops_stay_until_the_new_ones_are_healthy() {
     let spec = in_the_first_group();
-    let status = json!({"schedulerObservingAffinityName": "primary"});
-    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
     for (mode, kept) in [
         (PurgeMode::Gracefully, &["member2", "member1"][..]),
         (PurgeMode::Never, &["member2", "member1"]),
         // A workload that ran in two clusters may run in two.
         (PurgeMode::Directly, &["member2"]),
     ] {
-        let leave = Leave {
-            mode: mode.clone(),
-            ..gracefully(&spec, "member1")
-        };
-        let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+        let plan = to_the_backup(&spec, mode.clone());
         assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
         let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
         let from: Vec<&str> = tasks
@@ -804,13 +786,7 @@ fn where_a_fence_is_asked_for_no_old_copy_stays_beside_a_new_one() {
     let mut spec = in_the_first_group();
     let failover = json!({"cluster": {"purgeMode": "Directly", "fencing": {"afterSeconds": 60}}});
     spec.failover = serde_json::from_value(failover).unwrap();
-    let leave = Leave {
-        mode: PurgeMode::Directly,
-        ..gracefully(&spec, "member1")
-    };
-    let fleet = fleet(&["member1"], &["member2", "member3", "member5"]);
-    let status = json!({"schedulerObservingAffinityName": "primary"});
-    let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
+    let plan = to_the_backup(&spec, PurgeMode::Directly);
     assert_eq!(names(&plan.clusters), [("member3", 2), ("member5", 2)]);
     assert_eq!(plan.patch["spec"].get("gracefulEvictionTasks"), None);
 }
@@ -835,10 +811,7 @@ fn directly_drops_no_healthy_copy_at_once_where_old_and_new_ones_run_beside_each
         }),
     );
     let fleet = fleet(&["member1"], &["member2", "member3", "member4", "member5"]);
-    let leave = Leave {
-        mode: PurgeMode::Directly,
-        ..gracefully(&spec, "member1")
-    };
+    let leave = in_mode(&spec, PurgeMode::Directly);
     let status = json!({"schedulerObservingAffinityName": "primary"});
     let plan = try_with(&leave, &fleet, &Options::default(), &status).unwrap();
     let chosen = [("member3", 2), ("member4", 2), ("member5", 2)];
