@@ -179,6 +179,17 @@ mod tests {
         }
     }
 
+    /// Returns what is wanted at a second of a cluster that is registered once, and of whose taints
+    /// no policy holds any.
+    fn judge(
+        present: &[Taint],
+        ready: Option<&Condition>,
+        classic: Option<Duration>,
+        second: i64,
+    ) -> Wanted {
+        wanted(present, ready, false, classic, |_| false, at(second))
+    }
+
     /// The status of Ready, the taints before, and those after if they change.
     type Case = (Option<&'static str>, Vec<Taint>, Option<Vec<Taint>>);
 
@@ -209,22 +220,12 @@ mod tests {
         ];
         for (status, present, expected) in cases {
             let condition = status.map(|s| ready(s, 0));
-            let wanted = wanted(
-                &present,
-                condition.as_ref(),
-                false,
-                None,
-                |_| false,
-                at(100),
-            );
-            assert_eq!(
-                wanted,
-                Wanted {
-                    taints: expected,
-                    again: None
-                },
-                "{status:?} {present:?}"
-            );
+            let found = judge(&present, condition.as_ref(), None, 100);
+            let expected = Wanted {
+                taints: expected,
+                again: None,
+            };
+            assert_eq!(found, expected, "{status:?} {present:?}");
         }
     }
 
@@ -261,16 +262,8 @@ mod tests {
             taint("c", NO_SCHEDULE, None),
             taint("d", NO_EXECUTE, Some(3)),
         ];
-        let wanted = wanted(
-            &present,
-            Some(&ready("True", 0)),
-            false,
-            None,
-            |_| false,
-            at(100),
-        );
         assert_eq!(
-            wanted.taints,
+            judge(&present, Some(&ready("True", 0)), None, 100).taints,
             Some(vec![
                 taint("a", NO_EXECUTE, Some(100)),
                 taint("b", PREFER_NO_EXECUTE, Some(100)),
@@ -287,8 +280,7 @@ mod tests {
         let of_policy = taint(NOT_READY, PREFER_NO_EXECUTE, Some(301));
         let both = vec![own.clone(), of_policy.clone()];
         let judge = |present: &[Taint], status, classic| {
-            let ready = ready(status, 0);
-            wanted(present, Some(&ready), false, classic, |_| false, at(302)).taints
+            judge(present, Some(&ready(status, 0)), classic, 302).taints
         };
         let classic = Some(Duration::from_hours(1));
         for mode in [None, classic] {
@@ -323,7 +315,7 @@ mod tests {
         let unreachable = taint(UNREACHABLE, NO_SCHEDULE, Some(10));
         let down = ready("Unknown", 10);
         let judge = |present: &[Taint], condition: &Condition, now| {
-            wanted(present, Some(condition), false, classic, |_| false, at(now))
+            judge(present, Some(condition), classic, now)
         };
 
         let early = judge(std::slice::from_ref(&unreachable), &down, 309);
@@ -352,7 +344,7 @@ mod tests {
             let mut unknown = ready("Unknown", 10);
             unknown.reason = reason.to_owned();
             let present = std::slice::from_ref(&unreachable);
-            let found = wanted(present, Some(&unknown), false, classic, |_| false, at(900));
+            let found = judge(present, Some(&unknown), classic, 900);
             let expected = Wanted {
                 taints: is_emptied.then(|| {
                     vec![
@@ -372,14 +364,7 @@ mod tests {
         let present = [taint(UNREACHABLE, NO_SCHEDULE, Some(10))];
         let mut silent = ready("Unknown", 9_000);
         silent.reason = SILENT.to_owned();
-        let found = wanted(
-            &present,
-            Some(&silent),
-            false,
-            classic,
-            |_| false,
-            at(9_000),
-        );
+        let found = judge(&present, Some(&silent), classic, 9_000);
         let expected = Wanted {
             taints: None,
             again: Some(at(9_300)),
@@ -414,14 +399,7 @@ mod tests {
             ),
             (vec![not_ready(Some(3_300))], 3_600, None),
         ] {
-            let wanted = wanted(
-                &present,
-                Some(&ready("False", told)),
-                false,
-                classic,
-                |_| false,
-                at(3_600),
-            );
+            let wanted = judge(&present, Some(&ready("False", told)), classic, 3_600);
             assert_eq!(wanted.again, again.map(at), "{present:?} {told}");
             let evicts = wanted
                 .taints
@@ -435,25 +413,10 @@ mod tests {
     #[test]
     fn without_the_classic_mode_a_persons_no_execute_taint_of_the_same_key_stays() {
         let present = [taint(UNREACHABLE, NO_EXECUTE, Some(1))];
-        assert_eq!(
-            wanted(
-                &present,
-                Some(&ready("True", 0)),
-                false,
-                None,
-                |_| false,
-                at(9)
-            ),
-            Wanted::default()
-        );
-        let classic = wanted(
-            &present,
-            Some(&ready("True", 0)),
-            false,
-            Some(Duration::ZERO),
-            |_| true,
-            at(9),
-        );
+        let ready = ready("True", 0);
+        assert_eq!(judge(&present, Some(&ready), None, 9), Wanted::default());
+        let classic = Some(Duration::ZERO);
+        let classic = wanted(&present, Some(&ready), false, classic, |_| true, at(9));
         assert_eq!(classic, Wanted::default(), "a policy answers for it");
     }
 
