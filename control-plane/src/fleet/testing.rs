@@ -308,6 +308,15 @@ impl FakeApi {
         self.0.state.lock().objects.get(&place).cloned()
     }
 
+    /// Returns the binding of a name in the namespace `shop` as it is stored.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn binding(&self, name: &str) -> Value {
+        let binding = self.object("resourcebindings", "shop", name);
+        binding.expect("the binding is stored")
+    }
+
     /// Returns all objects of a plural as they are stored.
     pub fn all(&self, plural: &str) -> Vec<Value> {
         let state = self.0.state.lock();

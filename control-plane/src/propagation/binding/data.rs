@@ -146,7 +146,7 @@ async fn report(stand: &Stand, cluster: &str, state: &str, is_complete: bool) {
 }
 
 fn pending(stand: &Stand, name: &str) -> (String, String) {
-    let binding = stand.api.object("resourcebindings", "shop", name).unwrap();
+    let binding = stand.api.binding(name);
     let conditions = binding["status"]["conditions"]
         .as_array()
         .cloned()
@@ -532,11 +532,9 @@ async fn a_copy_that_starts_without_its_data_has_waited_for_that_in_its_own_clus
     report(&stand, "m2", "Secondary", false).await;
     stand.api.put("resourcebindings", to("m2", 2));
     pass(50).await;
-    let before = stand
-        .api
-        .object("resourcebindings", "shop", "db-statefulset");
+    let before = stand.api.binding("db-statefulset");
     let mut moved = to("m3", 3);
-    moved["status"] = before.unwrap()["status"].take();
+    moved["status"] = before["status"].clone();
     stand.api.put("resourcebindings", moved);
     pass(40).await;
     assert!(work(&stand, 0, "m3").is_none(), "it has waited for 40 s");

@@ -246,10 +246,7 @@ async fn what_is_told_of_replicas_that_are_not_divided_yet_is_true() {
     let mut stand = bound([cluster("m1")], deployment(4), binding, [work]);
     stand.follow().await;
     pass(60).await;
-    let bound = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment")
-        .unwrap();
+    let bound = stand.api.binding("web-deployment");
     let told = bound["status"]["conditions"]
         .as_array()
         .cloned()

@@ -37,10 +37,7 @@ async fn cordon(stand: &Stand) {
 async fn delete_in_vain(stand: &Stand, work: &str) {
     let path = format!("/karmada-es-m1/works/{work}");
     stand.api.cut(http::Method::DELETE, &path);
-    let bound = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment");
-    let mut bound = bound.unwrap();
+    let mut bound = stand.api.binding("web-deployment");
     bound["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     stand.api.put("resourcebindings", bound);
     pass(5).await;
@@ -319,9 +316,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
             refuse_bindings(api);
             let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
             api.answer(method.clone(), path, 503, busy);
-            let mut bound = api
-                .object("resourcebindings", "shop", "web-deployment")
-                .unwrap();
+            let mut bound = api.binding("web-deployment");
             let annotations = bound["metadata"]["annotations"].as_object_mut().unwrap();
             annotations.remove(muster_shared::names::annotation::DEPENDENCIES);
             api.put("resourcebindings", bound);
@@ -348,10 +343,7 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
     let mut again = template.clone();
     again["metadata"]["uid"] = json!("t2");
     stand.api.delete("deployments", "shop", "web");
-    let mut bound = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment")
-        .unwrap();
+    let mut bound = stand.api.binding("web-deployment");
     bound["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
     stand.api.put("resourcebindings", bound);
     pass(1).await;

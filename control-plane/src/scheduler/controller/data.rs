@@ -53,9 +53,7 @@ async fn started(m1: Value, bindings: impl IntoIterator<Item = Value>) -> Stand 
 
 /// Returns the workload as the API has it.
 fn stored(stand: &Stand) -> Value {
-    let bindings = &stand.api;
-    let stored = bindings.object("resourcebindings", "shop", "web-deployment");
-    stored.unwrap()
+    stand.api.binding("web-deployment")
 }
 
 #[tokio::test(start_paused = true)]

@@ -578,10 +578,7 @@ mod tests {
         let scheduler = Scheduler::new(fleet, pace);
         let key = BindingKey::of(stand.binding("web-deployment").unwrap().as_ref());
         scheduler.handle(fleet, key).await.unwrap();
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        stored.unwrap()["spec"]["clusters"].to_string()
+        stand.api.binding("web-deployment")["spec"]["clusters"].to_string()
     }
 
     #[tokio::test(start_paused = true)]

@@ -215,10 +215,7 @@ mod tests {
         while scheduler.confirm(&stand.fleet, key.clone()).await.unwrap() != Next::Done {
             pass(10).await;
         }
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        let status = stored.unwrap()["status"].clone();
+        let status = stand.api.binding("web-deployment")["status"].clone();
         assert_eq!(status["schedulerObservedGeneration"], 3);
         status
     }
@@ -243,10 +240,8 @@ mod tests {
         let api = key.api(&fleet.client);
         let written = scheduler.report(&api, &key, &cached, &report, fleet.clock.now());
         written.await.unwrap();
-        let stored = stand
-            .api
-            .object("resourcebindings", "shop", "web-deployment");
-        let condition = &stored.unwrap()["status"]["conditions"][0];
+        let stored = stand.api.binding("web-deployment");
+        let condition = &stored["status"]["conditions"][0];
         assert_eq!(condition["status"], "True");
         assert!(pause().is_some());
     }
@@ -304,12 +299,8 @@ mod tests {
             let now = fleet.clock.now();
             let report = success(generation, now);
             let api = key.api(&fleet.client);
-            let time = || {
-                let stored = stand
-                    .api
-                    .object("resourcebindings", "shop", "web-deployment");
-                stored.unwrap()["status"]["lastScheduledTime"].clone()
-            };
+            let stored = || stand.api.binding("web-deployment");
+            let time = || stored()["status"]["lastScheduledTime"].clone();
             let before = time();
             let report = scheduler.report_placed(&api, &key, &written, report, now);
             report.await.unwrap();

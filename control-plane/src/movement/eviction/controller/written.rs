@@ -145,10 +145,7 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
     let stand = started(evicting(), objects).await;
     pass(60).await;
     assert_eq!(placed(&stand), ["m1"]);
-    let told = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment");
-    let told = told.unwrap()["status"]["conditions"].to_string();
+    let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
     assert!(told.contains("did not have Replication web"), "{told}");
     stand.api.put("resourcebindings", data(&["m2"]));
     pass(10).await;
@@ -372,10 +369,7 @@ async fn a_workload_stays_in_the_group_it_left_for_although_the_note_of_the_grou
     stand.api.put("clusters", testing::cluster("m1"));
     pass(120).await;
     assert_eq!(placed(&stand), ["m2"]);
-    let mut scaled = stand
-        .api
-        .object("resourcebindings", "shop", "web-deployment")
-        .unwrap();
+    let mut scaled = stand.api.binding("web-deployment");
     scaled["spec"]["replicas"] = json!(4);
     scaled["metadata"]["generation"] = json!(2);
     stand.api.put("resourcebindings", scaled);

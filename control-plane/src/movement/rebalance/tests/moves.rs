@@ -62,10 +62,7 @@ async fn an_edit_that_was_held_back_and_whose_write_is_refused_is_no_fresh_edit(
     assert_eq!(moved(&stand), 0);
     stand.api.answer_truly();
     for number in 0..MANY {
-        let mut it = stand
-            .api
-            .object("resourcebindings", "shop", &name(number))
-            .unwrap();
+        let mut it = stand.api.binding(&name(number));
         it["metadata"]["labels"] = json!({ "written-by": "another" });
         stand.api.put("resourcebindings", it);
     }
@@ -218,10 +215,7 @@ async fn an_edit_whose_write_the_api_refused_is_still_an_edit() {
         let path = format!("/resourcebindings/{}", name(number));
         let body = refusal(403, "QuotaExceeded", &name(number));
         stand.api.answer(http::Method::PATCH, &path, 403, body);
-        let mut it = stand
-            .api
-            .object("resourcebindings", "shop", &name(number))
-            .unwrap();
+        let mut it = stand.api.binding(&name(number));
         it["spec"]["placement"]["clusterAffinity"] = json!({ "clusterNames": ["m2"] });
         it["metadata"]["generation"] = json!(2);
         stand.api.put("resourcebindings", it);

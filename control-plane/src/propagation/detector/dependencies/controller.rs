@@ -570,10 +570,7 @@ mod tests {
                 }]});
                 stand.api.put("works", work);
             }
-            let web = stand
-                .api
-                .object("resourcebindings", "shop", "web-deployment");
-            let mut web = web.unwrap();
+            let mut web = stand.api.binding("web-deployment");
             web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
             stand.api.put("resourcebindings", web);
             pass(60).await;

@@ -273,8 +273,7 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
         let failback = json!({"mode": mode, "afterSeconds": 3600});
         let mut policy = policy();
         policy["spec"]["failover"] = json!({"cluster": {"failback": failback}});
-        let name = "web-deployment";
-        let away = stand.api.object("resourcebindings", "shop", name).unwrap();
+        let away = stand.api.binding("web-deployment");
         stand.api.put("propagationpolicies", policy);
         stand.api.put("resourcebindings", claimed(away));
         resume(&stand);
