@@ -103,6 +103,14 @@ impl World {
         Self::of(clusters, bindings.into_iter().collect(), true)
     }
 
+    /// Makes a world of clusters that drive everything out and of others, which are well, in which
+    /// failover is on.
+    fn among(failed: &[&str], well: &[&str], binding: Arc<AnyBinding>) -> Self {
+        let failed = failed.iter().map(|name| cluster(name, &down(0)));
+        let well = well.iter().map(|name| cluster(name, &json!([])));
+        Self::of(failed.chain(well).collect(), vec![binding], true)
+    }
+
     fn of(clusters: Vec<Arc<Cluster>>, bindings: Vec<Arc<AnyBinding>>, failover: bool) -> Self {
         let start = Instant::now();
         let now = Now {
@@ -150,6 +158,14 @@ impl World {
         }
         for cluster in &self.clusters {
             self.evictor.cluster(cluster, self.now());
+        }
+    }
+
+    /// Begins the next eviction and returns it; it has not come to an end yet.
+    fn begin_eviction(&mut self) -> Box<Eviction> {
+        match self.evictor.next(self.now()) {
+            Step::Evict(eviction) => eviction,
+            Step::Wait(_) => panic!("it is to be evicted"),
         }
     }
 
@@ -389,20 +405,10 @@ fn a_cache_that_is_behind_is_not_answered_by_a_storm_of_writes() {
 
 #[test]
 fn a_workload_on_two_failed_clusters_leaves_them_one_after_the_other() {
-    let mut world = World::of(
-        vec![
-            cluster("a", &down(0)),
-            cluster("b", &down(0)),
-            cluster("c", &json!([])),
-            cluster("d", &json!([])),
-        ],
-        vec![binding("w", &["a", "b"], &json!({}))],
-        true,
-    );
+    let workload = binding("w", &["a", "b"], &json!({}));
+    let mut world = World::among(&["a", "b"], &["c", "d"], workload);
     world.second = 100.0;
-    let Step::Evict(first) = world.evictor.next(world.now()) else {
-        panic!("the first leaves")
-    };
+    let first = world.begin_eviction();
     world.second = 200.0;
     assert!(
         matches!(world.evictor.next(world.now()), Step::Wait(Some(at)) if at > world.now().tick),
@@ -415,21 +421,10 @@ fn a_workload_on_two_failed_clusters_leaves_them_one_after_the_other() {
 #[test]
 fn what_changes_while_a_workload_is_being_evicted_is_judged_afterwards() {
     let world = |change: &dyn Fn(&mut World), end: &dyn Fn(&Eviction) -> Outcome| {
-        let mut world = World::of(
-            vec![
-                cluster("a", &down(0)),
-                cluster("b", &json!([])),
-                cluster("c", &json!([])),
-                cluster("d", &json!([])),
-                cluster("e", &json!([])),
-            ],
-            vec![binding("w", &["a", "b"], &json!({}))],
-            true,
-        );
+        let workload = binding("w", &["a", "b"], &json!({}));
+        let mut world = World::among(&["a"], &["b", "c", "d", "e"], workload);
         world.second = 100.0;
-        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-            panic!("it is its turn")
-        };
+        let eviction = world.begin_eviction();
         change(&mut world);
         world.evictor.done(&eviction, end(&eviction), world.now());
         let evictions = world.pass(50.0, leave);
@@ -482,9 +477,7 @@ fn what_is_known_of_a_binding_goes_with_it() {
 fn the_answer_to_our_own_write_never_replaces_what_the_watch_told_since() {
     let mut world = World::new(10, 1, 1);
     world.second = 10.0;
-    let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-        panic!("one has to leave")
-    };
+    let eviction = world.begin_eviction();
     // The answer to the patch is under way; somebody else has moved the workload on, and the watch
     // is faster.
     let mut later = AnyBinding::clone(&binding("w0-0", &["c7"], &json!({})));

@@ -98,9 +98,7 @@ fn whatever_ends_an_eviction_that_is_under_way_the_workload_is_not_said_to_wait_
     let start = || {
         let mut world = World::new(10, 1, 1);
         world.second = 10.0;
-        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-            panic!("one has to leave")
-        };
+        let eviction = world.begin_eviction();
         world.told();
         (world, *eviction)
     };

@@ -23,14 +23,6 @@ impl World {
         self
     }
 
-    /// Begins the next eviction and returns it; it has not come to an end yet.
-    fn begin_eviction(&mut self) -> Box<Eviction> {
-        match self.evictor.next(self.now()) {
-            Step::Evict(eviction) => eviction,
-            Step::Wait(_) => panic!("it is to be evicted"),
-        }
-    }
-
     fn wait(&mut self) -> Instant {
         match self.evictor.next(self.now()) {
             Step::Wait(until) => until.expect("time alone helps"),

@@ -254,18 +254,20 @@ fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
     );
 }
 
+/// Returns the next version of a binding, which is in another cluster.
+fn moved(binding: &AnyBinding, cluster: &str) -> Arc<AnyBinding> {
+    let mut moved = AnyBinding::clone(binding);
+    moved.metadata.resource_version = Some("2".to_owned());
+    moved.spec.clusters[0].name = cluster.to_owned();
+    Arc::new(moved)
+}
+
 #[test]
 fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved() {
     let mut world = lost(3, [web("w0", 0, 0), web("w1", 0, 0)]);
-    let to = |binding: &AnyBinding, cluster: &str| {
-        let mut placed = AnyBinding::clone(binding);
-        placed.metadata.resource_version = Some("2".to_owned());
-        placed.spec.clusters[0].name = cluster.to_owned();
-        Arc::new(placed)
-    };
     // The scheduler, a rebalance, or another process.
     world.put(&web("other", 0, 9_000));
-    world.put(&to(&web("other", 0, 9_000), "c1"));
+    world.put(&moved(&web("other", 0, 9_000), "c1"));
     let now = world.now();
     let left = |world: &mut World, eviction: &Eviction| {
         let fleet = world.evictor.fleet_for(eviction);
@@ -274,12 +276,10 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
     };
     world.second = 10.0;
     let mut next = || {
-        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-            panic!("the rate permits it");
-        };
+        let eviction = world.begin_eviction();
         world.second += 10.0;
         let before = left(&mut world, &eviction);
-        let planned = to(&eviction.binding, "c1").spec.clusters.clone();
+        let planned = moved(&eviction.binding, "c1").spec.clusters.clone();
         world.evictor.take_planned_room(&eviction, &planned, now);
         (eviction, before)
     };
@@ -289,9 +289,9 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
     assert_eq!(before, 1, "the first is being moved");
     assert_eq!(left(&mut world, &second), 0);
     // One is moved, and the watch shows it before the answer; the other one stays.
-    let moved = to(&first.binding, "c1");
-    world.put(&moved);
-    let binding = moved;
+    let there = moved(&first.binding, "c1");
+    world.put(&there);
+    let binding = there;
     let to = "c1".to_owned();
     world
         .evictor
@@ -307,25 +307,17 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
 fn what_somebody_else_moves_while_it_is_being_moved_takes_the_room_where_it_is() {
     let mut world = lost(3, [web("w0", 0, 0)]);
     world.set(&free("c2", 3));
-    let to = |binding: &AnyBinding, cluster: &str| {
-        let mut placed = AnyBinding::clone(binding);
-        placed.metadata.resource_version = Some("2".to_owned());
-        placed.spec.clusters[0].name = cluster.to_owned();
-        Arc::new(placed)
-    };
     world.second = 10.0;
     let now = world.now();
-    let Step::Evict(eviction) = world.evictor.next(now) else {
-        panic!("the rate permits it");
-    };
+    let eviction = world.begin_eviction();
     let left = |world: &mut World| {
         world.fleets = vec![world.evictor.fleet_for(&eviction)];
         ["c1", "c2"].map(|it| cores_left(world, 0, it))
     };
-    let planned = to(&eviction.binding, "c1").spec.clusters.clone();
+    let planned = moved(&eviction.binding, "c1").spec.clusters.clone();
     world.evictor.take_planned_room(&eviction, &planned, now);
     assert_eq!(left(&mut world), [2, 3]);
-    world.put(&to(&eviction.binding, "c2"));
+    world.put(&moved(&eviction.binding, "c2"));
     world.evictor.done(&eviction, Outcome::Conflict, now);
     assert_eq!(left(&mut world), [3, 2]);
 }

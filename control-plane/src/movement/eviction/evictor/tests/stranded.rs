@@ -56,17 +56,10 @@ fn a_change_of_room_tries_what_is_stranded_in_slices_and_faster_when_that_helps(
 
 #[test]
 fn a_change_that_could_help_is_not_missed_by_what_is_being_evicted_meanwhile() {
-    let clusters = [("c0", down(0)), ("a", json!([])), ("b", json!([]))];
-    let clusters = clusters.map(|(name, taints)| cluster(name, &taints));
-    let mut world = World::of(
-        clusters.to_vec(),
-        vec![binding("w", &["c0"], &json!({}))],
-        true,
-    );
+    let workload = binding("w", &["c0"], &json!({}));
+    let mut world = World::among(&["c0"], &["a", "b"], workload);
     world.second = 100.0;
-    let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-        panic!("it is to be evicted")
-    };
+    let eviction = world.begin_eviction();
     // The eviction was planned before cluster c1 was there.
     world.set(&cluster("c1", &json!([])));
     world.second += 2.0;
@@ -90,9 +83,7 @@ fn one_that_was_made_again_while_its_eviction_came_to_nothing_has_to_leave_as_we
     for (later, expected) in [("second", &["w"][..]), ("first", &[])] {
         let mut world = World::pair(cluster("c0", &down(0)), [made("first")]);
         world.second = 100.0;
-        let Step::Evict(eviction) = world.evictor.next(world.now()) else {
-            panic!("it is to be evicted")
-        };
+        let eviction = world.begin_eviction();
         world.put(&made(later));
         world.evictor.done(&eviction, Outcome::Gone, world.now());
         assert_eq!(world.evict(60.0), expected, "{later}");
