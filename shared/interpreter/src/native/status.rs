@@ -28,9 +28,9 @@ pub fn status(object: &Value) -> Result<Option<Value>, Error> {
     if map(object, &["status"])?.is_none() {
         return Ok(None);
     }
-    // Counters, fields of any type that are copied, and whether the generations of the object and of
-    // its template are reported, which lets the control plane tell whether the members have caught
-    // up with the template.
+    // Counters, fields of any type that are copied, and whether the generations of the object and
+    // of its template are reported, which lets the control plane tell whether the members have
+    // caught up with the template.
     let (counters, copied, generations): (&Sums, &[&str], bool) = match Kind::of(object) {
         Some(Kind::Deployment) => (&DEPLOYMENT, &[], true),
         // Karmada leaves `observedGeneration` out, so that the template's never advances.
