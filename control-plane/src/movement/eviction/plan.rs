@@ -29,7 +29,7 @@ use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{
-    ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
+    ClusterInfo, Decision, FitError, Growth, Options, Plugin, Snapshot, schedule,
 };
 
 /// A task's message may not be longer (the schema's rule).
@@ -301,7 +301,10 @@ impl Departure<'_> {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Result<Decision, Nowhere> {
-        let options = options.for_departure();
+        let options = match options.growth {
+            Growth::Elsewhere => *options,
+            _ => options.for_departure(),
+        };
         let is_new = |name: &str| self.spec.target(name).is_none();
         let new = |decision: &Decision| {
             let names = decision.clusters.iter().map(|target| target.name.clone());

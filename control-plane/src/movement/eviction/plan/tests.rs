@@ -189,6 +189,27 @@ fn a_divided_workload_moves_to_the_survivor_in_one_patch() {
 }
 
 #[test]
+fn what_those_that_have_it_cannot_take_goes_to_a_cluster_without_it() {
+    let copies = json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 1}]);
+    let aggregated = json!({"replicaScheduling": {
+        "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+    }});
+    let spec = spec(3, &copies, &aggregated);
+    let snapshot = fleet(&["member1"], &["member2", "member3"]);
+    let options = Options::default();
+    for (options, expected) in [
+        (options, &[("member2", 3)][..]),
+        (options.elsewhere(), &[("member2", 1), ("member3", 2)]),
+    ] {
+        let leave = in_mode(&spec, PurgeMode::Directly);
+        let plan = try_with(&leave, &snapshot, &options, &json!({})).unwrap();
+        let mut got = names(&plan.clusters);
+        got.sort_unstable();
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
 fn a_duplicated_workload_keeps_its_healthy_cluster_and_gains_an_allowed_one() {
     let snapshot = fleet(&["member2"], &["member1", "member3", "member4", "member5"]);
     let plan = try_to(&gracefully(&duplicated(), "member2"), &snapshot).unwrap();
