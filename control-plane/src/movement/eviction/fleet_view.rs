@@ -97,20 +97,20 @@ impl FleetView {
     }
 
     /// Gives back the room of a workload that did not move.
-    pub fn vacate(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster], now: Instant) {
+    pub fn vacate(&mut self, spec: &ResourceBindingSpec, gains: &[TargetCluster]) {
         for name in self.unreported.give_back(spec, gains) {
-            self.show_again(name, now);
+            self.show_again(name);
         }
     }
 
     /// Gives back the room of moves that should have been reported long ago. Returns whether there
     /// were any.
     pub fn settle(&mut self, now: Instant) -> bool {
-        let overdue = self.unreported.overdue(now);
-        for name in &overdue {
-            self.show_again(name, now);
+        let settled = self.unreported.settle(now);
+        for name in &settled {
+            self.show_again(name);
         }
-        !overdue.is_empty()
+        !settled.is_empty()
     }
 
     /// Returns when the room of a move is given back at the latest.
@@ -125,12 +125,12 @@ impl FleetView {
     }
 
     /// Shows a cluster as it was reported last: what has moved there since is still to be reported.
-    fn show_again(&mut self, name: &str, now: Instant) {
+    fn show_again(&mut self, name: &str) {
         match self.clusters.get(name) {
             Some(cluster) => self.snapshot.put(Arc::clone(cluster)),
             None => return self.unreported.forget(name),
         }
-        self.unreported.shown_again(&mut self.snapshot, name, now);
+        self.unreported.shown_again(&mut self.snapshot, name);
     }
 
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
@@ -410,10 +410,11 @@ mod tests {
             capacity.replicas(Some(&demand), GradeRule::Minimums)
         };
         // The cluster says nothing for a while, as one does whose agent reports once a minute.
-        let later = start + Duration::from_secs(20);
-        view.occupy(&spec, &to(2), later);
-        view.vacate(&spec, &to(2), later);
-        assert_eq!(room(&view), 5, "the three are not reported yet");
+        for seconds in [20, 90] {
+            view.occupy(&spec, &to(2), start + Duration::from_secs(seconds));
+            view.vacate(&spec, &to(2));
+            assert_eq!(room(&view), 5, "the three are not reported yet");
+        }
         assert!(view.settle(start + Duration::from_mins(2)));
         assert_eq!(room(&view), 8, "they never were");
     }

@@ -90,33 +90,23 @@ impl Unreported {
         shown
     }
 
-    /// Takes from a cluster that has just been reported what its report cannot contain yet.
+    /// Takes from a cluster that has just been reported what its report cannot contain yet, and
+    /// forgets the rest.
     pub fn reported(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
-        self.take_younger(SETTLED, snapshot, cluster, now);
-    }
-
-    /// Takes from a cluster that is shown again as it was reported before what is not overdue.
-    pub fn shown_again(&mut self, snapshot: &mut Snapshot, cluster: &str, now: Instant) {
-        self.take_younger(LONGEST, snapshot, cluster, now);
-    }
-
-    /// Takes what moved into a cluster less than `age` ago, and forgets the rest.
-    fn take_younger(
-        &mut self,
-        age: Duration,
-        snapshot: &mut Snapshot,
-        cluster: &str,
-        now: Instant,
-    ) {
         let Some(all) = self.by_cluster.get_mut(cluster) else {
             return;
         };
-        all.retain(|it| now.duration_since(it.at) < age);
-        for it in &*all {
-            snapshot.occupy(cluster, &it.load);
-        }
+        all.retain(|it| now.duration_since(it.at) < SETTLED);
         if all.is_empty() {
             self.by_cluster.remove(cluster);
+        }
+        self.shown_again(snapshot, cluster);
+    }
+
+    /// Takes from a cluster that is shown again as it was reported before what has moved there.
+    pub fn shown_again(&self, snapshot: &mut Snapshot, cluster: &str) {
+        for it in self.by_cluster.get(cluster).into_iter().flatten() {
+            snapshot.occupy(cluster, &it.load);
         }
     }
 
@@ -125,13 +115,22 @@ impl Unreported {
         self.by_cluster.remove(cluster);
     }
 
-    /// Returns the clusters of moves that should have been reported long ago, and whose room is to
-    /// be given back.
-    pub fn overdue(&self, now: Instant) -> Vec<Arc<str>> {
-        let is_overdue =
-            |all: &&Vec<Taken>| all.iter().any(|it| now >= it.at + LONGEST + GATHERING);
-        let overdue = self.by_cluster.iter().filter(|(_, all)| is_overdue(all));
-        overdue.map(|(cluster, _)| Arc::clone(cluster)).collect()
+    /// Forgets the moves that should have been reported long ago, once the room of the first of
+    /// them is to be given back. Returns their clusters, which are to be shown anew.
+    pub fn settle(&mut self, now: Instant) -> Vec<Arc<str>> {
+        if self.next().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        let mut settled = Vec::new();
+        self.by_cluster.retain(|cluster, all| {
+            let known = all.len();
+            all.retain(|it| now < it.at + LONGEST);
+            if all.len() < known {
+                settled.push(Arc::clone(cluster));
+            }
+            !all.is_empty()
+        });
+        settled
     }
 
     /// Returns when the room of the first move is to be given back.
@@ -338,21 +337,30 @@ mod tests {
     }
 
     #[test]
-    fn what_no_cluster_reports_is_overdue_after_a_minute() {
+    fn what_no_cluster_reports_is_forgotten_together_with_all_of_its_minute() {
         let (mut unreported, mut snapshot) = (Unreported::default(), cluster("8"));
         let start = Instant::now();
-        unreported.take(&mut snapshot, &spec("1"), &[to(1)], start);
-        let next = unreported.next().unwrap();
-        assert_eq!(next, start + LONGEST);
-        assert!(
-            unreported
-                .overdue(next - Duration::from_millis(1))
-                .is_empty()
-        );
-        assert_eq!(unreported.overdue(next).len(), 1);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let other = TargetCluster {
+            name: "m2".to_owned(),
+            ..to(1)
+        };
+        for (target, seconds) in [(to(1), 0), (other, 59), (to(2), 61)] {
+            unreported.take(&mut snapshot, &spec("1"), &[target], at(seconds));
+        }
+        assert_eq!(unreported.next(), Some(at(120)));
+        let too_early = at(120) - Duration::from_millis(1);
+        assert!(unreported.settle(too_early).is_empty());
+        // A cluster that is shown again meanwhile gives nothing back in silence.
         let mut anew = cluster("8");
-        unreported.reported(&mut anew, "m1", next);
-        assert_eq!((room(&anew), unreported.next()), (8, None));
+        unreported.shown_again(&mut anew, "m1");
+        assert_eq!(room(&anew), 5);
+        let settled = unreported.settle(at(120));
+        let settled: Vec<&str> = settled.iter().map(|it| &**it).collect();
+        assert_eq!(settled, ["m1", "m2"]);
+        let mut anew = cluster("8");
+        unreported.shown_again(&mut anew, "m1");
+        assert_eq!((room(&anew), unreported.next()), (6, Some(at(181))));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Evictor {
         let known = self.bindings.get(&key);
         let taken = known.map_or_else(Vec::new, |it| gains(spec, &it.spec.clusters));
         if taken != planned {
-            self.fleet.vacate(spec, &planned, now.tick);
+            self.fleet.vacate(spec, &planned);
             self.fleet.occupy(spec, &taken, now.tick);
         }
     }

@@ -112,11 +112,11 @@ fn what_has_moved_takes_room_until_its_cluster_reports_it() {
     assert_eq!(moved.len(), 4);
     let left = [0, 1, 2, 3].map(|eviction| cores_left(&world, eviction, "c1"));
     assert_eq!(left, [3, 2, 1, 0], "c1 has not said anything yet");
-    // A minute later nobody takes them for pods that have not been seen.
+    // Two minutes later nobody takes them for pods that have not been seen.
     world.put(&web("late", 0, 0));
     world.pass(3.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(cores_left(&world, 0, "c1"), 0);
-    let late = world.pass(90.0, |_| Outcome::Nowhere("full".into()));
+    let late = world.pass(120.0, |_| Outcome::Nowhere("full".into()));
     assert_eq!(cores_left(&world, late.len() - 1, "c1"), 3);
 }
 
