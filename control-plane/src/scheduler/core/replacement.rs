@@ -243,6 +243,29 @@ mod tests {
     use super::*;
     use crate::scheduler::tests::fixtures::{cluster, deployment, placed, snapshot};
 
+    #[test]
+    fn whoever_asks_for_more_than_there_is_grows_and_each_copy_counts_that_is_not_divided() {
+        let divided = json!({"replicaScheduling": {"replicaSchedulingType": "Divided"}});
+        let copies = json!({});
+        for (placement, replicas, placed_there, expected) in [
+            (&divided, 5, &[("a", 2), ("b", 2)][..], true),
+            (&divided, 3, &[("a", 2), ("b", 2)], false),
+            (&copies, 3, &[("a", 2), ("b", 2)], true),
+            (&copies, 2, &[("a", 2), ("b", 2)], false),
+            (&copies, 1, &[("a", 2)], false),
+            // One that is scaled from zero has none to keep.
+            (&copies, 3, &[("a", 0)], false),
+            (&divided, 3, &[], false),
+        ] {
+            let spec = placed(deployment(replicas, placement), placed_there);
+            assert_eq!(
+                grows(&spec),
+                expected,
+                "{replicas} of {placed_there:?}: {placement}"
+            );
+        }
+    }
+
     /// Returns the tasks after a move from `a` and `b` to `chosen`, as cluster and purge mode.
     fn kept(failover: &Value, chosen: &[&str], has_left: bool) -> String {
         kept_of(&[("a", 2), ("b", 2)], failover, chosen, has_left)

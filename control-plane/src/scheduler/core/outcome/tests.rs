@@ -530,34 +530,6 @@ fn a_workload_that_grows_beyond_its_cluster_keeps_its_copy_there_until_the_new_o
 }
 
 #[test]
-fn a_workload_whose_copies_grow_beyond_their_region_keeps_them_until_the_new_ones_are_healthy() {
-    let placement = json!({
-        "replicaScheduling": {"replicaSchedulingType": "Duplicated"},
-        "spreadConstraints": [
-            {"spreadByField": "region", "minGroups": 1, "maxGroups": 1},
-            {"spreadByField": "cluster", "minGroups": 2, "maxGroups": 2},
-        ],
-    });
-    let spec = placed(deployment(3, &placement), &[("m1", 2), ("m2", 2)]);
-    // Those of the north have no room beside the two that each has.
-    let clusters = [
-        ("m1", 0, "north"),
-        ("m2", 0, "north"),
-        ("m3", 10, "south"),
-        ("m4", 10, "south"),
-    ];
-    let clusters = clusters.map(|(name, cores, region)| {
-        let mut cluster = cluster(name, cores);
-        cluster["spec"]["region"] = json!(region);
-        cluster
-    });
-    let (names, tasks) = unmatched(&spec, &record(&spec), &clusters);
-    assert_eq!(names, "m3 m4");
-    let kept = tasks.as_array().map(Vec::len);
-    assert_eq!(kept, Some(2), "{tasks}");
-}
-
-#[test]
 fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
     let one = json!({"spreadConstraints": [
         {"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1},
