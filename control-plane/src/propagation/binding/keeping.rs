@@ -104,7 +104,12 @@ pub fn condition(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::leaving::{bound, deployment, work_of};
+    use super::super::replacing::to;
     use super::*;
+    use crate::fleet::testing::{cluster, pass};
 
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_for_long_is_told_once_and_its_end_too() {
@@ -132,5 +137,24 @@ mod tests {
         let over = condition(None, false, &told, now).unwrap();
         assert_eq!((&*over.status, &*over.reason), ("False", FREE));
         assert_eq!(condition(None, false, &[over], now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_scaled_to_none_keeps_nothing_and_does_not_say_so_any_more() {
+        let mut binding = to(&[], 1);
+        binding["spec"]["replicas"] = json!(0);
+        let told = condition(Some("m2"), true, &[], Timestamp::UNIX_EPOCH);
+        binding["status"] = json!({"conditions": [told]});
+        let works = ["m1", "m2"].map(|cluster| work_of(&binding, cluster));
+        let clusters = ["m1", "m2"].map(cluster);
+        let mut stand = bound(clusters, deployment(0), binding, works);
+        stand.follow().await;
+        pass(10 * 60).await;
+        let works = stand.api.all("works").into_iter();
+        let left = works.filter(|it| it["metadata"]["deletionTimestamp"].is_null());
+        assert_eq!(left.count(), 0, "the template asks for no replicas");
+        let bound = stand.binding("web-deployment").unwrap();
+        let over = conditions::get(&bound.status().conditions, CONDITION).unwrap();
+        assert_eq!((&*over.status, &*over.reason), ("False", FREE));
     }
 }
