@@ -6,16 +6,18 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
 }
 
+/// Returns what is switched on with these feature gates.
+fn switches(gates: &str) -> Switches {
+    Switches::of(&Settings {
+        feature_gates: gates.parse().unwrap(),
+        ..Settings::default()
+    })
+}
+
 #[test]
 fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
-    let on = Switches {
-        graceful_eviction: true,
-        preserves_state: false,
-    };
-    let off = Switches {
-        graceful_eviction: false,
-        ..on
-    };
+    let on = switches("GracefulEviction=true");
+    let off = switches("GracefulEviction=false");
     let (new, moved) = (
         History::default(),
         History::default().after_move("m0", at(0)),
@@ -149,11 +151,8 @@ fn state_is_left_behind_where_there_are_rules_and_the_gate_is_off() {
             state_preservation: state,
             ..ApplicationFailoverBehavior::default()
         };
-        let switches = Switches {
-            graceful_eviction: true,
-            preserves_state,
-        };
-        let found = leaves_state(&behavior, switches);
+        let gates = format!("StatefulFailoverInjection={preserves_state}");
+        let found = leaves_state(&behavior, switches(&gates));
         assert_eq!(found, leaves, "{rules:?} {preserves_state}");
     }
 }

@@ -393,13 +393,12 @@ fn purge_modes_mean_the_same_in_both_spellings() {
 #[test]
 fn the_default_tolerations_count_where_the_policy_says_nothing_of_the_taint() {
     use muster_shared::names::taint::{NOT_READY, UNREACHABLE};
-    let defaults = Switches {
-        tolerations: DefaultTolerations {
-            not_ready: Some(300),
-            unreachable: None,
-        },
-        ..switches()
-    };
+    let defaults = Switches::of(&Settings {
+        feature_gates: "Failover=true".parse().unwrap(),
+        enable_no_execute_taint_eviction: true,
+        default_not_ready_toleration_seconds: Some(300),
+        ..Settings::default()
+    });
     let failed = |key: &str| [taint(key, "NoExecute", Some(10))];
     for (what, key, own, expected) in [
         ("the default", NOT_READY, vec![], 310),
