@@ -260,7 +260,10 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{Stand, pass, policy};
 
     #[test]
     fn a_start_is_over_when_nothing_has_waited_for_a_while_or_at_the_latest_after_a_minute() {
@@ -288,5 +291,39 @@ mod tests {
                 .map(|(quiet, at)| start.see(*quiet, seconds(*at)));
             assert_eq!(found.last(), Some(expected), "{what}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_no_binding_can_be_made_of_counts_as_refused_until_one_is_made() {
+        let mut policy = policy();
+        policy["spec"]["dependentOverrides"] = json!(["registry"]);
+        let template = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web", "uid": "t", "generation": 1},
+            "spec": {"replicas": 2},
+        });
+        let objects = [("propagationpolicies", policy), ("deployments", template)];
+        let mut stand = Stand::new(objects);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        let status = || {
+            let policy = stand.api.object("propagationpolicies", "shop", "web");
+            policy.expect("it stays")["status"].clone()
+        };
+        pass(120).await;
+        let told = status();
+        let reason = &told["reasons"][0];
+        assert_eq!(told["refused"], 1, "{told}");
+        assert_eq!(reason["reason"], "NotPropagated", "{told}");
+        let message = reason["message"].as_str().unwrap();
+        assert!(message.contains("registry"), "{message}");
+        assert!(stand.binding("web-deployment").is_none());
+        let registry = json!({"metadata": {"namespace": "shop", "name": "registry"}, "spec": {}});
+        stand.api.put("overridepolicies", registry);
+        pass(120).await;
+        let told = status();
+        assert_eq!(told["refused"], 0, "{told}");
+        assert!(stand.binding("web-deployment").is_some(), "{told}");
     }
 }
