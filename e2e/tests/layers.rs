@@ -19,6 +19,7 @@ const SHARED: Floors = &[
     &["jsonpath"],
     &["names"],
     &["k8s"],
+    &["finalizers"],
     &["resource"],
     &["fleet_epoch", "fleet_id"],
     &["interner"],
