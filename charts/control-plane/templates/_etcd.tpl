@@ -10,6 +10,12 @@
 {{- if hasPrefix "s3://" .Values.fleetApi.etcd.restore }}yes{{ end -}}
 {{- end }}
 
+{{- /* Not empty where there is a claim for snapshots. */ -}}
+{{- define "muster.fleet.keeps" -}}
+{{- $etcd := .Values.fleetApi.etcd -}}
+{{- if or $etcd.snapshots.schedule (and $etcd.restore (not (include "muster.fleet.fetched" .))) }}yes{{ end -}}
+{{- end }}
+
 {{- /* URL of the object storage of snapshots. */ -}}
 {{- define "muster.fleet.objects.endpoint" -}}
 {{- $objects := .Values.fleetApi.etcd.snapshots.objectStorage | default dict -}}

@@ -21,7 +21,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- $there := printf "there are: %s" (join ", " $names | default "none") -}}
 {{- $wanted := dict "fleetApi.etcd.storage.className" (dict "class" $etcd.storage.className "claim" (printf "data-%s-0" $name)) -}}
-{{- if or $etcd.snapshots.schedule (and $etcd.restore (not (include "muster.fleet.fetched" .))) -}}
+{{- if include "muster.fleet.keeps" . -}}
 {{- $_ := set $wanted "fleetApi.etcd.snapshots.className" (dict "class" $etcd.snapshots.className "claim" (printf "%s-snapshots" $name)) -}}
 {{- end -}}
 {{- range $value, $each := $wanted -}}
@@ -71,7 +71,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 
 {{- /* Kubernetes changes neither mode nor class of a claim, and makes none smaller. */ -}}
 {{- define "muster.preflight.snapshots" -}}
-{{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") -}}
+{{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") (include "muster.fleet.keeps" .) -}}
 {{- $name := printf "%s-etcd-snapshots" (include "muster.fleet" .) -}}
 {{- $wanted := .Values.fleetApi.etcd.snapshots -}}
 {{- $claim := lookup "v1" "PersistentVolumeClaim" .Release.Namespace $name -}}

@@ -25,7 +25,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Backoff;
 use crate::fleet::served::Served;
 
-const NAME: &str = "policy status";
+const NAME: &str = "taint policy status";
 /// Time in which changes are gathered before policies are counted.
 const GATHER: Duration = Duration::from_secs(1);
 /// Shortest pause between two counts, and so between two writes of one status.

@@ -96,9 +96,11 @@ pub fn plan_in(
         Ok::<_, Nowhere>((plan, undone))
     };
     let (mut plan, mut undone) = planned(options)?;
-    // What the copy has to do goes to a cluster without a part of the Job, if one fits.
+    // What the copy has to do goes to a cluster without a part of the Job, if one fits beside the
+    // others. Where these do not stay, as in another affinity group, their parts would run again.
     if undone == Some(true)
         && let Ok(other) = planned(&options.elsewhere())
+        && others_stay(spec, cluster, &other.0.clusters)
     {
         (plan, undone) = other;
     }
@@ -107,6 +109,12 @@ pub fn plan_in(
         Some(true) => Err(Nowhere::Again),
         None => Err(Nowhere::Unread),
     }
+}
+
+/// Returns whether a workload stays in all of its clusters but the one that it leaves.
+fn others_stay(spec: &ResourceBindingSpec, leaves: &str, chosen: &[TargetCluster]) -> bool {
+    let mut others = spec.clusters.iter().filter(|it| it.name != leaves);
+    others.all(|other| chosen.iter().any(|it| it.name == other.name))
 }
 
 /// Returns whether a part of a Job would run nowhere, because its copy goes at once and each of
@@ -164,6 +172,25 @@ pub async fn carry_out(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_goes_to_another_group_leaves_more_than_one_cluster() {
+        let targets = |names: &[&str]| -> Vec<TargetCluster> {
+            let targets = names.iter().map(|it| json!({ "name": it, "replicas": 1 }));
+            serde_json::from_value(targets.collect()).unwrap()
+        };
+        let spec = ResourceBindingSpec {
+            clusters: targets(&["m1", "m2"]),
+            ..ResourceBindingSpec::default()
+        };
+        for (chosen, expected) in [(&["m2", "m3"][..], true), (&["m3"], false), (&["m2"], true)] {
+            assert_eq!(
+                others_stay(&spec, "m1", &targets(chosen)),
+                expected,
+                "{chosen:?}"
+            );
+        }
+    }
 
     #[test]
     fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
