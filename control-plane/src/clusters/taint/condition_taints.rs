@@ -11,7 +11,7 @@ use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint};
 use muster_shared::names::condition::{CREDENTIALS_REFUSED, SILENT};
 use muster_shared::names::taint::{DUPLICATE, NOT_READY, UNREACHABLE};
-use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, date, put_on};
+use muster_shared::taints::{self, NO_EXECUTE, NO_SCHEDULE, date, put_on};
 
 use crate::settings::Settings;
 
@@ -141,13 +141,7 @@ pub fn describe(taints: &[Taint]) -> String {
     if taints.is_empty() {
         return "The cluster has no taints now.".to_owned();
     }
-    let list: Vec<String> = taints
-        .iter()
-        .map(|t| match t.value.as_deref().filter(|v| !v.is_empty()) {
-            Some(value) => format!("{}={value}:{}", t.key, t.effect),
-            None => format!("{}:{}", t.key, t.effect),
-        })
-        .collect();
+    let list: Vec<String> = taints.iter().map(taints::describe).collect();
     format!("The cluster has these taints now: {}.", list.join(", "))
 }
 
