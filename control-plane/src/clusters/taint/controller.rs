@@ -8,7 +8,7 @@ use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::client;
+use muster_shared::client::{self, Head};
 use muster_shared::controller::Controller;
 use muster_shared::k8s::Taint;
 use muster_shared::queue::Next;
@@ -180,18 +180,19 @@ async fn gone(fleet: &Fleet, record: Option<&Record>) -> Result<HashSet<String>,
         match fleet.taint_policies.presence(None, name) {
             Presence::There(_) | Presence::Unknown(Doubt::Unreadable { .. }) => {}
             Presence::Gone | Presence::Unknown(_) => {
-                let api = Api::<ClusterTaintPolicy>::all(fleet.client.clone());
+                let api = Api::<Head<ClusterTaintPolicy>>::all(fleet.client.clone());
                 // Whoever removes the definition deletes each policy, and the kind is unknown then.
                 let is_unserved = |error: &kube::Error| {
                     let was_deleted = fleet.taint_policies.was_deleted(None, name);
                     client::is_not_found(error) && was_deleted
                 };
-                match api.get_metadata(name).await {
-                    Ok(_) => {}
-                    Err(error) if client::says_absent(&error, name) || is_unserved(&error) => {
-                        gone.insert(name.to_owned());
-                    }
+                let is_gone = match Head::get_opt(&api, name).await {
+                    Ok(found) => found.is_none(),
+                    Err(error) if is_unserved(&error) => true,
                     Err(error) => return Err(error),
+                };
+                if is_gone {
+                    gone.insert(name.to_owned());
                 }
             }
         }
@@ -251,7 +252,7 @@ async fn write(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) -> Result<()
     if let Some(taints) = &outcome.taints {
         patch["spec"] = json!({"taints": (!taints.is_empty()).then_some(taints)});
     }
-    let api = Api::<client::Head<Cluster>>::all(fleet.client.clone());
+    let api = Api::<Head<Cluster>>::all(fleet.client.clone());
     merge(&api, &cluster.name_any(), &patch).await.map(drop)
 }
 

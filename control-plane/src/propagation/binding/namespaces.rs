@@ -19,7 +19,7 @@ use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::work::Work;
-use muster_shared::client::{self, is_gone};
+use muster_shared::client::{Head, is_gone};
 use muster_shared::controller::Controller;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
@@ -154,12 +154,10 @@ pub(super) fn holds(work: &CachedWork) -> bool {
 /// Returns whether something is preserved in the namespace of a Work, as the API has it: what is
 /// deleted with a namespace goes just before it, and a cache may not show what that left behind.
 pub(super) async fn held(fleet: &Fleet, lies_in: &str, name: &str) -> Result<bool, ApiError> {
-    let api: Api<Work> = Api::namespaced(fleet.client.clone(), lies_in);
-    match api.get_metadata(name).await {
-        Ok(work) => Ok(work.annotations().contains_key(HOLDS)),
-        Err(error) if client::says_absent(&error, name) => Ok(false),
-        Err(error) => Err(ApiError::of("read work", &name)(error)),
-    }
+    let api: Api<Head<Work>> = Api::namespaced(fleet.client.clone(), lies_in);
+    let found = Head::get_opt(&api, name).await;
+    let found = found.map_err(ApiError::of("read work", &name))?;
+    Ok(found.is_some_and(|work| work.annotations().contains_key(HOLDS)))
 }
 
 /// Has the namespace of a binding stay in the members of these execution namespaces. Call it before
