@@ -50,17 +50,22 @@ pub(super) fn waits_for_bindings(holders: &[Arc<AnyBinding>]) -> Option<String> 
     ))
 }
 
+/// Returns the names of Works as a message has them; `None` if there are none.
+fn named<'a>(works: impl Iterator<Item = &'a Arc<CachedWork>>) -> Option<String> {
+    let mut names: Vec<_> = works.map(|work| work.name_any()).collect();
+    names.sort_unstable();
+    listed(&names)
+}
+
 /// Returns the message about the Works that are being deleted, for which the removal of the cluster
 /// waits; `None` if there are none.
 pub(super) fn waits_for_works<'a>(
     works: impl Iterator<Item = &'a Arc<CachedWork>>,
 ) -> Option<String> {
-    let mut names: Vec<_> = works.map(|work| work.name_any()).collect();
-    names.sort_unstable();
+    let names = named(works)?;
     Some(format!(
-        "The cluster waits to be removed until its agent has removed what these Works placed: {}. If it cannot, take the \
-         finalizers off the objects in the member, or end the agent: a cluster that is not ready is not waited for.",
-        listed(&names)?
+        "The cluster waits to be removed until its agent has removed what these Works placed: {names}. If it cannot, take the \
+         finalizers off the objects in the member, or end the agent: a cluster that is not ready is not waited for."
     ))
 }
 
@@ -69,12 +74,10 @@ pub(super) fn waits_for_works<'a>(
 pub(super) fn waits_for_fences<'a>(
     works: impl Iterator<Item = &'a Arc<CachedWork>>,
 ) -> Option<String> {
-    let mut names: Vec<_> = works.map(|work| work.name_any()).collect();
-    names.sort_unstable();
+    let names = named(works)?;
     Some(format!(
-        "The cluster waits to be removed until the copies that these Works placed have stopped themselves: {}. Two copies must not \
-         run (failover.cluster.fencing).",
-        listed(&names)?
+        "The cluster waits to be removed until the copies that these Works placed have stopped themselves: {names}. Two copies must not \
+         run (failover.cluster.fencing)."
     ))
 }
 
