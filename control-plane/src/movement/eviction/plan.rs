@@ -29,7 +29,7 @@ use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
 use crate::scheduler::core::{
-    ClusterInfo, Decision, FitError, Growth, Options, Plugin, Snapshot, schedule,
+    ClusterInfo, Decision, FitError, Options, Plugin, Snapshot, schedule,
 };
 
 /// A task's message may not be longer (the schema's rule).
@@ -86,7 +86,7 @@ pub enum Nowhere {
     /// The clusters that it would have are those that have it already, with what they have.
     #[error("no other cluster would take it over: each cluster that fits has it already")]
     Again,
-    /// It is not known whether a cluster would take over what a Job has to do in the one it leaves.
+    /// Whether a cluster would take over the part of a Job in the one that it leaves is not known.
     #[error("its template cannot be read, so that it is not known who would take it over")]
     Unread,
     /// None of the chosen clusters is available, with the reason for each.
@@ -301,10 +301,7 @@ impl Departure<'_> {
         snapshot: &Snapshot,
         options: &Options,
     ) -> Result<Decision, Nowhere> {
-        let options = match options.growth {
-            Growth::Elsewhere => *options,
-            _ => options.for_departure(),
-        };
+        let options = options.for_departure();
         let is_new = |name: &str| self.spec.target(name).is_none();
         let new = |decision: &Decision| {
             let names = decision.clusters.iter().map(|target| target.name.clone());

@@ -110,13 +110,14 @@ impl Options {
     }
 
     /// Returns the options for moving a workload off a failing cluster: another failing one is no
-    /// refuge.
+    /// refuge. Those of [`elsewhere`](Self::elsewhere) are for that already.
     #[must_use]
     pub fn for_departure(self) -> Self {
-        Self {
-            growth: Growth::AdmittingOnly,
-            ..self
-        }
+        let growth = match self.growth {
+            Growth::Elsewhere => Growth::Elsewhere,
+            _ => Growth::AdmittingOnly,
+        };
+        Self { growth, ..self }
     }
 
     /// Returns the options for moving a workload off a failing cluster where those that have it
