@@ -148,9 +148,7 @@ pub(super) async fn apply(
         let name = object.name_any();
         let said = format!("{} {name}", access::kind(&object));
         let api = access::api(fleet, &object);
-        let found = api.get_metadata_opt(&name).await;
-        let found = found.map_err(ApiError::of("read", &said))?;
-        let theirs = found.as_ref().and_then(|it| it.annotations().get(VERSION));
+        let theirs = written_by(&api, &name, &said).await?;
         if let Some(theirs) = theirs.filter(|it| is_newer(it, version)) {
             newer.push(format!("{said} is of version {theirs}"));
             continue;
@@ -163,6 +161,18 @@ pub(super) async fn apply(
     Ok(newer)
 }
 
+/// Returns the version that applied an object; `None` where there is none, or somebody else made
+/// it.
+async fn written_by(
+    api: &Api<DynamicObject>,
+    name: &str,
+    said: &str,
+) -> Result<Option<String>, ApiError> {
+    let found = api.get_metadata_opt(name).await;
+    let found = found.map_err(ApiError::of("read", &said))?;
+    Ok(found.and_then(|it| it.metadata.annotations?.remove(VERSION)))
+}
+
 /// Removes what was applied while admission was on: nobody answers any more. What somebody else or
 /// a newer version wrote stays as it is.
 pub(super) async fn end_admission(fleet: &Client, version: &str) -> Result<(), Error> {
@@ -170,10 +180,8 @@ pub(super) async fn end_admission(fleet: &Client, version: &str) -> Result<(), E
         let said = format!("{kind} {ADMISSION_NAME}");
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         let api: Api<DynamicObject> = Api::all_with(fleet.clone(), &ApiResource::from_gvk(&kind));
-        let found = api.get_metadata_opt(ADMISSION_NAME).await;
-        let found = found.map_err(ApiError::of("read", &said))?;
-        let theirs = found.as_ref().and_then(|it| it.annotations().get(VERSION));
-        if theirs.is_none_or(|it| is_newer(it, version)) {
+        let theirs = written_by(&api, ADMISSION_NAME, &said).await?;
+        if theirs.is_none_or(|it| is_newer(&it, version)) {
             continue;
         }
         let removed = api.delete(ADMISSION_NAME, &DeleteParams::default()).await;
