@@ -17,7 +17,7 @@ use super::api_error::ApiError;
 use super::binding::BindingKey;
 use super::claim::Claim;
 use super::policy::Policy;
-use super::template::{TemplateKey, recorded_fingerprint};
+use super::template::TemplateKey;
 use super::template_event::Lookup;
 
 /// Targets of referrers whose policies are asked: a binding that names so many may not name all.
@@ -127,11 +127,7 @@ fn is_outdated(fleet: &Fleet, binding: &AnyBinding) -> bool {
     let template = fleet
         .templates
         .get(&TemplateKey::of(&binding.spec.resource));
-    let Lookup::Found(template) = template else {
-        return false;
-    };
-    let recorded = recorded_fingerprint(&binding.metadata);
-    recorded.is_some_and(|recorded| recorded != template.fingerprint())
+    matches!(template, Lookup::Found(template) if template.is_ahead_of(&binding.metadata))
 }
 
 /// Returns whether objects of a binding stay in the members when the binding is deleted, as its

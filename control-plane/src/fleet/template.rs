@@ -223,6 +223,11 @@ impl Template {
         format!("{:016x}", self.fingerprint)
     }
 
+    /// Returns whether a binding records that it was made of another state of the template.
+    pub fn is_ahead_of(&self, binding: &ObjectMeta) -> bool {
+        recorded_fingerprint(binding).is_some_and(|recorded| recorded != self.fingerprint())
+    }
+
     /// Returns whether the status of the template says, as that of a Job or a bare Pod does, that
     /// it has completed everywhere.
     pub fn is_complete(&self) -> bool {

@@ -31,7 +31,7 @@ use crate::fleet::copy::ready_replicas;
 use crate::fleet::copy::retains_replicas;
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::{Template, TemplateKey, recorded_fingerprint};
+use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::{CachedWork, cluster_of, owner_id};
 use crate::propagation::data::facts::Roles;
@@ -212,11 +212,10 @@ fn is_about_to_scale(fleet: &Fleet, binding: &AnyBinding, template: &Template) -
         let interpreters = &fleet.interpreters;
         interpreters.has(version, kind, Operation::InterpretReplica)
     };
-    let recorded = recorded_fingerprint(&binding.metadata);
     !binding.spec.is_workload()
         && Claim::on(&binding.metadata).is_some()
         && counts()
-        && recorded.is_some_and(|recorded| recorded != template.fingerprint())
+        && template.is_ahead_of(&binding.metadata)
 }
 
 /// Returns the completions of the Jobs that clusters have of a binding: nobody can change them.
