@@ -52,7 +52,7 @@ use review::{Question, Rules};
 pub struct Object<S> {
     /// Standard metadata.
     pub metadata: ObjectMeta,
-    /// What it says.
+    /// Its desired state.
     pub spec: S,
 }
 

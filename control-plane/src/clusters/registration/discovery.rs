@@ -194,7 +194,7 @@ mod tests {
                 (Err(error), Some(words)) => {
                     let said = error.to_string();
                     assert!(said.contains(words), "{said}");
-                    // Who reads it learns what to run.
+                    // The error names the command to run.
                     let is_unsigned = matches!(error, Error::Unsigned);
                     assert!(
                         is_unsigned || said.contains("--print-register-command"),

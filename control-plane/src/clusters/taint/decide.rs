@@ -258,7 +258,7 @@ impl Work<'_> {
                 .record
                 .owned(&taint.key, &taint.effect)
                 .is_some_and(|o| o.held_by.contains(&name));
-            // What an edit has made impossible is not put on, and still goes.
+            // A taint that an edit of its policy has made impossible is not put on, and still goes.
             if !held && fault(&taint, &spec.match_conditions, self.reserves).is_some() {
                 continue;
             }

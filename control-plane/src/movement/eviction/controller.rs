@@ -85,7 +85,8 @@ struct Controller {
 /// counts failed clusters, and says of workloads in tainted ones why they stay. Without
 /// `judges_taints` it knows of no taint.
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut Tasks) -> Mover {
-    // Its template tells whether a Job has completed where no cluster does, and what it has to do.
+    // The template of a Job tells whether it has completed where no cluster does, and what it has
+    // to do.
     fleet.follow_templates();
     let settings = &fleet.settings;
     let mut evictor = Evictor::sharing(Switches::of(settings), pace.clone());

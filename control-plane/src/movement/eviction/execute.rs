@@ -96,8 +96,8 @@ pub fn plan_in(
         Ok::<_, Nowhere>((plan, undone))
     };
     let (mut plan, mut undone) = planned(options)?;
-    // What the copy has to do goes to a cluster without a part of the Job, if one fits beside the
-    // others. Where these do not stay, as in another affinity group, their parts would run again.
+    // The part of a Job goes to a cluster without one, if such a cluster fits beside the others.
+    // Where these do not stay, as in another affinity group, their parts would run again.
     if undone == Some(true)
         && let Ok(other) = planned(&options.elsewhere())
         && others_stay(spec, cluster, &other.0.clusters)

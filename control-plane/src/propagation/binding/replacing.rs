@@ -37,7 +37,7 @@ async fn a_target_that_leaves_or_is_not_heard_of_takes_the_place_of_no_living_co
     let mut leaving = cluster("m2");
     leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
-    // It fell silent after the workload was placed there, and before the Work was made.
+    // A cluster that fell silent after the workload was placed there, and before the Work was made.
     let mut silent = cluster("m2");
     silent["status"]["conditions"][0]["status"] = json!("Unknown");
     for (what, target, seconds) in [("leaves", leaving, 60), ("is silent", silent, 60 * 60)] {

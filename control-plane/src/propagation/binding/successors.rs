@@ -492,7 +492,7 @@ async fn a_work_that_has_been_given_its_share_takes_no_place_before_its_agent_ha
         let old = work_of(&binding, "m1");
         let mut new = work_of(&binding, "m2");
         new["metadata"]["name"] = json!(name);
-        // It had no share until now: its agent has applied it with no replicas, and says so.
+        // The copy had no share until now: its agent has applied it with no replicas, and says so.
         new["spec"]["workload"]["manifests"][0]["spec"] = json!({"replicas": 0});
         new["status"]["manifestStatuses"][0]["status"] = json!({"replicas": 0});
         let mut template = deployment(2);

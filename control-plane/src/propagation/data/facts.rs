@@ -323,7 +323,7 @@ async fn stopped(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::testing::{Stand, refusal, work};
+    use crate::fleet::testing::{Stand, key, refusal, work};
 
     #[tokio::test(start_paused = true)]
     async fn no_work_of_data_is_gone_because_the_api_does_not_serve_works() {
@@ -335,10 +335,7 @@ mod tests {
             stand
                 .api
                 .answer(http::Method::GET, "/works/web", 404, refused);
-            let key = BindingKey {
-                namespace: Some("shop".to_owned()),
-                name: "web-deployment".to_owned(),
-            };
+            let key = key("web-deployment");
             let fleet = &stand.fleet;
             let found = read(&fleet.client, fleet, &key, &works).await;
             assert_eq!(found.ok().map(|it| it.len()), expected, "{named}");

@@ -90,7 +90,7 @@ async fn only_a_policy_that_the_api_does_not_have_is_gone() {
     let path = "/clustertaintpolicies/absent";
     stand.api.answer(http::Method::GET, path, 404, unserved);
     assert!(gone(&stand.fleet, Some(&record)).await.is_err());
-    // Somebody removed the definition, and with it a policy whose deletion was told.
+    // The definition of the kind was removed, and the watch told that the policy was deleted.
     let taints = json!([{"key": "a", "effect": "NoExecute", "heldBy": ["left"]}]);
     let record = Record::read(Some(&json!({ "taints": taints }).to_string())).unwrap();
     let (path, unserved) = ("/clustertaintpolicies/left", refusal(404, "NotFound", ""));

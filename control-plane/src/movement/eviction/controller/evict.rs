@@ -25,7 +25,7 @@ use crate::movement::eviction::reason::EvictionReason;
 /// Returns the settings of a binding by which an eviction was judged, and not only planned.
 fn decisive(spec: &ResourceBindingSpec) -> impl PartialEq + use<> {
     let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
-    // What is not fenced leaves whether its policy preserves it or not.
+    // A workload without fencing leaves whether its policy preserves the copy or not.
     let preserves = asked.is_some() && spec.preserve_resources_on_deletion == Some(true);
     (asked, keeps, fencing::runs_alone(spec), preserves)
 }
@@ -96,7 +96,8 @@ pub(super) async fn evict(
         Err(nowhere) => {
             return match nowhere {
                 Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
-                // Nobody tells when it can be read.
+                // No event tells when the template can be read, so that the eviction is tried
+                // again.
                 Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
                 // The queue of the cluster stands still by now, and says so of all that wait in it.
                 Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {

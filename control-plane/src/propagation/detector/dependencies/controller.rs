@@ -575,7 +575,7 @@ mod tests {
             stand.api.put("resourcebindings", web);
             pass(60).await;
             if other_in == "m1" {
-                // It stays for the other one until a person deletes it.
+                // The ConfigMap stays for the other workload until a person deletes it.
                 let name = "conf-configmap";
                 let mut conf = stand.api.object("resourcebindings", "shop", name).unwrap();
                 conf["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
