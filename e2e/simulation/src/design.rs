@@ -144,6 +144,6 @@ mod tests {
         let (least, most) = counts.fold((u64::MAX, 0), |(least, most), count| {
             (least.min(count), most.max(count))
         });
-        assert!(least >= 9 && most <= 2 * least, "{least} to {most}");
+        assert!(least >= 8 && most <= 2 * least, "{least} to {most}");
     }
 }

@@ -56,10 +56,22 @@ pub enum Feature {
     Spread,
     /// The policy divides the replicas by weights of its own.
     Weights,
+    /// The policy gives each cluster all replicas.
+    Duplicate,
+    /// The policy puts the replicas into as few clusters as it can.
+    Aggregate,
+    /// The policy selects clusters by a label.
+    Select,
     /// The workload has a priority by which it waits for its turn.
     SchedulePriority,
     /// The workload is placed anew by a WorkloadRebalancer.
     Rebalance,
+    /// Another number of replicas is asked for.
+    Scale,
+    /// What the workload refers to is deleted and comes back later.
+    Detach,
+    /// The policy is deleted and comes back later as it was in the beginning.
+    Withdraw,
     /// The cluster is emptied.
     Drain,
     /// Nothing new is placed in the cluster.
@@ -68,10 +80,14 @@ pub enum Feature {
     Taint,
     /// The cluster has another taint that evicts.
     SecondTaint,
+    /// A label of the cluster has a value that no policy selects.
+    Relabel,
     /// Movement out of the cluster is paused.
     PauseCluster,
     /// Movement in the fleet is paused.
     PauseFleet,
+    /// The policy that taints clusters by their conditions is replaced by another one.
+    Reform,
     /// A person deleted an object in a member.
     Clean,
     /// A person deleted the template.
@@ -108,18 +124,24 @@ pub const DRAIN: &str = "failover.muster.io/drain";
 pub const CORDON: &str = "failover.muster.io/cordon";
 /// Keys of the taints that people set beside.
 pub const TAINTS: [&str; 2] = ["example.com/maintenance", "example.com/network"];
+/// Label of clusters by which policies select them, and the value that none of them names.
+pub const TIER: (&str, &str) = ("tier", "bronze");
+/// Name of the ClusterTaintPolicy that people replace.
+pub const REFORMED: &str = "failed-1";
 /// Annotation of a cluster out of which movement is paused.
 pub const PAUSED: &str = "failover.muster.io/paused";
 /// Namespace and name of the ConfigMap that pauses the fleet.
 pub const PAUSE: (&str, &str) = ("karmada-system", "muster-pause");
 /// Name of the class of workloads that are preferred.
 pub const PREFERRED: &str = "preferred";
+/// Suffix of the name of the ConfigMap that a workload refers to.
+pub const NEED: &str = "-settings";
 /// Suffix of the name of a policy that takes a workload over.
 pub const RIVAL: &str = "-rival";
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 38] = [
         Self::SuspendDispatching,
         Self::SuspendCluster,
         Self::SuspendScheduling,
@@ -139,23 +161,34 @@ impl Feature {
         Self::Narrow,
         Self::Spread,
         Self::Weights,
+        Self::Duplicate,
+        Self::Aggregate,
+        Self::Select,
         Self::SchedulePriority,
         Self::Rebalance,
+        Self::Scale,
+        Self::Detach,
+        Self::Withdraw,
         Self::Drain,
         Self::Cordon,
         Self::Taint,
         Self::SecondTaint,
+        Self::Relabel,
         Self::PauseCluster,
         Self::PauseFleet,
+        Self::Reform,
         Self::Clean,
         Self::Delete,
         Self::Remove,
     ];
 
-    /// Features of which a policy has one at a time: purge modes, and ways to suspend dispatching.
-    const EITHER: [&[Self]; 2] = [
+    /// Features of which a policy has one at a time: purge modes, ways to suspend dispatching, to
+    /// divide replicas, and to name clusters.
+    const EITHER: [&[Self]; 4] = [
         &[Self::PurgeDirectly, Self::PurgeGracefully, Self::PurgeNever],
         &[Self::SuspendDispatching, Self::SuspendCluster],
+        &[Self::Weights, Self::Duplicate, Self::Aggregate],
+        &[Self::Narrow, Self::Select],
     ];
 
     /// Returns the name of the feature in tables.
@@ -171,9 +204,10 @@ impl Feature {
             | Self::Cordon
             | Self::Taint
             | Self::SecondTaint
+            | Self::Relabel
             | Self::PauseCluster
             | Self::Remove => Scope::Cluster,
-            Self::PauseFleet => Scope::Fleet,
+            Self::PauseFleet | Self::Reform => Scope::Fleet,
             _ => Scope::Workload,
         }
     }
@@ -182,7 +216,14 @@ impl Feature {
     pub const fn is_order(self) -> bool {
         matches!(
             self,
-            Self::Rebalance | Self::Clean | Self::Delete | Self::Remove
+            Self::Rebalance
+                | Self::Scale
+                | Self::Detach
+                | Self::Withdraw
+                | Self::Reform
+                | Self::Clean
+                | Self::Delete
+                | Self::Remove
         )
     }
 
@@ -235,7 +276,9 @@ fn of_policy(spec: &Value) -> Vec<Feature> {
         "Never" => Some(Feature::PurgeNever),
         _ => None,
     };
-    let weights = &placement["replicaScheduling"]["weightPreference"]["staticWeightList"];
+    let strategy = &placement["replicaScheduling"];
+    let weights = &strategy["weightPreference"]["staticWeightList"];
+    let labels = &placement["clusterAffinity"]["labelSelector"];
     let names = items(placement, "/clusterAffinity/clusterNames").count();
     [
         (
@@ -269,6 +312,15 @@ fn of_policy(spec: &Value) -> Vec<Feature> {
         (Feature::Narrow, names > 0),
         (Feature::Spread, is_set(&placement["spreadConstraints"])),
         (Feature::Weights, is_set(weights)),
+        (
+            Feature::Duplicate,
+            strategy["replicaSchedulingType"] == "Duplicated",
+        ),
+        (
+            Feature::Aggregate,
+            strategy["replicaDivisionPreference"] == "Aggregated",
+        ),
+        (Feature::Select, is_set(labels)),
         (Feature::SchedulePriority, is_set(&spec["schedulePriority"])),
     ]
     .into_iter()
@@ -289,7 +341,16 @@ fn of_cluster(cluster: &Value) -> BTreeSet<Feature> {
         }
     });
     let paused = annotation(cluster, PAUSED).map(|_| Feature::PauseCluster);
-    taints.chain(paused).collect()
+    let is_relabeled = cluster["metadata"]["labels"][TIER.0] == TIER.1;
+    let relabeled = is_relabeled.then_some(Feature::Relabel);
+    taints.chain(paused).chain(relabeled).collect()
+}
+
+/// Returns whether a request asks for another number of replicas of an object that is there.
+fn is_scaled(request: &Request) -> bool {
+    let objects = request.before.as_deref().zip(request.after.as_deref());
+    let replicas = |object: &Value| object["spec"]["replicas"].clone();
+    objects.is_some_and(|(before, after)| replicas(before) != replicas(after))
 }
 
 /// Returns the orders that a request gives, each with its subject.
@@ -313,6 +374,24 @@ pub fn ordered_by(request: &Request) -> Vec<(Feature, Subject)> {
             vec![(Feature::Remove, Subject::Cluster(request.name.clone()))]
         }
         (Api::Member(_), _) if is_person && ends => vec![(Feature::Clean, workload(&request.name))],
+        (Api::Fleet, "configmaps") if is_person && ends => {
+            let owner = request.name.strip_suffix(NEED);
+            owner
+                .into_iter()
+                .map(|it| (Feature::Detach, workload(it)))
+                .collect()
+        }
+        (Api::Fleet, "propagationpolicies") if is_person && ends => {
+            let is_rival = request.name.ends_with(RIVAL);
+            let withdrawn = (!is_rival).then(|| (Feature::Withdraw, workload(&request.name)));
+            withdrawn.into_iter().collect()
+        }
+        (Api::Fleet, "clustertaintpolicies") if is_person && request.name == REFORMED => {
+            vec![(Feature::Reform, Subject::Fleet)]
+        }
+        (Api::Fleet, plural) if is_person && WORKLOADS.contains(&plural) && is_scaled(request) => {
+            vec![(Feature::Scale, workload(&request.name))]
+        }
         (Api::Fleet, plural) if is_person && ends && WORKLOADS.contains(&plural) => {
             vec![(Feature::Delete, workload(&request.name))]
         }

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::act::{Act, Step};
 use super::fleet::{self, Site};
-use super::orders::{order, pause, pause_of_fleet, suspend_scheduling};
+use super::orders::{order, pause, pause_of_fleet, relabel, suspend_scheduling};
 use super::script::{NAMESPACES, Script, Size, namespace, reference, widgets};
 use super::workloads::{self, Template};
 use super::{Dice, fields, policies, taints};
-use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PREFERRED, RIVAL, Scope, TAINTS};
+use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PREFERRED, RIVAL, Scope, TAINTS, TIER};
 use crate::history::Api;
 
 /// Milliseconds before the end of the busy phase at which people begin to clear up.
@@ -198,15 +198,21 @@ impl People<'_> {
             self.set.push(place);
         }
         let mut told: Vec<_> = one_by_one(self.set(dice, place)).collect();
-        if feature == Feature::Delete {
-            let object = self.targets[number].template.object.clone();
-            told.push((
-                dice.between(1_000, 60_000),
-                Api::Fleet,
-                Act::Apply { object },
-            ));
+        if let Some(object) = self.comes_back(place) {
+            let after = dice.between(1_000, 60_000);
+            told.push((after, Api::Fleet, Act::Apply { object }));
         }
         told
+    }
+
+    /// Returns the object that an order deletes and that a person brings back a while later.
+    fn comes_back(&self, (feature, number): Place) -> Option<Value> {
+        match feature {
+            Feature::Delete => Some(self.targets[number].template.object.clone()),
+            Feature::Detach => self.targets[number].template.needs.first().cloned(),
+            Feature::Withdraw => Some(self.targets[number].policy.clone()),
+            _ => None,
+        }
     }
 
     /// Chooses what is changed next: at once after another change what followed it least.
@@ -236,12 +242,34 @@ impl People<'_> {
         self.number += 1;
         match feature.scope() {
             Scope::Cluster => return order(dice, feature, &self.sites[number].name),
+            Scope::Fleet if feature == Feature::Reform => {
+                let object = taints::draw(dice, 1);
+                return fleet(Act::Replace { object });
+            }
             Scope::Fleet => {
                 let mut object = pause_of_fleet();
                 object["data"] = json!({"reason": "maintenance", "by": "operator"});
                 return fleet(Act::Apply { object });
             }
             Scope::Workload => {}
+        }
+        let target = &mut self.targets[number];
+        match feature {
+            Feature::Scale => {
+                let object = target.template.scale(dice);
+                return fleet(Act::Apply { object });
+            }
+            // A workload that refers to nothing has nothing to lose.
+            Feature::Detach => {
+                let needs = target.template.needs.first().map(reference);
+                let needs = needs.map(|object| (Api::Fleet, Act::Delete { object }));
+                return needs.into_iter().collect();
+            }
+            Feature::Withdraw => {
+                let object = reference(&target.policy);
+                return fleet(Act::Delete { object });
+            }
+            _ => {}
         }
         let target = &self.targets[number];
         match feature {
@@ -301,8 +329,13 @@ impl People<'_> {
         let fleet = |act| vec![(Api::Fleet, act)];
         match feature.scope() {
             Scope::Cluster => {
-                let cluster = self.sites[number].name.clone();
+                let site = &self.sites[number];
+                let cluster = site.name.clone();
                 let key = match feature {
+                    Feature::Relabel => {
+                        let tier = site.labels.get(TIER.0).map_or("", String::as_str);
+                        return fleet(relabel(&cluster, tier));
+                    }
                     Feature::Drain => DRAIN,
                     Feature::Cordon => CORDON,
                     Feature::Taint => TAINTS[0],

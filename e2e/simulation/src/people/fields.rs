@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Dice;
 use super::fleet::Site;
-use crate::feature::{Feature, PREFERRED, TAINTS};
+use crate::feature::{Feature, PREFERRED, TAINTS, TIER};
 
 /// Returns what a policy says when a feature is set. `focus` is the number of a cluster that is
 /// preferred.
@@ -71,6 +71,20 @@ pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize)
                 "weightPreference": {"dynamicWeight": null, "staticWeightList": weights},
             }}})
         }
+        Feature::Duplicate => json!({"placement": {"replicaScheduling": {
+            "replicaSchedulingType": "Duplicated",
+            "replicaDivisionPreference": null, "weightPreference": null,
+        }}}),
+        Feature::Aggregate => json!({"placement": {"replicaScheduling": {
+            "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            "weightPreference": null,
+        }}}),
+        Feature::Select => {
+            let tier = *dice.one(&["gold", "silver"]);
+            let affinity = json!({"labelSelector": {"matchLabels": {TIER.0: tier}},
+                "clusterNames": null});
+            json!({"placement": {"clusterAffinities": null, "clusterAffinity": affinity}})
+        }
         Feature::SchedulePriority => json!({"schedulePriority": {
             "priorityClassSource": "KubePriorityClass", "priorityClassName": PREFERRED,
         }}),
@@ -80,7 +94,7 @@ pub fn set(dice: &mut impl Dice, feature: Feature, fleet: &[Site], focus: usize)
             } else {
                 dice.one(fleet)
             };
-            let affinity = json!({"clusterNames": [site.name]});
+            let affinity = json!({"clusterNames": [site.name], "labelSelector": null});
             json!({"placement": {"clusterAffinities": null, "clusterAffinity": affinity}})
         }
     }
@@ -104,7 +118,7 @@ pub fn unset(feature: Feature, policy: &Value) -> Value {
             let constraints = &policy["spec"]["placement"]["spreadConstraints"];
             json!({"placement": {"spreadConstraints": constraints}})
         }
-        Feature::Weights => {
+        Feature::Weights | Feature::Duplicate | Feature::Aggregate => {
             let mut strategy = policy["spec"]["placement"]["replicaScheduling"].clone();
             // What it did not say is taken back by a null.
             if let Some(said) = strategy.as_object_mut() {
@@ -117,7 +131,7 @@ pub fn unset(feature: Feature, policy: &Value) -> Value {
             }
             json!({"placement": {"replicaScheduling": strategy}})
         }
-        Feature::Narrow => {
+        Feature::Narrow | Feature::Select => {
             let groups = &policy["spec"]["placement"]["clusterAffinities"];
             json!({"placement": {"clusterAffinity": null, "clusterAffinities": groups}})
         }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Dice;
 use super::act::Act;
 use super::workloads::Template;
-use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PAUSED, TAINTS};
+use crate::feature::{CORDON, DRAIN, Feature, PAUSE, PAUSED, TAINTS, TIER};
 use crate::history::Api;
 
 /// Returns an order about a cluster, as `kubectl muster` writes it.
@@ -24,6 +24,7 @@ pub(super) fn order(dice: &mut impl Dice, feature: Feature, cluster: &str) -> Ve
         Feature::Cordon => vec![taint(CORDON, "NoSchedule")],
         Feature::Taint => vec![taint(TAINTS[0], effect)],
         Feature::SecondTaint => vec![taint(TAINTS[1], effect)],
+        Feature::Relabel => vec![(Api::Fleet, relabel(cluster, TIER.1))],
         Feature::Remove => {
             let object = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
                 "metadata": {"name": cluster}});
@@ -40,6 +41,15 @@ pub(super) fn pause(cluster: &str, reason: &Value) -> Act {
             "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
             "metadata": {"name": cluster, "annotations": {PAUSED: reason}},
         }),
+        subresource: String::new(),
+    }
+}
+
+/// Returns the write that gives a cluster another tier.
+pub(super) fn relabel(cluster: &str, tier: &str) -> Act {
+    Act::Patch {
+        object: json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+            "metadata": {"name": cluster, "labels": {TIER.0: tier}}}),
         subresource: String::new(),
     }
 }

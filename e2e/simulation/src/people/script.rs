@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::act::{Act, Step};
 use super::fleet::{self, Site};
 use super::mix::Mix;
+use super::orders::relabel;
 use super::workloads::{self, Template};
 use super::{Dice, malformed, policies, taints};
 use crate::history::Api;
@@ -213,15 +214,6 @@ fn delete_or_replace(dice: &mut impl Dice, object: Value) -> Act {
         return Act::Delete { object };
     }
     Act::Replace { object }
-}
-
-fn relabel(name: &str, tier: &str) -> Act {
-    let object = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "metadata": {"name": name, "labels": {"tier": tier}}});
-    Act::Patch {
-        object,
-        subresource: String::new(),
-    }
 }
 
 pub(super) fn reference(object: &Value) -> Value {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Dice;
+use crate::feature::NEED;
 
 /// A template of a script, with what steps need to know of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +39,7 @@ pub fn draw(dice: &mut impl Dice, namespace: &str, name: &str) -> Template {
     }
     let needs = if dice.percent(50) {
         vec![json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"namespace": namespace, "name": format!("{name}-settings")},
+            "metadata": {"namespace": namespace, "name": format!("{name}{NEED}")},
             "data": {"edit": "0"}})]
     } else {
         Vec::new()
@@ -110,6 +111,12 @@ impl Template {
         format!("{name}-{}", self.kind().to_lowercase())
     }
 
+    /// Asks for another number of replicas.
+    pub fn scale(&mut self, dice: &mut impl Dice) -> Value {
+        self.object["spec"]["replicas"] = json!(dice.between(0, 8));
+        self.object.clone()
+    }
+
     /// Edits it: another image, other data, another number of replicas. What cannot be changed in
     /// place (a Job) stays.
     pub fn edit(&mut self, dice: &mut impl Dice) -> Value {
@@ -119,9 +126,7 @@ impl Template {
             "ConfigMap" => self.object["data"]["edit"] = json!(edit.to_string()),
             "Widget" => self.object["spec"]["color"] = json!(format!("color-{edit}")),
             "Job" => self.object["metadata"]["labels"]["edit"] = json!(edit.to_string()),
-            "Deployment" | "StatefulSet" if dice.percent(50) => {
-                self.object["spec"]["replicas"] = json!(dice.between(0, 8));
-            }
+            "Deployment" | "StatefulSet" if dice.percent(50) => return self.scale(dice),
             _ => {
                 let image = json!(format!("nginx:1.{edit}"));
                 self.object["spec"]["template"]["spec"]["containers"][0]["image"] = image;
