@@ -194,7 +194,8 @@ impl<'a> Grades<'a> {
             return None;
         }
         let floor = |model: &ResourceModel, name: &str| {
-            let range = model.ranges.iter().find(|range| range.name == name);
+            // Of two ranges of one resource the last one counts (Karmada behaviour).
+            let range = model.ranges.iter().rfind(|range| range.name == name);
             let min = range.and_then(|range| Quantity::from_wire(&range.min).ok());
             min.unwrap_or_default().nano()
         };
@@ -285,6 +286,21 @@ mod tests {
         ] {
             let free = [cores * CORE, gib * GIB].into_iter();
             assert_eq!(grades.grade(free), Some(grade), "{cores} cores, {gib} GiB");
+        }
+    }
+
+    #[test]
+    fn of_a_resource_that_stands_twice_in_a_grade_the_last_range_counts() {
+        let range = |name: &str, min: &str| json!({ "name": name, "min": min, "max": "64" });
+        let models: Vec<ResourceModel> = serde_json::from_value(json!([
+            { "grade": 0, "ranges": [range("cpu", "0"), range("memory", "0")] },
+            { "grade": 1, "ranges": [range("cpu", "1"), range("cpu", "5")] },
+        ]))
+        .unwrap();
+        let grades = Grades::new(&models).unwrap();
+        for (cores, grade) in [(3, 0), (5, 1)] {
+            let free = [cores * 1_000_000_000, 0].into_iter();
+            assert_eq!(grades.grade(free), Some(grade), "{cores} cores");
         }
     }
 

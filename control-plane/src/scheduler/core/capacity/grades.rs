@@ -48,13 +48,14 @@ impl Grades {
             let count = counts.entry(modeling.grade).or_default();
             *count = count.saturating_add(modeling.count);
         }
-        let mut models: Vec<&ResourceModel> = models.iter().collect();
-        models.sort_by_key(|model| model.grade);
-        let nodes = |model: &&ResourceModel| counts.get(&model.grade).copied().unwrap_or(0);
+        // Of two models for one grade the last one counts (Karmada behaviour).
+        let models: BTreeMap<u64, &ResourceModel> =
+            models.iter().map(|model| (model.grade, model)).collect();
+        let nodes = |grade: &u64| counts.get(grade).copied().unwrap_or(0);
         Some(Self {
-            nodes: models.iter().map(nodes).collect(),
+            nodes: models.keys().map(nodes).collect(),
             model: Arc::new(Model {
-                grades: models.into_iter().map(Ends::of).collect(),
+                grades: models.into_values().map(Ends::of).collect(),
             }),
         })
     }
@@ -62,14 +63,14 @@ impl Grades {
 
 impl Ends {
     fn of(model: &ResourceModel) -> Self {
-        let ends = |end: fn(&ResourceModelRange) -> &Quantity| {
+        let ends = |end: fn(&ResourceModelRange) -> &Quantity| -> Amounts {
             let end = |range: &ResourceModelRange| {
                 let amount = amount::of(&range.name, end(range)).unwrap_or(0);
                 (range.name.as_str().into(), amount)
             };
-            let mut ends: Amounts = model.ranges.iter().map(end).collect();
-            ends.sort_unstable();
-            ends
+            // Of two ranges of one resource the last one counts (Karmada behaviour).
+            let ends: BTreeMap<Box<str>, i64> = model.ranges.iter().map(end).collect();
+            ends.into_iter().collect()
         };
         Self {
             min: ends(|range| &range.min),

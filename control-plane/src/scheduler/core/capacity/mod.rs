@@ -213,6 +213,51 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_a_grade_or_a_resource_that_stands_twice_the_last_one_counts() {
+        let range = |min: &str| json!({ "name": "cpu", "min": min, "max": "64" });
+        let member = |models: Value| {
+            capacity(json!({
+                "spec": { "resourceModels": models },
+                "status": { "resourceSummary": {
+                    "allocatable": { "cpu": "100", "pods": "1k" },
+                    "allocatableModelings": [{ "grade": 1, "count": 2 }],
+                } },
+            }))
+        };
+        for (what, models, expected) in [
+            (
+                "a grade",
+                json!([
+                    { "grade": 1, "ranges": [range("2")] },
+                    { "grade": 1, "ranges": [range("8")] },
+                ]),
+                16,
+            ),
+            (
+                "a smaller grade after a larger one",
+                json!([
+                    { "grade": 1, "ranges": [range("8")] },
+                    { "grade": 1, "ranges": [range("2")] },
+                ]),
+                4,
+            ),
+            (
+                "a resource",
+                json!([{ "grade": 1, "ranges": [range("8"), range("2")] }]),
+                4,
+            ),
+            (
+                "a resource, three times",
+                json!([{ "grade": 1, "ranges": [range("2"), range("4"), range("8")] }]),
+                16,
+            ),
+        ] {
+            let room = member(models).replicas(Some(&demand("1", "0")), GradeRule::Minimums);
+            assert_eq!(room, expected, "{what}");
+        }
+    }
+
     /// Checks four nodes of 12 cores and 16 GiB, which memory puts into the grade of 2 to 4 cores.
     #[test]
     fn averages_give_nodes_back_what_their_weakest_resource_hides() {
