@@ -142,9 +142,10 @@ impl Quantity {
         saturate(divide_away(self.nano, MILLI_IN_NANO))
     }
 
-    /// Parses a quantity of the API; the notation is kept, the spelling is not.
+    /// Parses a quantity of the API; the notation is kept, the spelling is not. White space around
+    /// it has no meaning there.
     pub fn from_wire(wire: &Wire) -> Result<Self, ParseError> {
-        wire.0.parse()
+        wire.0.trim().parse()
     }
 
     /// Returns the quantity for the API, in canonical form.

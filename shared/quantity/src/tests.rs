@@ -37,6 +37,20 @@ fn what_kubernetes_refuses_is_refused() {
 }
 
 #[test]
+fn white_space_around_a_quantity_of_the_api_has_no_meaning() {
+    for (text, expected) in [
+        (" 1Gi ", Some("1Gi")),
+        ("\t500m\n", Some("500m")),
+        ("1 Gi", None),
+        (" ", None),
+    ] {
+        let read = Quantity::from_wire(&Wire(text.to_owned())).ok();
+        let read = read.map(|it| it.to_string());
+        assert_eq!(read.as_deref(), expected, "{text:?}");
+    }
+}
+
+#[test]
 fn three_times_128_mi_are_384_mi() {
     let sum: Quantity = [quantity("128Mi"); 3].into_iter().sum();
     assert_eq!(sum.to_string(), "384Mi");

@@ -1,5 +1,6 @@
 //! Quantities: reading, rounding, printing, adding.
 
+use muster_shared::k8s::Quantity as Wire;
 use muster_shared::quantity::{Format, Quantity};
 use muster_vectors::{Case, Difference};
 use serde_json::{Value, json};
@@ -21,10 +22,11 @@ fn quantities_compute_as_in_kubernetes() {
 
 /// Reads a quantity from a JSON token: a number counts as its own text.
 fn decode(token: &str) -> Option<Quantity> {
-    match token {
-        "null" => Some(Quantity::ZERO),
-        _ => token.trim_matches('"').parse().ok(),
+    if token == "null" {
+        return Some(Quantity::ZERO);
     }
+    let quoted = token.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+    Quantity::from_wire(&Wire(quoted.unwrap_or(token).to_owned())).ok()
 }
 
 fn compare(case: &Case, quantity: Option<Quantity>) -> Result<(), Difference> {
