@@ -15,7 +15,7 @@ use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
 use super::filter::{Filters, Rejection};
-use super::fit_error::{FitError, Kind, Refusals, Strangers};
+use super::fit_error::{FitError, Refusals, Strangers};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
@@ -232,7 +232,7 @@ impl<'a> Trial<'a> {
         match result {
             Err(shortage)
                 if closed
-                    && shortage.kind() == Kind::Unschedulable
+                    && shortage.is_shortage()
                     && self.options.growth == Growth::PreferAdmitting =>
             {
                 let options = Options {

@@ -133,6 +133,7 @@ impl Trial<'_> {
         let clusters = self.snapshot.iter().map(|cluster| {
             let name = cluster.name();
             let is_it = |candidate: &&Candidate<'_>| candidate.name() == name;
+            let target = targets.iter().find(|target| target.name == name);
             let fate = match candidates.iter().find(is_it) {
                 _ if cluster.is_deleting() => Fate::Deleting,
                 None => Fate::Refused {
@@ -149,11 +150,10 @@ impl Trial<'_> {
                     } else {
                         Vec::new()
                     },
-                    selected: selected.iter().any(|chosen| chosen.name() == name),
-                    given: targets
-                        .iter()
-                        .find(|target| target.name == name)
-                        .map(|target| i64::from(target.replicas)),
+                    // Where those that admit more do not suffice, others are chosen.
+                    selected: target.is_some()
+                        || selected.iter().any(|chosen| chosen.name() == name),
+                    given: target.map(|target| i64::from(target.replicas)),
                 }),
             };
             ClusterLine {

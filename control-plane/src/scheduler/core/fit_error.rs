@@ -53,6 +53,15 @@ impl Kind {
 }
 
 impl FitError {
+    /// Returns whether more room would help.
+    pub const fn is_shortage(&self) -> bool {
+        match self {
+            Self::Select(error) => matches!(error, SelectError::NotEnoughCapacity(_)),
+            Self::Divide(error) => error.is_shortage(),
+            Self::NoClusterFit(_) | Self::Unknown(_) | Self::NoPlacement => false,
+        }
+    }
+
     /// Returns what the failure means for the binding.
     pub const fn kind(&self) -> Kind {
         match self {

@@ -186,6 +186,10 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
     let ill = tainted("m1", 10, "cluster.karmada.io/not-ready", "NoSchedule");
     let clusters = [ill, cluster("m2", 4)];
     let weights = static_weights(&[("m1", 1), ("m2", 1)]);
+    let at_most = |most: i64| {
+        let constraint = json!({ "spreadByField": "cluster", "minGroups": 1, "maxGroups": most });
+        with(dynamic(), "spreadConstraints", json!([constraint]))
+    };
     for (placement, replicas, expected) in [
         (dynamic(), 6, "m1:2 m2:4"),
         (aggregated(), 6, "m1:2 m2:4"),
@@ -193,6 +197,10 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
         (weights, 2, "m1:1 m2:1"),
         // m2 has room for four only: then m1 is better than nothing.
         (dynamic(), 12, "m1:9 m2:3"),
+        // So it is where a constraint leaves no other choice.
+        (at_most(2), 6, "m1:2 m2:4"),
+        (at_most(2), 12, "m1:9 m2:3"),
+        (at_most(1), 6, "m1:6"),
     ] {
         let spec = placed(deployment(replicas, &placement), &[("m1", 2)]);
         assert_eq!(
