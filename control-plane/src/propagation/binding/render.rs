@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_interpreter::{Interpreters, Operation, prune};
+use muster_interpreter::{Interpreters, Operation, prune, prune_server_fields};
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ConflictResolution, PurgeMode};
 use muster_shared::names::{self, annotation, label};
@@ -202,8 +202,7 @@ pub fn render<E: From<muster_interpreter::Error>>(
 ) -> Vec<Result<Rendered, E>> {
     let targets = Scope::of(spec).targets;
     let mut base = template.clone();
-    prune(&mut base);
-    keep_when_finished(&mut base);
+    prune_server_fields(&mut base);
     let completions = divided_completions(spec, template, &targets, held);
     let conflict = conflict_resolution(spec, template);
     let state = if inject {
@@ -224,6 +223,8 @@ pub fn render<E: From<muster_interpreter::Error>>(
         }
         let mut annotations = origin.annotations();
         annotations.extend(overriding(&mut manifest, &target.name)?);
+        // Not before: an override that changes or removes such a field would fail.
+        prune(&mut manifest);
         keep_when_finished(&mut manifest);
         let text = |key: &str| {
             template["metadata"][key]

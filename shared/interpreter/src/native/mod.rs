@@ -26,7 +26,7 @@ pub use general_health::{denies_health, general_health, is_suspended, tells_heal
 pub use health::health;
 pub use kind::hook_enabled;
 pub(crate) use kind::unsupported;
-pub use prune::prune;
+pub use prune::{prune, prune_server_fields};
 pub use replica::interpret_replica;
 pub use retain::retain;
 pub use revise::revise_replica;

@@ -83,13 +83,18 @@ const JOB_GENERATED: &[&[&str]] = &[
     ],
 ];
 
-/// Removes metadata that the server sets, the status, and the fields that the controllers of the
-/// kind add.
-pub fn prune(object: &mut Value) {
+/// Removes metadata that the server sets, and the status.
+pub fn prune_server_fields(object: &mut Value) {
     for key in SERVER_METADATA {
         remove(object, &["metadata", key]);
     }
     remove(object, &["status"]);
+}
+
+/// Removes metadata that the server sets, the status, and the fields that the controllers of the
+/// kind add.
+pub fn prune(object: &mut Value) {
+    prune_server_fields(object);
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     for (_, paths) in BY_KIND.iter().filter(|(of, _)| *of == kind) {
         for path in *paths {

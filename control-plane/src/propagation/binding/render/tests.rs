@@ -23,36 +23,77 @@ fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
     assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
 }
 
-#[test]
-fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
+/// Returns what is rendered for the clusters `m1` and `m2`, whose manifests are changed by
+/// `overriding`.
+fn overridden(template: &Value, overriding: impl Fn(&mut Value, &str)) -> Vec<Rendered> {
     let origin = Origin {
         namespace: Some("shop".to_owned()),
-        name: "once-job".to_owned(),
+        name: "w".to_owned(),
         id: "1".to_owned(),
     };
-    let spec = json!({ "clusters": [{ "name": "m1" }] });
+    let spec = json!({ "clusters": [{ "name": "m1" }, { "name": "m2" }] });
+    let spec = serde_json::from_value(spec).unwrap();
+    let interpreters = Interpreters::default();
+    let apply = |manifest: &mut Value, cluster: &str| {
+        overriding(manifest, cluster);
+        Ok::<_, muster_interpreter::Error>(Pairs::new())
+    };
+    let held = BTreeMap::new();
+    let works = render(&origin, &spec, template, false, &interpreters, &held, apply);
+    works.into_iter().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn an_override_does_not_bring_back_what_lets_a_member_delete_a_finished_job() {
     let template = json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": "once", "namespace": "shop" }, "spec": {},
     });
-    let overriding = |manifest: &mut Value, _: &str| {
+    let works = overridden(&template, |manifest, _| {
         manifest["spec"]["ttlSecondsAfterFinished"] = json!(60);
         manifest["spec"]["parallelism"] = json!(2);
-        Ok::<_, muster_interpreter::Error>(Pairs::new())
-    };
-    let spec = serde_json::from_value(spec).unwrap();
-    let interpreters = Interpreters::default();
-    let works = render(
-        &origin,
-        &spec,
-        &template,
-        false,
-        &interpreters,
-        &BTreeMap::new(),
-        overriding,
-    );
-    let work = works[0].as_ref().unwrap();
-    assert_eq!(work.manifest["spec"], json!({ "parallelism": 2 }));
+    });
+    assert_eq!(works[0].manifest["spec"], json!({ "parallelism": 2 }));
+}
+
+#[test]
+fn an_override_finds_what_the_fleet_api_filled_in_and_no_member_gets_it() {
+    let revision = "deployment.kubernetes.io/revision";
+    let labels = json!({ "controller-uid": "u" });
+    for (kind, metadata, spec, path) in [
+        (
+            "Service",
+            json!({}),
+            json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"] }),
+            "/spec/clusterIP",
+        ),
+        (
+            "Deployment",
+            json!({ "annotations": { revision: "1" } }),
+            json!({}),
+            "/metadata/annotations/deployment.kubernetes.io~1revision",
+        ),
+        (
+            "Job",
+            json!({}),
+            json!({ "selector": { "matchLabels": labels } }),
+            "/spec/selector/matchLabels/controller-uid",
+        ),
+        (
+            "Job",
+            json!({}),
+            json!({ "ttlSecondsAfterFinished": 60 }),
+            "/spec/ttlSecondsAfterFinished",
+        ),
+    ] {
+        let template = json!({ "kind": kind, "metadata": metadata, "spec": spec });
+        let works = overridden(&template, |manifest, _| {
+            *manifest.pointer_mut(path).unwrap() = json!("other");
+        });
+        for work in works {
+            assert_eq!(work.manifest.pointer(path), None, "{path}");
+        }
+    }
 }
 
 #[test]
