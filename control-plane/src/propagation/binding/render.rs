@@ -204,7 +204,6 @@ pub fn render<E: From<muster_interpreter::Error>>(
     let mut base = template.clone();
     prune_server_fields(&mut base);
     let completions = divided_completions(spec, template, &targets, held);
-    let conflict = conflict_resolution(spec, template);
     let state = if inject {
         preserved_state(spec, &targets)
     } else {
@@ -226,6 +225,7 @@ pub fn render<E: From<muster_interpreter::Error>>(
         // Not before: an override that changes or removes such a field would fail.
         prune(&mut manifest);
         keep_when_finished(&mut manifest);
+        let conflict = conflict_resolution(spec, &manifest);
         let text = |key: &str| {
             template["metadata"][key]
                 .as_str()
@@ -367,10 +367,10 @@ fn record_managed_keys(manifest: &mut Value) {
     manifest["metadata"]["annotations"][annotation::MANAGED_ANNOTATIONS] = list(annotations);
 }
 
-/// Returns how conflicts are resolved. What the template's own annotation says goes before what the
-/// policy says.
-fn conflict_resolution(spec: &ResourceBindingSpec, template: &Value) -> &'static str {
-    match template["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION].as_str() {
+/// Returns how conflicts are resolved. What the annotation of the template, or of an override for
+/// the cluster, says goes before what the policy says.
+fn conflict_resolution(spec: &ResourceBindingSpec, manifest: &Value) -> &'static str {
+    match manifest["metadata"]["annotations"][annotation::CONFLICT_RESOLUTION].as_str() {
         Some("overwrite") => "overwrite",
         Some("abort") => "abort",
         _ if spec.conflict_resolution == Some(ConflictResolution::Overwrite) => "overwrite",

@@ -97,6 +97,21 @@ fn an_override_finds_what_the_fleet_api_filled_in_and_no_member_gets_it() {
 }
 
 #[test]
+fn an_override_says_how_conflicts_are_resolved_in_its_cluster() {
+    let template = json!({ "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "shop" } });
+    let key = annotation::CONFLICT_RESOLUTION;
+    let works = overridden(&template, |manifest, cluster| {
+        if cluster == "m2" {
+            manifest["metadata"]["annotations"][key] = json!("overwrite");
+        }
+    });
+    for (work, expected) in works.iter().zip(["abort", "overwrite"]) {
+        assert_eq!(work.annotations[key], expected);
+        assert_eq!(work.manifest["metadata"]["annotations"][key], expected);
+    }
+}
+
+#[test]
 fn a_cluster_about_which_an_interpreter_gives_no_answer_stops_no_other() {
     let script = "function ReviseReplica(o, n)
         if n == 2 then error('not two') end
