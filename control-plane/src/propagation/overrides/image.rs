@@ -116,8 +116,10 @@ pub(super) fn change(image: &str, overrider: &ImageOverrider) -> Result<String, 
             // What is asked for is another image: a digest of the former one goes with its tag.
             let version = changed.tag.as_deref().or(changed.digest.as_deref());
             let edited = edit(version.unwrap_or_default())?;
-            // A text that is neither a tag nor a digest changes nothing (Karmada behaviour).
-            if edited.is_empty() || is_tag(&edited) || is_digest(&edited) {
+            let is_removed = overrider.operator == OverriderOperator::Remove;
+            // A text that is neither a tag nor a digest, such as none, changes nothing (Karmada
+            // behaviour).
+            if is_removed || is_tag(&edited) || is_digest(&edited) {
                 let is_digest = is_digest(&edited);
                 let edited = Some(edited).filter(|it| !it.is_empty());
                 (changed.tag, changed.digest) = if is_digest {
@@ -253,6 +255,9 @@ mod tests {
             (&digested, "Tag", "replace", "v3", "quay.io/team/app:v3"),
             (&digested, "Tag", "remove", "", "quay.io/team/app"),
             ("a/b:v1", "Tag", "replace", "not a tag", "a/b:v1"),
+            ("a/b:v1", "Tag", "replace", "", "a/b:v1"),
+            (&digested, "Tag", "replace", "", &digested),
+            ("a/b", "Tag", "add", "", "a/b"),
             ("host:5000/b", "Tag", "remove", "", "host:5000/b"),
             // Of both, the digest says what is pulled: another registry does not change that.
             (
