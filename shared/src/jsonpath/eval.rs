@@ -216,11 +216,18 @@ fn passes(left: &[Step], test: &Test, element: &Value, budget: &mut Budget) -> R
         [_] => walk(right, element, budget)?,
         _ => return Err(Error::Incomparable("several values", "a value")),
     };
+    let is_alike = is_whole(left) == is_whole(right);
     match (lefts.as_slice(), rights.as_slice()) {
-        ([left], [right]) => compare(operator, left, right, budget),
+        ([left], [right]) => compare(operator, left, right, is_alike, budget),
         (_, []) => Ok(false),
         _ => Err(Error::Incomparable("a value", "several values")),
     }
+}
+
+/// Returns whether a side of a comparison is a whole number of the template. Numbers of a document
+/// are floating point to the reference, whole as they may be, and do not compare to those.
+fn is_whole(side: &[Step]) -> bool {
+    matches!(side.last(), Some(Step::Literal(Value::Number(number))) if !number.is_f64())
 }
 
 /// So many bytes of text are compared for the price of one value.
@@ -230,6 +237,7 @@ fn compare(
     operator: Operator,
     left: &Value,
     right: &Value,
+    is_alike: bool,
     budget: &mut Budget,
 ) -> Result<bool, Error> {
     use Operator::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
@@ -241,9 +249,7 @@ fn compare(
         (Value::Bool(left), Value::Bool(right)) if [Equal, NotEqual].contains(&operator) => {
             Some(left.cmp(right))
         }
-        // Numbers of a document are floating point to the reference, and those do not compare to
-        // whole ones.
-        (Value::Number(left), Value::Number(right)) if right.is_f64() => left
+        (Value::Number(left), Value::Number(right)) if is_alike => left
             .as_f64()
             .zip(right.as_f64())
             .and_then(|(left, right)| left.partial_cmp(&right)),

@@ -255,3 +255,24 @@ fn only_like_is_compared_with_like() {
         Err(Error::NotAList("an object"))
     );
 }
+
+#[test]
+fn numbers_of_a_document_compare_to_each_other_and_not_to_whole_ones_of_a_template() {
+    let document = json!({ "items": [
+        { "name": "a", "have": 2, "want": 2 },
+        { "name": "b", "have": 2, "want": 3 },
+    ] });
+    let found = |filter: &str| render(&format!("{{.items[?({filter})].name}}"), &document);
+    for (filter, names) in [
+        ("@.have==@.want", "a"),
+        ("@.have<@.want", "b"),
+        ("@.want>=2.5", "b"),
+        ("1==1", "a b"),
+    ] {
+        assert_eq!(found(filter).as_deref(), Ok(names), "{filter}");
+    }
+    for filter in ["@.have==2", "2==@.have", "1==1.0"] {
+        let error = found(filter).unwrap_err();
+        assert!(matches!(error, Error::Incomparable(..)), "{filter}");
+    }
+}
