@@ -268,6 +268,7 @@ fn read(
                 requirements,
             })
         }
+        Operation::InterpretComponent if first.is_nil() => Answer::Components(Vec::new()),
         Operation::InterpretComponent => Answer::Components(answer::components(&list()?)?),
         Operation::InterpretDependency => Answer::Dependencies(answer::dependencies(&list()?)?),
         Operation::ReviseReplica | Operation::Retain | Operation::AggregateStatus => {

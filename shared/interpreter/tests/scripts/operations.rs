@@ -140,6 +140,14 @@ fn replicas_and_components_are_read_with_their_requirements() {
 }
 
 #[test]
+fn a_script_that_returns_nothing_finds_no_components() {
+    let text = "function GetComponents() end";
+    let rules = rules(&[(Operation::InterpretComponent, text)]);
+    let found = Engine::default().interpret_component(&rules, &widget(&json!({})));
+    assert_eq!(found, Ok(Some(Vec::new())));
+}
+
+#[test]
 fn many_threads_share_one_engine() {
     let engine = Engine::default();
     let text = "function InterpretHealth(o) return o.status.number % 2 == 0 end";
