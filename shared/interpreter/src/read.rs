@@ -80,6 +80,15 @@ pub(crate) fn map<'a>(object: &'a Value, path: &[&str]) -> Read<Option<&'a Map<S
     typed(object, path, "an object", Value::as_object)
 }
 
+/// Checks that what stands at `path`, if anything, is an object of texts, such as labels.
+pub(crate) fn check_texts(object: &Value, path: &[&str]) -> Read<()> {
+    let mut values = map(object, path)?.into_iter().flatten();
+    match values.find(|(_, value)| !value.is_string()) {
+        Some((_, other)) => Err(wrong_type(path, "an object of texts", other)),
+        None => Ok(()),
+    }
+}
+
 /// Sets `path` inside `object`, creating parents. A parent of another type is an error.
 pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) -> Read<()> {
     let mut at = object;

@@ -99,7 +99,8 @@ fn pod_ready(object: &Value) -> Result<bool, Error> {
         Some("Succeeded") => true,
         Some("Running") => list(object, &["status", "conditions"])?
             .iter()
-            .any(|condition| condition["type"] == "Ready" && condition["status"] == "True"),
+            .find(|condition| condition["type"] == "Ready")
+            .is_some_and(|ready| ready["status"] == "True"),
         _ => false,
     })
 }

@@ -8,7 +8,7 @@ use super::{
     Error, Operation,
     kind::{Kind, unsupported},
 };
-use crate::read::{Read, Unread, field, integer, list, map, set, text};
+use crate::read::{Read, Unread, check_texts, field, integer, list, set, text};
 
 /// Label on a Deployment template: the member (an autoscaler there, usually) decides the number of
 /// replicas.
@@ -35,9 +35,8 @@ pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
                 &["spec", "selector", "matchLabels"][..],
                 &["spec", "template", "metadata", "labels"],
             ] {
-                if map(observed, path)?.is_some() {
-                    copy(&mut desired, observed, path)?;
-                }
+                check_texts(observed, path)?;
+                copy(&mut desired, observed, path)?;
             }
         }
         Some(Kind::Pod) => retain_pod(&mut desired, observed)?,
@@ -49,6 +48,7 @@ pub fn retain(mut desired: Value, observed: &Value) -> Result<Value, Error> {
         Some(Kind::Secret)
             if text(&desired, &["type"])? == Some("kubernetes.io/service-account-token") =>
         {
+            check_texts(observed, &["data"])?;
             copy(&mut desired, observed, &["data"])?;
         }
         Some(Kind::PersistentVolumeClaim)

@@ -91,6 +91,40 @@ fn a_status_of_the_wrong_type_is_an_error_wherever_it_is_read() {
 }
 
 #[test]
+fn labels_and_data_that_are_no_texts_are_not_retained() {
+    let token = "kubernetes.io/service-account-token";
+    for (kind, observed, path) in [
+        (
+            ("batch/v1", "Job"),
+            json!({ "spec": { "selector": { "matchLabels": { "a": 1 } } } }),
+            "spec.selector.matchLabels",
+        ),
+        (
+            ("batch/v1", "Job"),
+            json!({ "spec": { "template": { "metadata": { "labels": { "a": null } } } } }),
+            "spec.template.metadata.labels",
+        ),
+        (("v1", "Secret"), json!({ "data": { "a": [] } }), "data"),
+    ] {
+        let mut desired = object(kind, &Value::Null);
+        desired["type"] = json!(token);
+        let error = retain(desired, &observed).unwrap_err().to_string();
+        assert!(error.contains(path), "{error}");
+    }
+}
+
+#[test]
+fn of_two_conditions_of_a_pod_the_first_counts() {
+    for (first, second) in [("True", "False"), ("False", "True")] {
+        let ready = |status: &str| json!({ "type": "Ready", "status": status });
+        let conditions = json!([ready(first), ready(second)]);
+        let status = json!({ "phase": "Running", "conditions": conditions });
+        let pod = object(("v1", "Pod"), &status);
+        assert_eq!(health(&pod), Ok(Some(first == "True")));
+    }
+}
+
+#[test]
 fn what_a_person_keeps_from_being_rolled_out_is_no_failure() {
     let partition = |held: i64| {
         let rolling = json!({ "partition": held });
