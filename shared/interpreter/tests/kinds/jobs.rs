@@ -405,3 +405,13 @@ fn a_spark_application_is_as_its_worst_member() {
     assert!(!healthy(SPARK, member("FAILED")));
     assert!(!healthy(SPARK, json!({})));
 }
+
+#[test]
+fn a_condition_of_no_type_does_not_hide_the_others() {
+    let time = "2026-01-01T00:00:00Z";
+    let created = json!({ "type": "Created", "status": "True", "lastUpdateTime": time });
+    let odd = json!({ "status": "True", "lastUpdateTime": time });
+    let member = json!({ "conditions": [odd, created] });
+    let status = aggregated(MPI, Value::Null, &[member, json!({ "startTime": time })]);
+    assert_eq!(status["conditions"], json!([created]));
+}

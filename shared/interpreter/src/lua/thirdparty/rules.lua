@@ -210,17 +210,20 @@ function rules.merged_conditions(items)
 end
 
 -- Of all conditions with the same value of a field the one that `is_newer` prefers, in the order in
--- which the values were met.
+-- which the values were met. A condition without the field says nothing.
 function rules.newest_conditions(items, name, is_newer)
   local order, newest = {}, {}
   for status in collected(items) do
     for _, condition in ipairs(status.conditions or {}) do
       local key = condition[name]
-      if newest[key] == nil then
-        table.insert(order, key)
-        newest[key] = condition
-      elseif is_newer(condition, newest[key]) then
-        newest[key] = condition
+      if key ~= nil then
+        local known = newest[key]
+        if known == nil then
+          table.insert(order, key)
+        end
+        if known == nil or is_newer(condition, known) then
+          newest[key] = condition
+        end
       end
     end
   end
