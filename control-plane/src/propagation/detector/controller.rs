@@ -272,10 +272,11 @@ impl Detector {
         let claim = Claim::on(&*template).or_else(|| self.claim_of_binding(key, &template));
         let Some(claim) = claim else {
             // A template without a policy waits; the policy that comes looks for it.
-            return match self.match_policy(subject) {
-                Some(policy) => self.apply(key, &template, &policy, changed).await,
-                None => Ok(Next::Done),
+            let Some(policy) = self.match_policy(subject) else {
+                self.accept(key);
+                return Ok(Next::Done);
             };
+            return self.apply(key, &template, &policy, changed).await;
         };
         let Presence::There(policy) = self.presence(&claim.policy) else {
             return if self.is_gone(&claim.policy).await? {

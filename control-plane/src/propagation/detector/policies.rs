@@ -110,6 +110,12 @@ impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
         let client = self.fleet.work_writer.turn().await;
         let is_first = self.memory().first.remove(&key);
+        // Those of which no binding could be made bear no claim by which they are found, and may be
+        // another policy's by now.
+        let refused = self.memory().refused.of(&key);
+        for (template, _) in refused {
+            self.templates.add(template);
+        }
         let Some(policy) = self.policy(&key) else {
             self.parked.leave(&key);
             self.revisit_claimed(&key);
@@ -454,6 +460,44 @@ mod tests {
         let bound = json!(stand.binding("web-deployment").expect("it is bound").spec);
         let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
         assert_eq!(*names, json!(["m2"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_policy_could_not_place_and_selects_no_more_goes_to_another_policy() {
+        for is_deleted in [false, true] {
+            let waiting = |generation: u32, app: &str| {
+                let mut waiting = policy("first", generation, app, "m1");
+                waiting["spec"]["dependentOverrides"] = json!(["registry"]);
+                waiting["spec"]["priority"] = json!(1);
+                waiting
+            };
+            let mut stand = Stand::new([
+                ("propagationpolicies", waiting(1, "web")),
+                ("propagationpolicies", policy("second", 1, "web", "m2")),
+                ("deployments", web()),
+            ]);
+            stand.api.serve_deployments();
+            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            let status = || {
+                let policy = stand.api.object("propagationpolicies", "shop", "first");
+                policy.unwrap_or_default()["status"].clone()
+            };
+            pass(120).await;
+            assert!(stand.binding("web-deployment").is_none(), "it waits");
+            assert_eq!(status()["refused"], 1, "{}", status());
+            let mut edited = waiting(2, if is_deleted { "web" } else { "something-else" });
+            if is_deleted {
+                edited["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+            }
+            stand.api.put("propagationpolicies", edited);
+            pass(120).await;
+            let bound = stand.binding("web-deployment");
+            let bound = json!(bound.expect("the other policy binds it").spec);
+            let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
+            assert_eq!(*names, json!(["m2"]), "deleted: {is_deleted}");
+            assert_ne!(status()["refused"], 1, "{}", status());
+        }
     }
 
     #[tokio::test(start_paused = true)]
