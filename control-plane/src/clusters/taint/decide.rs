@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
-use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint};
+use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint, TaintToAdd};
 use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint, Time};
 
@@ -268,6 +268,7 @@ impl Work<'_> {
                 _ => {
                     if held {
                         self.add(policy, &taint);
+                        self.change_value(policy, &taint);
                     }
                     continue;
                 }
@@ -350,6 +351,32 @@ impl Work<'_> {
         self.changes.push((policy.name_any(), taint, true));
     }
 
+    /// Gives a taint that a policy holds alone the value that an edit of the policy gave it. It
+    /// counts as put on now: other tolerations match it from now on.
+    fn change_value(&mut self, policy: &ClusterTaintPolicy, taint: &Taint) {
+        let spec = &policy.spec;
+        let owned = self.record.owned(&taint.key, &taint.effect);
+        let is_alone =
+            owned.is_some_and(|it| it.withdrawn.is_none() && !it.shipped && it.held_by.len() == 1);
+        // Of several entries for one taint the first counts.
+        let mut wanted = spec.taints_to_add.iter().map(TaintToAdd::taint);
+        let first = wanted.find(|it| it.key == taint.key && it.effect == taint.effect);
+        let is_first = first.as_ref() == Some(taint);
+        let Some(at) = self.present(taint).filter(|_| is_alone && is_first) else {
+            return;
+        };
+        let is_possible = fault(taint, &spec.match_conditions, self.reserves).is_none();
+        if value(&self.taints[at]) == value(taint) || !is_possible || (self.is_refused)(taint) {
+            return;
+        }
+        let taint = Taint {
+            time_added: Some(Time(self.now)),
+            ..taint.clone()
+        };
+        self.taints[at] = taint.clone();
+        self.changes.push((policy.name_any(), taint, true));
+    }
+
     /// Takes taints off that no policy wants any more; the word of `by` was the last.
     fn drop_free(&mut self, by: &str) {
         let mut free = Vec::new();
@@ -403,6 +430,11 @@ impl Work<'_> {
             self.let_go(&name, |_| true);
         }
     }
+}
+
+/// Returns the value of a taint, which is empty where there is none.
+fn value(taint: &Taint) -> &str {
+    taint.value.as_deref().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -53,6 +53,43 @@ fn a_taint_that_an_edit_takes_out_of_a_policy_goes() {
 }
 
 #[test]
+fn a_taint_gets_the_value_that_an_edit_of_its_policy_gives_it_unless_another_holds_it_too() {
+    let valued = |value: &str| {
+        let mut spec = proposed("a", 0, 10);
+        spec["taintsToAdd"][0]["value"] = json!(value);
+        spec
+    };
+    let mut story = Story::new(vec![valued("one")]);
+    let expect = |story: &Story, value: &str, since: i64| {
+        let taint = &story.cluster.spec.taints[0];
+        assert_eq!(taint.value.as_deref(), Some(value));
+        assert_eq!(taint.time_added, Some(Time(at(since))));
+    };
+    story.check(0);
+    story.ready("False", 10);
+    story.check(10);
+    expect(&story, "one", 10);
+    story.policies = vec![policy("policy0", &valued("two"))];
+    assert_eq!(story.check(20), ["a"]);
+    expect(&story, "two", 20);
+    assert_eq!(story.changes, [change("policy0", "a", true)]);
+    story.policies.push(policy("policy1", &valued("three")));
+    story.check(30);
+    let writes = story.writes;
+    story.check(31);
+    expect(&story, "two", 20);
+    assert_eq!(story.writes, writes, "they do not take it from each other");
+    // An entry that comes second for the same taint has no say.
+    let mut twice = valued("two");
+    let second = valued("four")["taintsToAdd"][0].clone();
+    twice["taintsToAdd"].as_array_mut().unwrap().push(second);
+    story.policies = vec![policy("policy0", &twice)];
+    story.check(40);
+    story.check(50);
+    expect(&story, "two", 20);
+}
+
+#[test]
 fn a_taint_that_an_edit_makes_impossible_is_not_put_on_and_goes_with_its_conditions() {
     let mut spec = proposed("a", 0, 10);
     let conditions = spec["matchConditions"].as_array_mut().unwrap();
