@@ -128,7 +128,12 @@ impl Detector {
             return self.identify(&policy).await;
         };
         let mut rest = Rest::default();
-        for template in self.bound(&claim) {
+        let bound: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
+        // What the policy claimed by a former id, which it lost in an edit, is claimed anew.
+        for template in self.templates_of(&key).filter(|it| !bound.contains(it)) {
+            self.templates.add(template);
+        }
+        for template in bound {
             match self.fleet.templates.get(&template) {
                 Lookup::Found(found) if !selects(&policy, Subject::of(&template.kind, &found)) => {
                     rest.take(self.release(&client, &template, &claim).await);
@@ -302,7 +307,7 @@ impl Detector {
             return;
         }
         let claim = Claim::on(template);
-        let is_free = claim.is_none() || claim == Claim::by(policy);
+        let is_free = claim.is_none_or(|claim| claim.policy == policy.key());
         if is_free || may_preempt(policy, subject) {
             self.templates.add(TemplateKey::of_template(kind, template));
         }
@@ -460,6 +465,39 @@ mod tests {
         let bound = json!(stand.binding("web-deployment").expect("it is bound").spec);
         let names = &bound["placement"]["clusterAffinity"]["clusterNames"];
         assert_eq!(*names, json!(["m2"]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_edit_that_takes_the_id_off_a_policy_is_obeyed_by_what_it_had_claimed() {
+        for selects in [true, false] {
+            let mut former = policy("first", 1, "web", "m1");
+            former["metadata"]["labels"][ID] = json!("given");
+            let mut stand = Stand::new([("propagationpolicies", former), ("deployments", web())]);
+            stand.api.serve_deployments();
+            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(10).await;
+            let id = || {
+                let held = stand.api.object("deployments", "shop", "web").unwrap();
+                held["metadata"]["labels"][ID].clone()
+            };
+            assert_eq!(id(), "given", "it is claimed");
+            // Somebody replaces it by a manifest without the label.
+            let app = if selects { "web" } else { "something-else" };
+            let mut edited = policy("first", 2, app, "m1");
+            edited["metadata"]["labels"] = json!({});
+            edited["spec"]["suspension"] = json!({"dispatching": true});
+            stand.api.put("propagationpolicies", edited);
+            pass(10).await;
+            let bound = json!(stand.binding("web-deployment").expect("it stays").spec);
+            let (expected, suspension) = if selects {
+                (json!("first"), json!({"dispatching": true}))
+            } else {
+                (json!(null), json!(null))
+            };
+            assert_eq!(id(), expected, "selects: {selects}");
+            assert_eq!(bound["suspension"], suspension, "selects: {selects}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
