@@ -9,7 +9,9 @@ use muster_shared::api::data_replication::DataReference;
 use muster_shared::api::policy::{Placement, SpreadConstraint};
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Toleration};
-use muster_shared::names::eviction::{REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED};
+use muster_shared::names::eviction::{
+    REASON_APPLICATION_FAILURE, REASON_NO_CLUSTER_FIT, REASON_NOT_APPLIED,
+};
 use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
@@ -299,11 +301,14 @@ impl<'a> Filters<'a> {
     }
 
     /// Returns the rejection of a cluster in which dispatching is suspended: no copy is moved to
-    /// where none would be made. What is placed stays.
+    /// where none would be made. What is placed stays, and what is kept there because no cluster
+    /// fitted is placed there again.
     fn dispatching(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let spec = self.suspendable.filter(|_| !placed)?;
-        spec.dispatching_suspended_in(cluster.name())
-            .then_some(Rejection::DispatchingSuspended)
+        let name = cluster.name();
+        let task = spec.eviction_task(name);
+        let is_kept = task.is_some_and(|it| it.reason == REASON_NO_CLUSTER_FIT);
+        (spec.dispatching_suspended_in(name) && !is_kept).then_some(Rejection::DispatchingSuspended)
     }
 
     /// Returns the rejection of a cluster in which a copy would wait for its data without end. What

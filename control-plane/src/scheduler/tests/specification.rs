@@ -367,6 +367,7 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
     let new = deployment(2, &json!({ "spreadConstraints": one }));
     let there = placed(new.clone(), &[("m1", 2)]);
     let evicted = leaving(there.clone(), "m1", TAINT_UNTOLERATED);
+    let kept = leaving(there.clone(), "m1", "NoClusterFit");
     let mut down = clusters.clone();
     down[0] = tainted("m1", 10, "down", "NoExecute");
     let divided = placed(deployment(4, &dynamic()), &[("m1", 2)]);
@@ -375,6 +376,12 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
     for (what, spec, clusters, expected) in [
         ("first", suspended(new, all()), &clusters, "m1:2"),
         ("there", suspended(there, all()), &clusters, "m1:2"),
+        (
+            "kept there while none fitted",
+            suspended(kept, all()),
+            &clusters,
+            "m1:2",
+        ),
         (
             "evicted",
             suspended(evicted.clone(), on(&["m2"])),
