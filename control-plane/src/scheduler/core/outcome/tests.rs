@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::scheduler::core::record::record;
 use crate::scheduler::tests::fixtures::{
-    aggregated, cluster, config_map, deployment, dynamic, placed, snapshot,
+    aggregated, cluster, config_map, deployment, dynamic, leaving, placed, snapshot, tainted,
 };
 
 /// Returns the outcome of a pass over a workload in these clusters, of which this placement was
@@ -424,6 +424,29 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
         let again = look(&spec, &applied, &status, &clusters);
         assert!(again.failure.is_some(), "{what}");
         assert_eq!(again.placed, None, "{what}");
+    }
+}
+
+#[test]
+fn a_workload_without_a_cluster_returns_where_it_failed_if_no_other_cluster_takes_it() {
+    let status = ResourceBindingStatus::default();
+    let spec = placed(deployment(2, &dynamic()), &[("m1", 2)]);
+    for reason in ["ApplicationFailure", "NotApplied"] {
+        let spec = leaving(spec.clone(), "m1", reason);
+        let (m1, m2) = (cluster("m1", 10), cluster("m2", 10));
+        let down = tainted("m1", 10, "down", "NoExecute");
+        for (what, clusters, expected) in [
+            ("another takes it", vec![m1.clone(), m2], Some("m2")),
+            ("no other is there", vec![m1], Some("m1")),
+            ("it is driven out there", vec![down], None),
+        ] {
+            let outcome = look(&spec, &record(&spec), &status, &snapshot(&clusters));
+            let placed = outcome.placed.iter().flat_map(|it| &it.clusters);
+            let names: Vec<&str> = placed.map(|it| &*it.name).collect();
+            let expected: Vec<&str> = expected.into_iter().collect();
+            assert_eq!(names, expected, "{reason}: {what}");
+            assert_eq!(outcome.failure.is_some(), expected.is_empty(), "{what}");
+        }
     }
 }
 
