@@ -98,14 +98,19 @@ impl Claim {
     }
 
     /// Returns the merge patch of the metadata that ends this claim, `None` when the object does
-    /// not have it (any more).
+    /// not have it (any more). A copy of a policy may bear the id of the original: what names that
+    /// one is not its own.
     pub fn release(&self, object: &impl Labelled) -> Option<Value> {
         let label = self.policy.scope().id_label();
         let annotations: &[&str] = match self.policy.namespace() {
             Some(_) => &[POLICY_NAMESPACE, POLICY_NAME],
             None => &[CLUSTER_POLICY_NAME],
         };
-        if given(object.label(label)) != Some(&*self.id) {
+        let is_another = |(key, value): (String, String)| {
+            given(object.annotation(&key)).is_some_and(|it| it != value)
+        };
+        let names_another = self.annotations().into_iter().any(is_another);
+        if given(object.label(label)) != Some(&*self.id) || names_another {
             return None;
         }
         wrap(
@@ -203,6 +208,18 @@ mod tests {
             patch["annotations"],
             json!({ POLICY_NAMESPACE: "default", POLICY_NAME: "pp", CLUSTER_POLICY_NAME: null })
         );
+    }
+
+    #[test]
+    fn a_copy_of_a_policy_that_bears_its_id_releases_nothing_of_it() {
+        for original in [namespaced(), cluster()] {
+            let copy = Claim {
+                policy: PolicyKey::new(original.policy.namespace(), "copy"),
+                ..original.clone()
+            };
+            assert_eq!(copy.release(&claimed_by(&original)), None);
+            assert!(original.release(&claimed_by(&original)).is_some());
+        }
     }
 
     #[test]
