@@ -1,6 +1,6 @@
 //! Maintains the index of dependencies, and the bindings of templates on which others depend.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
-use super::index::{Index, Touched, kinds_of};
+use super::index::{Index, Range, Touched, kinds_of};
 use super::writes::{preserve, record, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -23,7 +23,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
-use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{Lookup, Standing, TemplateEvent};
 use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
@@ -187,8 +187,7 @@ impl Distributor {
             if let Some(left) = left
                 && preserves_on_deletion(fleet, left.as_ref()).await?
             {
-                let needs = self.index.lock().needs(&key);
-                for template in needs {
+                for template in self.needs(fleet, &key) {
                     if !preserve(fleet, &template, &left.spec).await? {
                         return Ok(Next::Again);
                     }
@@ -196,13 +195,8 @@ impl Distributor {
             }
             self.leaving.lock().remove(&key);
             self.parked.leave(&key);
-            let Touched { templates, kinds } = self.index.lock().forget(&key);
-            for template in templates {
-                self.templates.add(template);
-            }
-            for kind in kinds {
-                fleet.templates.unname(&kind);
-            }
+            let touched = self.index.lock().forget(&key);
+            self.touch(fleet, touched);
             return match binding {
                 Some(binding) => release(fleet, &key, &binding).await,
                 None => Ok(Next::Done),
@@ -243,32 +237,39 @@ impl Distributor {
         for kind in kinds_of(&needs) {
             fleet.templates.name(&kind);
         }
-        let chosen: Vec<(Kind, Option<String>)> = needs
-            .iter()
-            .filter(|need| need.name.is_none())
-            .map(|need| {
-                let kind = Kind::new(&*need.api_version, &*need.kind);
-                (kind, need.namespace.clone())
-            })
-            .collect();
-        let Touched { templates, kinds } = self.index.lock().set(&key, needs);
-        for template in templates {
+        let touched = self.index.lock().set(&key, needs);
+        self.touch(fleet, touched);
+        Ok(Next::Done)
+    }
+
+    /// Has what a change of the index concerns looked at.
+    fn touch(&self, fleet: &Fleet, touched: Touched) {
+        for range in &touched.ranges {
+            for (template, _) in within(fleet, range) {
+                self.templates.add(template);
+            }
+        }
+        for template in touched.templates {
             self.templates.add(template);
         }
-        for kind in kinds {
-            fleet.templates.unname(&kind);
+        for kind in &touched.kinds {
+            fleet.templates.unname(kind);
         }
-        for (kind, namespace) in chosen {
-            let near = fleet.templates.list(&kind, namespace.as_deref());
-            let kind = Arc::new(kind);
-            for template in near.into_iter().flatten() {
-                let template = TemplateKey::of_template(&kind, &template);
-                if self.index.lock().concerns(&template) {
-                    self.templates.add(template);
+    }
+
+    /// Returns the templates that a referrer names, and those that it chooses by label.
+    fn needs(&self, fleet: &Fleet, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
+        let index = self.index.lock();
+        let (mut needs, ranges) = (index.needs(referrer), index.ranges(referrer));
+        drop(index);
+        for range in &ranges {
+            for (key, template) in within(fleet, range) {
+                if self.index.lock().chooses(referrer, &key, &template) {
+                    needs.insert(key);
                 }
             }
         }
-        Ok(Next::Done)
+        needs
     }
 
     /// Brings the binding of a template in line with its referrers.
@@ -398,6 +399,17 @@ impl Distributor {
             .events
             .publish_about(about, EventType::Warning, reason, note);
     }
+}
+
+/// Returns the templates of a kind and namespace that are known.
+fn within(
+    fleet: &Fleet,
+    (kind, namespace): &Range,
+) -> impl Iterator<Item = (TemplateKey, Arc<Template>)> + use<> {
+    let near = fleet.templates.list(kind, Some(namespace));
+    let kind = Arc::new(kind.clone());
+    let near = near.into_iter().flatten();
+    near.map(move |it| (TemplateKey::of_template(&kind, &it), it))
 }
 
 /// Returns whether a binding takes along what it refers to. A binding that is being deleted does
@@ -590,6 +602,62 @@ mod tests {
             let stays = &in_m1["spec"]["preserveResourcesOnDeletion"];
             let context = format!("other in {other_in}: the pods of web go on in m1");
             assert_eq!(*stays, json!(preserves), "{context}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_chose_by_label_is_given_up_and_stays_in_the_members_only_beside_it() {
+        let goes = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        for (what, metadata, spec, preserves) in [
+            ("alone", json!({}), json!({"propagateDeps": false}), None),
+            ("goes", goes.clone(), json!({}), None),
+            (
+                "goes and stays in the members",
+                goes,
+                json!({"preserveResourcesOnDeletion": true}),
+                Some(true),
+            ),
+        ] {
+            let (api_version, kind) = ("multicluster.x-k8s.io/v1alpha1", "ServiceImport");
+            let import = json!({"metadata": {"namespace": "shop", "name": "web"}});
+            let slice = |name: &str, service: &str| {
+                let labels = json!({"kubernetes.io/service-name": service});
+                json!({"metadata": {
+                    "namespace": "shop", "name": name, "uid": name, "labels": labels,
+                }})
+            };
+            let mut referrer = referrer();
+            referrer["metadata"]["name"] = json!("web-serviceimport");
+            referrer["spec"]["resource"]["apiVersion"] = json!(api_version);
+            referrer["spec"]["resource"]["kind"] = json!(kind);
+            let objects = [
+                ("serviceimports", import),
+                ("endpointslices", slice("chosen", "derived-web")),
+                ("endpointslices", slice("other", "derived-other")),
+                ("resourcebindings", referrer.clone()),
+            ];
+            let mut stand = started(objects.into_iter());
+            let path = "/apis/multicluster.x-k8s.io/v1alpha1";
+            stand.api.serve(path, api_version, "serviceimports", kind);
+            let (path, group_version) = ("/apis/discovery.k8s.io/v1", "discovery.k8s.io/v1");
+            stand
+                .api
+                .serve(path, group_version, "endpointslices", "EndpointSlice");
+            stand.follow().await;
+            pass(60).await;
+            let chosen = || stand.binding("chosen-endpointslice").unwrap();
+            assert_eq!(chosen().spec.required_by.len(), 1, "{what}");
+            referrer["metadata"]["generation"] = json!(2);
+            muster_shared::merge::apply(&mut referrer["metadata"], &metadata);
+            muster_shared::merge::apply(&mut referrer["spec"], &spec);
+            stand.api.put("resourcebindings", referrer);
+            pass(60).await;
+            let given_up = chosen();
+            let stays = given_up.spec.preserve_resources_on_deletion;
+            assert_eq!(given_up.spec.required_by.len(), 0, "{what}");
+            assert_eq!(stays, preserves, "{what}");
+            let other = stand.binding("other-endpointslice");
+            assert!(other.is_none(), "{what}");
         }
     }
 

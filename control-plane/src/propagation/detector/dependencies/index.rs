@@ -10,11 +10,16 @@ use crate::fleet::labelled::Labelled as _;
 use crate::fleet::sets::take;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 
+/// Kind and namespace of the objects of which a referrer chooses some by label.
+pub type Range = (Kind, String);
+
 /// What a change of the index concerns.
 #[derive(Debug, Default)]
 pub struct Touched {
     /// The templates that the referrer needs or needed, by name.
     pub templates: BTreeSet<TemplateKey>,
+    /// Where it chooses or chose by label.
+    pub ranges: BTreeSet<Range>,
     /// The kinds that it named before.
     pub kinds: BTreeSet<Kind>,
 }
@@ -55,6 +60,7 @@ impl Index {
             }
         }
         self.needs.insert(referrer.clone(), needs);
+        touched.ranges.extend(self.ranges(referrer));
         touched
     }
 
@@ -64,9 +70,18 @@ impl Index {
         needs.filter_map(TemplateKey::of_dependency).collect()
     }
 
+    /// Returns where a referrer chooses by label.
+    pub fn ranges(&self, referrer: &BindingKey) -> BTreeSet<Range> {
+        let range = |choice: &Dependency| {
+            let kind = Kind::new(&*choice.api_version, &*choice.kind);
+            Some((kind, choice.namespace.clone()?))
+        };
+        self.choices(referrer).filter_map(range).collect()
+    }
+
     /// Forgets a referrer.
     pub fn forget(&mut self, referrer: &BindingKey) -> Touched {
-        let templates = self.needs(referrer);
+        let (templates, ranges) = (self.needs(referrer), self.ranges(referrer));
         self.choosing.remove(referrer);
         let needs = self.needs.remove(referrer).unwrap_or_default();
         for template in &templates {
@@ -74,6 +89,7 @@ impl Index {
         }
         Touched {
             templates,
+            ranges,
             kinds: kinds_of(&needs),
         }
     }
@@ -99,17 +115,20 @@ impl Index {
 
     /// Returns the referrers of a template, sorted.
     pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
-        let chosen = |referrer: &&BindingKey| {
-            self.choices(referrer)
-                .filter(|choice| of_kind(choice, key))
-                .filter_map(|choice| choice.label_selector.as_ref())
-                .any(|selector| matches_labels(selector, |key| template.label(key)))
-        };
+        let chosen = |referrer: &&BindingKey| self.chooses(referrer, key, template);
         let named = self.named.get(key).into_iter().flatten();
         named
             .chain(self.choosing.iter().filter(chosen))
             .cloned()
             .collect()
+    }
+
+    /// Returns whether a referrer chooses a template by label.
+    pub fn chooses(&self, referrer: &BindingKey, key: &TemplateKey, template: &Template) -> bool {
+        self.choices(referrer)
+            .filter(|choice| of_kind(choice, key))
+            .filter_map(|choice| choice.label_selector.as_ref())
+            .any(|selector| matches_labels(selector, |key| template.label(key)))
     }
 
     fn choices(&self, referrer: &BindingKey) -> impl Iterator<Item = &Dependency> {
@@ -168,6 +187,25 @@ mod tests {
         let (key, x) = template("x", &json!({}));
         assert_eq!(index.referrers(&key, &x), BTreeSet::new());
         assert!(!index.concerns(&key));
+    }
+
+    #[test]
+    fn where_a_referrer_chooses_and_chose_by_label_is_touched() {
+        let choice = |namespace: &str| Dependency {
+            namespace: Some(namespace.into()),
+            name: None,
+            label_selector: Some(LabelSelector::default()),
+            ..named("")
+        };
+        let mut index = Index::default();
+        let mut touched = |needs| {
+            let ranges = index.set(&referrer("a"), needs).ranges.into_iter();
+            ranges.map(|it| it.1).collect::<Vec<_>>()
+        };
+        assert_eq!(touched(vec![choice("old")]), ["old"]);
+        assert_eq!(touched(vec![choice("new")]), ["new", "old"]);
+        assert_eq!(touched(vec![named("x")]), ["new"]);
+        assert_eq!(touched(vec![named("x")]), [""; 0]);
     }
 
     #[test]
