@@ -1,5 +1,6 @@
 //! Requests new placements of workloads that return to clusters that they left.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -274,10 +275,17 @@ impl Failback {
             return Ok(Next::Done);
         };
         // A setting that protects counts from the moment at which it stands in the policy.
-        let spec = &*protected(fleet, binding.as_ref());
+        let says = protected(fleet, binding.as_ref());
+        let spec = &*says;
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
-            return Ok(Next::Done);
+            // What the policy takes back before the binding says it, nothing else tells of.
+            let is_ahead = matches!(says, Cow::Owned(_));
+            return Ok(if is_ahead {
+                Next::After(AGAIN)
+            } else {
+                Next::Done
+            });
         };
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));

@@ -270,14 +270,20 @@ async fn a_return_waits_for_the_end_of_a_stop_and_follows_it() {
 async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_say_so_yet() {
     for (mode, returns) in [("WhenHealthy", true), ("Never", false)] {
         let stand = stopped().await;
-        let failback = json!({"mode": mode, "afterSeconds": 3600});
-        let mut policy = policy();
-        policy["spec"]["failover"] = json!({"cluster": {"failback": failback}});
+        let saying = |mode: &str| {
+            let failback = json!({"mode": mode, "afterSeconds": 3600});
+            let mut policy = policy();
+            policy["spec"]["failover"] = json!({"cluster": {"failback": failback}});
+            stand.api.put("propagationpolicies", policy);
+        };
         let away = stand.api.binding("web-deployment");
-        stand.api.put("propagationpolicies", policy);
+        saying(mode);
         stand.api.put("resourcebindings", claimed(away));
         resume(&stand);
         pass(120).await;
         assert_eq!(is_home(&stand), returns, "{mode}");
+        saying("WhenHealthy");
+        pass(180).await;
+        assert!(is_home(&stand), "{mode}: it was put back in time");
     }
 }
