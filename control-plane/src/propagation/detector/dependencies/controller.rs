@@ -148,10 +148,12 @@ impl Distributor {
             Some(old) => old.spec.propagate_deps,
             None => self.index.lock().knows(&BindingKey::of(new.as_ref())),
         };
+        let key = BindingKey::of(new.as_ref());
         if (gone || leaving) && new.spec.propagate_deps {
-            self.leaving
-                .lock()
-                .insert(BindingKey::of(new.as_ref()), Arc::clone(new));
+            self.leaving.lock().insert(key, Arc::clone(new));
+        } else {
+            // A list had lacked it, or it was made again.
+            self.leaving.lock().remove(&key);
         }
         if gone || leaving || new.spec.propagate_deps || did {
             self.referrers.add(BindingKey::of(new.as_ref()));
@@ -184,11 +186,12 @@ impl Distributor {
         }
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {
             let left = self.leaving.lock().get(&key).cloned();
+            let needs = self.needs(fleet, &key, left.as_deref());
             if let Some(left) = left
                 && preserves_on_deletion(fleet, left.as_ref()).await?
             {
-                for template in self.needs(fleet, &key) {
-                    if !preserve(fleet, &template, &left.spec).await? {
+                for template in &needs {
+                    if !preserve(fleet, template, &left.spec).await? {
                         return Ok(Next::Again);
                     }
                 }
@@ -197,6 +200,9 @@ impl Distributor {
             self.parked.leave(&key);
             let touched = self.index.lock().forget(&key);
             self.touch(fleet, touched);
+            for template in needs {
+                self.templates.add(template);
+            }
             return match binding {
                 Some(binding) => release(fleet, &key, &binding).await,
                 None => Ok(Next::Done),
@@ -257,19 +263,44 @@ impl Distributor {
         }
     }
 
-    /// Returns the templates that a referrer names, and those that it chooses by label.
-    fn needs(&self, fleet: &Fleet, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
+    /// Returns the templates that a referrer names and those that it chooses by label; where it was
+    /// going away (`left`) before this process looked at it, those whose bindings name it.
+    fn needs(
+        &self,
+        fleet: &Fleet,
+        key: &BindingKey,
+        left: Option<&AnyBinding>,
+    ) -> BTreeSet<TemplateKey> {
         let index = self.index.lock();
-        let (mut needs, ranges) = (index.needs(referrer), index.ranges(referrer));
+        let is_known = index.knows(key);
+        let (mut needs, ranges) = (index.needs(key), index.ranges(key));
         drop(index);
-        for range in &ranges {
-            for (key, template) in within(fleet, range) {
-                if self.index.lock().chooses(referrer, &key, &template) {
-                    needs.insert(key);
+        if is_known {
+            for range in &ranges {
+                for (template_key, template) in within(fleet, range) {
+                    if self.index.lock().chooses(key, &template_key, &template) {
+                        needs.insert(template_key);
+                    }
                 }
             }
+            return needs;
         }
-        needs
+        let targets = left.iter().flat_map(|it| &it.spec.clusters);
+        let tasks = left.iter().flat_map(|it| &it.spec.graceful_eviction_tasks);
+        let clusters = targets.map(|it| &it.name);
+        let clusters: BTreeSet<_> = clusters.chain(tasks.map(|it| &it.from_cluster)).collect();
+        let near = clusters
+            .into_iter()
+            .flat_map(|it| fleet.bindings.index().naming(it));
+        let names_it = |binding: &Arc<AnyBinding>| {
+            let mut referrers = binding.spec.required_by.iter();
+            referrers.any(|it| BindingKey::of_snapshot(it) == *key)
+        };
+        let near = near.filter_map(|it| fleet.bindings.get(&it));
+        let needed = near.filter(names_it);
+        needed
+            .map(|it| TemplateKey::of(&it.spec.resource))
+            .collect()
     }
 
     /// Brings the binding of a template in line with its referrers.
@@ -372,8 +403,13 @@ impl Distributor {
     }
 
     /// Returns whether the snapshot of a referrer stays as it is: it is not known yet what the
-    /// referrer needs, the referrer merely cannot be seen, or it is to be made again.
+    /// referrer needs, or whether that stays with it, the referrer merely cannot be seen, or it is
+    /// to be made again.
     async fn is_undecided(&self, fleet: &Fleet, referrer: &BindingKey) -> Result<bool, Error> {
+        if self.leaving.lock().contains_key(referrer) {
+            self.referrers.add(referrer.clone());
+            return Ok(true);
+        }
         match fleet.bindings.get(referrer) {
             Some(binding) => Ok(!self.index.lock().knows(referrer) && refers(&binding)),
             None => Ok(is_made_again(fleet, referrer) || referrer.exists(fleet).await?),
@@ -547,44 +583,63 @@ mod tests {
         assert_eq!(preserves, Some(true));
     }
 
+    /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that needs
+    /// the ConfigMap as well and may go anywhere. The agents have applied what they are told.
+    async fn shared(preserves: bool, other_in: &str) -> Stand {
+        let mut web = referrer();
+        web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
+        web["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
+        let mut other = referrer();
+        other["metadata"]["name"] = json!("other-deployment");
+        other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "o"});
+        other["spec"]["resource"]["name"] = json!("other");
+        other["spec"]["clusters"] = json!([{"name": other_in, "replicas": 2}]);
+        other["spec"]["placement"] = json!({});
+        let mut second = deployment();
+        second["metadata"]["name"] = json!("other");
+        let objects = [
+            ("clusters", cluster("m1")),
+            ("clusters", cluster("m2")),
+            ("deployments", deployment()),
+            ("deployments", second),
+            ("resourcebindings", web),
+            ("resourcebindings", other),
+        ];
+        let mut stand = started(objects.into_iter());
+        crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(60).await;
+        for mut work in stand.api.all("works") {
+            work["status"] = json!({"conditions": [{
+                "type": "Applied", "status": "True", "reason": "R", "message": "",
+                "lastTransitionTime": "2024-01-01T00:00:00Z",
+            }]});
+            stand.api.put("works", work);
+        }
+        stand
+    }
+
+    /// Returns the binding of the Deployment as somebody deletes it.
+    fn deleted(stand: &Stand) -> Value {
+        let mut web = stand.api.binding("web-deployment");
+        web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        web
+    }
+
+    /// Returns whether the ConfigMap stays in m1, where its Work is going.
+    fn stays_in_m1(stand: &Stand) -> Value {
+        let name = muster_shared::names::work("ConfigMap", "conf", "shop");
+        let work = stand.api.object("works", "karmada-es-m1", &name).unwrap();
+        let is_leaving = !work["metadata"]["deletionTimestamp"].is_null();
+        assert!(is_leaving, "nothing of the fleet needs it there any more");
+        work["spec"]["preserveResourcesOnDeletion"].clone()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_a_preserved_workload_needs_stays_with_it_although_another_needs_it_as_well() {
         for (preserves, other_in) in [(false, "m2"), (true, "m2"), (false, "m1"), (true, "m1")] {
-            let mut web = referrer();
-            web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);
-            web["spec"]["preserveResourcesOnDeletion"] = json!(preserves);
-            // The policy of the other one would let it go anywhere.
-            let mut other = referrer();
-            other["metadata"]["name"] = json!("other-deployment");
-            other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "o"});
-            other["spec"]["resource"]["name"] = json!("other");
-            other["spec"]["clusters"] = json!([{"name": other_in, "replicas": 2}]);
-            other["spec"]["placement"] = json!({});
-            let mut second = deployment();
-            second["metadata"]["name"] = json!("other");
-            let objects = [
-                ("clusters", cluster("m1")),
-                ("clusters", cluster("m2")),
-                ("deployments", deployment()),
-                ("deployments", second),
-                ("resourcebindings", web),
-                ("resourcebindings", other),
-            ];
-            let mut stand = started(objects.into_iter());
-            crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
-            pass(60).await;
-            // The agents apply what they are told.
-            for mut work in stand.api.all("works") {
-                work["status"] = json!({"conditions": [{
-                    "type": "Applied", "status": "True", "reason": "R", "message": "",
-                    "lastTransitionTime": "2024-01-01T00:00:00Z",
-                }]});
-                stand.api.put("works", work);
-            }
-            let mut web = stand.api.binding("web-deployment");
-            web["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            stand.api.put("resourcebindings", web);
+            let stand = shared(preserves, other_in).await;
+            stand.api.put("resourcebindings", deleted(&stand));
             pass(60).await;
             if other_in == "m1" {
                 // The ConfigMap stays for the other workload until a person deletes it.
@@ -595,13 +650,25 @@ mod tests {
                 stand.api.put("resourcebindings", conf);
                 pass(60).await;
             }
-            let name = muster_shared::names::work("ConfigMap", "conf", "shop");
-            let in_m1 = stand.api.object("works", "karmada-es-m1", &name).unwrap();
-            let is_leaving = !in_m1["metadata"]["deletionTimestamp"].is_null();
-            assert!(is_leaving, "nothing of the fleet needs it there any more");
-            let stays = &in_m1["spec"]["preserveResourcesOnDeletion"];
             let context = format!("other in {other_in}: the pods of web go on in m1");
-            assert_eq!(*stays, json!(preserves), "{context}");
+            assert_eq!(stays_in_m1(&stand), json!(preserves), "{context}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_preserved_workload_needs_stays_with_it_although_a_process_starts_meanwhile() {
+        for preserves in [false, true] {
+            let before = shared(preserves, "m2").await;
+            let left = ["clusters", "deployments", "resourcebindings", "works"];
+            let left = left.into_iter().flat_map(|plural| {
+                let objects = before.api.all(plural).into_iter();
+                objects.map(move |it| (plural, it))
+            });
+            let mut stand = started(left.chain([("resourcebindings", deleted(&before))]));
+            crate::propagation::binding::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(60).await;
+            assert_eq!(stays_in_m1(&stand), json!(preserves));
         }
     }
 
