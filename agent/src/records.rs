@@ -42,10 +42,11 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
     ///
     /// # Errors
     /// When it cannot be read, or says what this version does not understand: a record that was
-    /// damaged is not one that never was.
+    /// damaged is not one that never was. Nor is one of which a proxy before the member says "not
+    /// found", which means something else.
     pub async fn read(&self) -> Result<Option<R>, String> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
-        let found = within(api.get_opt(&self.name)).await?;
+        let found = within(client::get_opt(&api, &self.name)).await?;
         let text = found.and_then(|found| found.data?.remove(KEY));
         text.map(|text| parse(&self.name, &text)).transpose()
     }
@@ -103,6 +104,25 @@ mod tests {
                 error.starts_with("key record of ConfigMap muster-fleet-m1: "),
                 "{error}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn only_an_answer_that_names_the_record_says_that_there_is_none() {
+        for (what, details, expected) in [
+            ("a proxy", json!({}), None),
+            ("the API", json!({"name": "muster-fleet-m1"}), Some(None)),
+        ] {
+            let member = crate::testing::api(move |_, _| {
+                let refusal = json!({
+                    "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                    "message": "not found", "details": details,
+                });
+                (404, refusal)
+            });
+            let records: Records<u64> =
+                Records::new(member, "here", "muster-fleet-m1".to_owned(), "agent");
+            assert_eq!(records.read().await.ok(), expected, "{what}");
         }
     }
 }

@@ -133,6 +133,7 @@ fn over(
 fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
     let status = json!({
         "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
+        "details": {"name": "muster-fleet-m1", "kind": "configmaps"},
     });
     (code, status)
 }
