@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::FuturesOrdered;
-use muster_shared::client::{Gateway, Profile, Route};
+use muster_shared::client::{Gateway, Head, Profile, Route};
 use muster_shared::k8s::{Api, Client, Lease, Namespace};
 use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::names::annotation::SEEN_EPOCH;
@@ -91,12 +91,11 @@ async fn ask(
     candidate: &Candidate,
     seen: u64,
 ) -> Result<Said, String> {
-    let api: Api<Namespace> = Api::all(client(fleet, candidate)?);
-    let read = within(
-        "read namespace karmada-cluster",
-        api.get_metadata_opt(CLUSTER_NAMESPACE),
-    );
-    match read.await {
+    let api: Api<Head<Namespace>> = Api::all(client(fleet, candidate)?);
+    // Only an answer that names the namespace says that it is missing: a proxy whose server is gone
+    // may answer with the same code.
+    let read = Head::get_opt(&api, CLUSTER_NAMESPACE);
+    match within("read namespace karmada-cluster", read).await {
         Ok(found) => Ok(Said::of(found.as_ref().map(|it| &it.metadata))),
         // An API of Karmada alone grants no such right, and has no epoch. A restored store does not
         // know the rights of clusters that joined later.

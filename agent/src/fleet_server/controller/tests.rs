@@ -68,6 +68,8 @@ impl Network for Hosts {
 struct Dying {
     answers_left: Mutex<u32>,
     last_answer: Mutex<Option<Instant>>,
+    /// Whether a proxy answers for `a`, also when it is lost.
+    is_proxied: bool,
 }
 
 impl Network for Dying {
@@ -78,6 +80,12 @@ impl Network for Dying {
     ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
         if config.cluster_url.host() == Some("a") {
             let mut left = self.answers_left.lock();
+            if *left == 0 && self.is_proxied {
+                let body = Full::from("404 page not found".to_owned()).map_err(BoxError::from);
+                let mut answer = http::Response::new(body.boxed_unsync());
+                *answer.status_mut() = http::StatusCode::NOT_FOUND;
+                return Box::pin(std::future::ready(Ok(answer)));
+            }
             if *left == 0 {
                 let lost = Err(BoxError::from("connection refused"));
                 return Box::pin(std::future::ready(lost));
@@ -138,8 +146,8 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
     (code, status)
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_silence_of_a_server_counts_from_its_last_answer() {
+/// Measures for how long a server had given no answer of its own when the agent turned to another.
+async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
     let record = Arc::new(Mutex::new(refusal(404, "NotFound", "no")));
     let (member, _told) = member(&record);
     let servers = ["https://a", "https://b"].map(|server| FleetServer {
@@ -149,9 +157,9 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
     let hosts = Arc::new(Dying {
         answers_left: Mutex::new(3),
         last_answer: Mutex::new(None),
+        is_proxied,
     });
     let network: Arc<dyn Network> = Arc::clone(&hosts) as _;
-    let patience = 2 * LOOK;
     let mut choice = over(
         network,
         servers.to_vec(),
@@ -168,10 +176,21 @@ async fn the_silence_of_a_server_counts_from_its_last_answer() {
         // Time is paused: the pauses between looks are what is measured.
         tokio::time::sleep(jittered(pause)).await;
     }
-    let silent = hosts.last_answer.lock().unwrap().elapsed();
-    assert!(silent >= patience, "{silent:?}");
-    // A look is at most a pause and a fifth of it late, and is followed by another pause here.
-    assert!(silent < patience + 3 * LOOK_FOR_ONE, "{silent:?}");
+    let last_answer = hosts.last_answer.lock();
+    last_answer.unwrap().elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_silence_of_a_server_counts_from_its_last_answer() {
+    let patience = 2 * LOOK;
+    for is_proxied in [false, true] {
+        let silent = silence_of(is_proxied, patience);
+        let silent = tokio::time::timeout(Duration::from_mins(10), silent).await;
+        let silent = silent.unwrap_or_else(|_| panic!("proxied: {is_proxied}"));
+        assert!(silent >= patience, "{silent:?}");
+        // A look is at most a pause and a fifth of it late, and is followed by another pause here.
+        assert!(silent < patience + 3 * LOOK_FOR_ONE, "{silent:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
