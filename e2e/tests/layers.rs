@@ -21,7 +21,7 @@ const SHARED: Floors = &[
     &["k8s"],
     &["finalizers"],
     &["resource"],
-    &["fleet_epoch", "fleet_id"],
+    &["fleet_epoch"],
     &["interner"],
     &["merge"],
     &["protobuf"],
@@ -42,6 +42,7 @@ const SHARED: Floors = &[
     &["certificate"],
     // A client tells by events that it has no credentials any more; events are written by clients.
     &["client", "events"],
+    &["fleet_id"],
     &["check", "self_report"],
     &["write"],
     &["lease"],

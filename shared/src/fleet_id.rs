@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{Api, Client};
 
+use crate::client::Head;
 use crate::k8s::{Namespace, ObjectMeta};
 use crate::names::CLUSTER_NAMESPACE;
 use crate::names::annotation::{FLEET_ID, FORMER_FLEET_IDS};
@@ -103,11 +104,15 @@ impl std::fmt::Display for FleetId {
 }
 
 /// Reads the id at the fleet API. A namespace that may not be read says nothing.
+///
+/// # Errors
+/// Those of the API. A "not found" that does not name the namespace is one of them: a namespace
+/// that only seems to be missing would give another id.
 pub async fn read(fleet: &Client) -> Result<FleetId, kube::Error> {
-    let namespaces: Api<Namespace> = Api::all(fleet.clone());
+    let namespaces: Api<Head<Namespace>> = Api::all(fleet.clone());
     let mut found = Vec::new();
     for name in [CLUSTER_NAMESPACE, SYSTEM_NAMESPACE] {
-        found.push(match namespaces.get_metadata_opt(name).await {
+        found.push(match Head::get_opt(&namespaces, name).await {
             Ok(namespace) => namespace.map(|it| it.metadata),
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             Err(error) => return Err(error),
@@ -124,6 +129,32 @@ mod tests {
 
     fn namespace(metadata: &Value) -> ObjectMeta {
         serde_json::from_value(metadata.clone()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_namespace_of_which_a_proxy_says_not_found_gives_no_other_id() {
+        for (what, details, expected) in [
+            ("the API", json!({"name": CLUSTER_NAMESPACE}), Some("s")),
+            ("a proxy", json!({}), None),
+        ] {
+            let api = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+                let (code, answer) = if request.uri().path().ends_with(SYSTEM_NAMESPACE) {
+                    (200_u16, json!({"metadata": {"uid": "s"}}))
+                } else {
+                    let refusal = json!({
+                        "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                        "message": "not found", "details": details,
+                    });
+                    (404, refusal)
+                };
+                let body = kube::client::Body::from(answer.to_string().into_bytes());
+                let answer = http::Response::builder().status(code).body(body).unwrap();
+                std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+            });
+            let found = read(&Client::new(api, "default")).await.ok();
+            let id = found.as_ref().and_then(FleetId::mark);
+            assert_eq!(id, expected, "{what}");
+        }
     }
 
     #[test]
