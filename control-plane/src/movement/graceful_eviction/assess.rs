@@ -15,6 +15,7 @@ use muster_interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::later;
 use muster_shared::k8s::Time;
 use muster_shared::work_status::REPLICAS_LEFT;
@@ -98,7 +99,7 @@ pub enum Done {
     BackInPlace,
     /// There is no replacement, and the cluster has recovered: the old copy stays as the only one.
     Recovered,
-    /// The cluster left the fleet, with the copy.
+    /// The cluster left the fleet, with the copy, and the task carries nothing for a new one.
     ClusterGone,
 }
 
@@ -384,7 +385,8 @@ impl<'a> Situation<'a> {
             return Some(done);
         }
         let standing = (scene.cluster)(&task.from_cluster);
-        if standing == Standing::Gone {
+        let gives_state = gives_state(task) && !scene.clusters.is_empty();
+        if standing == Standing::Gone && !gives_state {
             return Some(Done::ClusterGone);
         }
         match task.suppress_deletion {
@@ -417,6 +419,13 @@ impl<'a> Situation<'a> {
             targets.any(is_made).then_some(Done::Expired)
         }
     }
+}
+
+/// Returns whether a task carries the state for the new copy. Nothing else has it until that copy
+/// is healthy, least of all when the cluster that it comes from has left the fleet.
+fn gives_state(task: &GracefulEvictionTask) -> bool {
+    let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
+    mode == Some(&PurgeMode::Directly) && !task.preserved_label_state.is_empty()
 }
 
 /// Returns whether a report that counts replicas counts as many ready ones as were asked for. A

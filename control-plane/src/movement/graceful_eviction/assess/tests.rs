@@ -1,6 +1,5 @@
 use super::*;
 use crate::fleet::testing::at;
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::RawExtension;
 use serde_json::{Value, json};
 
@@ -287,6 +286,44 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
         let done = outcome(&case);
         assert_eq!(done, expected);
         assert!(done.is_none_or(|done| !done.removes_the_copy()));
+    }
+}
+
+#[test]
+fn the_state_for_the_new_copy_outlasts_the_cluster_that_it_comes_from() {
+    let gone: &dyn Fn(&str) -> Standing = &|name| {
+        if name == "old" {
+            Standing::Gone
+        } else {
+            Standing::Sound
+        }
+    };
+    let new = [target("new", 1)];
+    let healthy = [report("new", ResourceHealth::Healthy, None)];
+    let with_state = |mode| GracefulEvictionTask {
+        purge_mode: Some(mode),
+        preserved_label_state: BTreeMap::from([("job".to_owned(), "7f".to_owned())]),
+        ..task(None)
+    };
+    let (given, not_given) = (
+        with_state(PurgeMode::Directly),
+        with_state(PurgeMode::Gracefully),
+    );
+    let over = Some(Done::ClusterGone);
+    for (task, clusters, reports, expected) in [
+        (&given, &new[..], &healthy[..], Some(Done::Replaced)),
+        (&given, &new, &[], None),
+        (&given, &[], &[], over),
+        (&not_given, &new, &[], over),
+        (&task(None), &new, &[], over),
+    ] {
+        let scene = Scene {
+            cluster: gone,
+            ..scene(clusters, reports)
+        };
+        let assessment = assess(std::slice::from_ref(task), &scene, at(100_000));
+        let done = assessment.done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{task:?} {clusters:?} {reports:?}");
     }
 }
 
