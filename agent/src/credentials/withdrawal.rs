@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::k8s::{
     Api, ClusterRole, ClusterRoleBinding, ObjectMeta, Resource, ResourceExt, Secret, ServiceAccount,
@@ -61,7 +62,7 @@ impl Credentials {
         }
         let account = report.account(&self.cluster);
         let accounts: Api<ServiceAccount> = Api::namespaced(self.member.clone(), &self.namespace);
-        let read = accounts.get_opt(&account);
+        let read = client::get_opt(&accounts, &account);
         let found = match within("look for the member's ServiceAccount", read).await {
             Ok(found) => found,
             // Without the right to read accounts the agent cannot have made one.
@@ -126,7 +127,7 @@ impl Credentials {
         let removed = remove("remove the fleet's Secret", &secrets, &name, is_ours).await;
         let clusters: Api<Cluster> = Api::all(self.fleet.clone());
         for _ in 0..ATTEMPTS {
-            let read = clusters.get_opt(&self.cluster);
+            let read = client::get_opt(&clusters, &self.cluster);
             let cluster = within("read the Cluster", read).await?;
             let names = |it: &Cluster| is_referenced(it, report, &self.namespace, &name);
             let Some(cluster) = cluster.filter(names) else {
@@ -164,14 +165,48 @@ async fn remove<K>(
 where
     K: Resource + Clone + Debug + DeserializeOwned,
 {
-    let found = within(step, api.get_opt(name)).await?;
+    let found = within(step, client::get_opt(api, name)).await?;
     let Some(found) = found.filter(|found| is_ours(found.meta())) else {
         return Ok(());
     };
     let params = delete_params(found.uid(), None);
     match within(step, api.delete(name, &params)).await {
         // Gone, or another one of its name by now.
-        Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+        Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
         other => other.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_proxy_says_is_not_found_counts_as_gone_neither_when_it_is_read_nor_deleted() {
+        let account = json!({"metadata": {"name": "karmada-m1", "uid": "u"}});
+        let refusal = |details: Value| {
+            json!({
+                "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                "message": "not found", "details": details,
+            })
+        };
+        let (proxy, api) = (refusal(json!({})), refusal(json!({"name": "karmada-m1"})));
+        for (what, read, deleted, is_gone) in [
+            ("read by a proxy", (404, &proxy), (200, &account), false),
+            ("deleted by a proxy", (200, &account), (404, &proxy), false),
+            ("never there", (404, &api), (404, &api), true),
+            ("just gone", (200, &account), (404, &api), true),
+        ] {
+            let answers = [read, deleted].map(|(code, answer)| (code, answer.clone()));
+            let member = crate::testing::api(move |head, _| {
+                let at = usize::from(head.method == http::Method::DELETE);
+                answers[at].clone()
+            });
+            let accounts: Api<ServiceAccount> = Api::namespaced(member, "here");
+            let removed = remove("remove it", &accounts, "karmada-m1", |_| true).await;
+            assert_eq!(removed.is_ok(), is_gone, "{what}: {removed:?}");
+        }
     }
 }
