@@ -45,6 +45,7 @@ pub mod works;
 pub mod write;
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
@@ -67,6 +68,8 @@ use muster_shared::lease::Leadership;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
@@ -81,6 +84,10 @@ use crate::fleet::templates::Templates;
 use crate::fleet::unseen_works::UnseenWorks;
 use crate::fleet::works::{CachedWork, WorkIndex};
 use crate::settings::{COMPONENT, Settings};
+
+/// Time that the lists may take which a process makes before it takes over. An API that does not
+/// answer them must not keep the fleet without anybody who acts.
+const CONFIRMATION: Duration = Duration::from_secs(20);
 
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
 /// written goes through `client`.
@@ -148,6 +155,8 @@ pub struct Fleet {
     templates_followed: OnceLock<()>,
     /// Whether this process may act.
     pub leadership: Leadership,
+    /// Whether what it knew before it could act was listed again.
+    confirmed: OnceCell<()>,
     /// Cancelled when the process is to end.
     pub shutdown: CancellationToken,
 }
@@ -233,6 +242,7 @@ impl Fleet {
             clock: Arc::new(Clock::of_server(Arc::clone(gateway.server_clock()))),
             events,
             leadership,
+            confirmed: OnceCell::new(),
             shutdown,
         }))
     }
@@ -402,15 +412,49 @@ impl Fleet {
     /// Waits until this process may act and knows the fleet; `false` when it is to end instead.
     ///
     /// Nothing is decided before: a decision on half a list would be a decision on stale knowledge
-    /// (safety contract 5).
+    /// (safety contract 5). So would be one on what a process that stood by has heard of what the
+    /// former leader did: a watch of its own may have been cut off unnoticed.
     pub async fn ready(&self) -> bool {
         let ready = async {
             self.synced().await;
+            let stood_by = !self.leadership.is_current();
             self.leadership.acquired().await;
+            if stood_by {
+                self.confirmed.get_or_init(|| self.confirm()).await;
+            }
         };
         tokio::select! {
             () = ready => true,
             () = self.shutdown.cancelled() => false,
+        }
+    }
+
+    /// Lists clusters, policies, bindings and Works again, whose states decisions compare with each
+    /// other.
+    async fn confirm(&self) {
+        async fn again<K: Followed>(cache: &Informer<K>) {
+            // A kind that is not served is never listed.
+            if cache.is_synced() {
+                cache.confirmed().await;
+            }
+        }
+        async fn both<K: Followed>(caches: &Scoped<K>) {
+            let [(_, near), (_, wide)] = caches.informers();
+            tokio::join!(again(near), again(wide));
+        }
+        let lists = async {
+            tokio::join!(
+                again(&self.clusters),
+                both(&self.policies),
+                both(&self.override_policies),
+                both::<AnyBinding>(&self.bindings),
+                again(&self.works)
+            )
+        };
+        if timeout(CONFIRMATION, lists).await.is_err() {
+            tracing::warn!(
+                "clusters, policies, bindings and works could not all be listed again: taking over with what was heard of them"
+            );
         }
     }
 }

@@ -1,7 +1,17 @@
-use http::Method;
-use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::testing::{Stand, cluster, pass, refusal};
+use http::Method;
+use kube::Config;
+use muster_shared::client::Gateway;
+use muster_shared::lease::{self, Annotations, Candidate, Leadership, Timing};
+use muster_shared::tasks::Tasks;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::Fleet;
+use super::testing::{FakeApi, Stand, cluster, pass, refusal};
+use crate::settings::Settings;
 
 const RECORD: (&str, &str, &str) = ("configmaps", "karmada-system", "muster-pause");
 
@@ -78,4 +88,46 @@ async fn a_pause_that_is_ended_ends_at_once() {
     stand.api.put("clusters", cluster("m1"));
     pass(1).await;
     assert_eq!(held(&stand), (false, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
+    let api = FakeApi::default();
+    let lease = json!({"metadata": {"namespace": "karmada-system", "name": "leader"}, "spec": {}});
+    api.put("leases", lease);
+    api.put("clusters", cluster("m1"));
+    api.hide("clusters", "", "m1");
+    let config = Config::new("http://fleet".parse().unwrap());
+    let gateway = Gateway::over(Arc::new(api.clone()), "fleet", config);
+    let mut tasks = Tasks::new(CancellationToken::new());
+    let leadership = Leadership::elected();
+    let fleet = Fleet::new(
+        &gateway,
+        Settings::default(),
+        leadership.clone(),
+        &mut tasks,
+    )
+    .unwrap();
+    fleet.follow(&mut tasks);
+    let waiting = Arc::clone(&fleet);
+    let ready = tokio::spawn(async move { waiting.ready().await });
+    pass(5).await;
+    assert!(!ready.is_finished(), "another process leads");
+    // The cluster joins, and no watch tells of it.
+    api.show_again("clusters", "", "m1");
+    pass(5).await;
+    assert!(fleet.clusters.list().is_empty());
+    let candidate = Candidate {
+        namespace: "karmada-system".to_owned(),
+        name: "leader".to_owned(),
+        identity: "b".to_owned(),
+        timing: Timing::default(),
+        annotations: Annotations::default(),
+    };
+    let client = fleet.urgent_client.clone();
+    let retire = CancellationToken::new();
+    tokio::spawn(lease::campaign(client, candidate, leadership, retire));
+    let ready = tokio::time::timeout(Duration::from_secs(10), ready).await;
+    assert!(ready.unwrap().unwrap());
+    assert_eq!(fleet.cluster_names(), ["m1"]);
 }

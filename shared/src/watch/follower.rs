@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::runtime::watcher::Event;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::fruitless::{Fruitless, is_in_the_way};
@@ -32,6 +33,10 @@ use crate::watch::freshness::Freshness;
 /// A watch that ends earlier than this and says nothing is one that somebody on the way does not
 /// let through.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
+
+/// Time in which a watch that was opened in the place of another one tells what that has not told,
+/// before everything is listed on request: no list tells what was deleted.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Where we are with the collection.
 enum State<K> {
@@ -86,6 +91,8 @@ pub(super) struct Follower<K> {
     touch: Option<Arc<Freshness>>,
     /// When everything is to be listed again although the watch goes on.
     again_at: Option<Instant>,
+    /// Notified by whoever wants everything listed again at once.
+    asked: Arc<Notify>,
     /// The version up to which all is known, while such a list is asked for.
     known: Option<String>,
 }
@@ -120,6 +127,7 @@ impl<K: Followed> Follower<K> {
             trouble: Arc::default(),
             touch: None,
             again_at: None,
+            asked: Arc::default(),
             known: None,
         }
     }
@@ -133,6 +141,13 @@ impl<K: Followed> Follower<K> {
     /// Tells also why it cannot follow, while it cannot.
     pub(super) fn explaining(mut self, trouble: Arc<Trouble>) -> Self {
         self.trouble = trouble;
+        self
+    }
+
+    /// Opens another watch and lists everything again also when it is asked to, as soon as the watch
+    /// has nothing to tell.
+    pub(super) fn asked_by(mut self, asked: Arc<Notify>) -> Self {
+        self.asked = asked;
         self
     }
 
@@ -191,25 +206,36 @@ impl<K: Followed> Follower<K> {
             {
                 Ok(self.list_again(resource_version))
             }
-            State::Listed { resource_version } => {
-                self.lasts = self.fruitless.next();
-                let watch = self.source.watch(Some(&resource_version), self.lasts);
-                match watch.await {
-                    Ok(lines) => {
-                        self.silent_since = Some(Instant::now());
-                        Ok(State::Watching {
-                            resource_version,
-                            lines,
-                        })
-                    }
-                    Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
-                    Err(stumble) => Err((self.after_refusal(resource_version, &stumble), stumble)),
-                }
-            }
+            State::Listed { resource_version } => self.open_watch(resource_version).await,
             State::Watching {
                 resource_version,
                 lines,
             } => self.watch(resource_version, lines).await,
+        }
+    }
+
+    /// Opens a watch at a version, unless everything is to be listed before it is answered.
+    async fn open_watch(
+        &mut self,
+        resource_version: String,
+    ) -> Result<State<K>, (State<K>, WatchError)> {
+        self.lasts = self.fruitless.next();
+        let (again_at, asked) = (self.again_at, Arc::clone(&self.asked));
+        let watch = tokio::select! {
+            watch = self.source.watch(Some(&resource_version), self.lasts) => watch,
+            () = wait_until(again_at) => return Ok(self.list_again(resource_version)),
+            () = asked.notified() => return Ok(self.list_again(resource_version)),
+        };
+        match watch {
+            Ok(lines) => {
+                self.silent_since = Some(Instant::now());
+                Ok(State::Watching {
+                    resource_version,
+                    lines,
+                })
+            }
+            Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
+            Err(stumble) => Err((self.after_refusal(resource_version, &stumble), stumble)),
         }
     }
 
@@ -225,11 +251,15 @@ impl<K: Followed> Follower<K> {
         mut lines: Incoming<K>,
     ) -> Result<State<K>, (State<K>, WatchError)> {
         let silence = self.lasts + IDLE_GRACE;
-        let again_at = self.again_at;
+        let (again_at, asked) = (self.again_at, Arc::clone(&self.asked));
         let line = tokio::select! {
             biased;
             line = lines.next(silence) => line,
             () = wait_until(again_at) => return Ok(self.list_again(resource_version)),
+            () = asked.notified() => {
+                self.again_at = Some(Instant::now() + CATCH_UP);
+                return self.open_watch(resource_version).await;
+            }
         };
         let silent_for = self.silent_since.map(|since| since.elapsed());
         if matches!(&line, Ok(Some(line)) if !matches!(line, Line::Error { .. })) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::api::Api;
 use kube::runtime::watcher::Event;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -96,7 +96,10 @@ struct Inner<K> {
     departure_handlers: RwLock<Vec<DepartureHandler>>,
     handlers: RwLock<Vec<Handler<K>>>,
     started: OnceLock<()>,
+    /// Whether there has been a complete list; sent again with each.
     synced: watch::Sender<bool>,
+    /// Notified where another list is wanted.
+    asked: Arc<Notify>,
     touch: Arc<Freshness>,
     trouble: Arc<Trouble>,
 }
@@ -155,6 +158,7 @@ impl<K: Followed> Informer<K> {
                 handlers: RwLock::default(),
                 started: OnceLock::new(),
                 synced: watch::Sender::new(false),
+                asked: Arc::default(),
                 touch: Arc::new(Freshness::new(calendar())),
                 trouble: Arc::default(),
             }),
@@ -192,7 +196,8 @@ impl<K: Followed> Informer<K> {
         self.inner.started.get_or_init(|| ());
         let mut follower = Follower::new(&self.inner.api, self.inner.selection.clone())
             .telling(Arc::clone(&self.inner.touch))
-            .explaining(Arc::clone(&self.inner.trouble));
+            .explaining(Arc::clone(&self.inner.trouble))
+            .asked_by(Arc::clone(&self.inner.asked));
         let mut list = None;
         // Lists one after the other that lacked something.
         let mut lacking = 0;
@@ -303,6 +308,15 @@ impl<K: Followed> Informer<K> {
             .subscribe()
             .wait_for(|synced| *synced)
             .await;
+    }
+
+    /// Has everything listed again, and waits until that list is in the cache. A watch may have been
+    /// cut off for a minute before that is noticed.
+    pub async fn confirmed(&self) {
+        let mut lists = self.inner.synced.subscribe();
+        self.inner.asked.notify_one();
+        // The sender lives in `inner`, which we hold: waiting cannot fail.
+        let _ = lists.changed().await;
     }
 
     /// Returns why the collection cannot be listed or watched; `None` if it can.

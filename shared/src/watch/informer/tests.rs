@@ -291,6 +291,18 @@ async fn followed_for(api: Api<ConfigMap>, time: Duration) -> Informer<ConfigMap
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_whose_watch_tells_nothing_is_confirmed_when_somebody_asks() {
+    let before = answer(&[plain("a")]);
+    let after = answer(&[plain("a"), plain("b")]);
+    let api = attacked(vec![before.clone(), before, after], "");
+    let informer = followed_for(api, Duration::from_secs(10)).await;
+    assert_eq!(informer.len(), 1);
+    let confirmed = tokio::time::timeout(Duration::from_secs(5), informer.confirmed());
+    confirmed.await.unwrap();
+    assert_eq!(informer.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_confirmation_that_fails_once_is_tried_again() {
     let (whole, short) = (answer(&[plain("a"), plain("b")]), answer(&[plain("a")]));
     let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
