@@ -228,7 +228,7 @@ impl Leadership {
     }
 
     /// Returns until when this process may act; `None` before the first success and after a loss.
-    pub(crate) fn leads(&self) -> watch::Receiver<Option<Instant>> {
+    pub fn leads(&self) -> watch::Receiver<Option<Instant>> {
         self.until.subscribe()
     }
 

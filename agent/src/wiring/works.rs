@@ -9,6 +9,7 @@ use muster_shared::api::cluster::{Cluster, ClusterSpec};
 use muster_shared::client::{Limits, Profile};
 use muster_shared::events::{EventType, Events};
 use muster_shared::k8s::{Resource, ResourceExt};
+use muster_shared::lease::Leadership;
 use muster_shared::queue::Next;
 use tokio::sync::broadcast;
 
@@ -21,6 +22,7 @@ use crate::work::member::Member;
 use crate::work::object::Objects;
 use crate::work::orphans::Search;
 use crate::work::report::Reporter;
+use crate::work::store::Store;
 use crate::work::watch::{Room, Watches};
 
 /// Works whose status is written at the same time.
@@ -84,15 +86,31 @@ pub(super) fn applier(context: &Context) -> Made {
     let (queue, works) = (context.store.waits.to_apply.clone(), context.works.clone());
     let (workers, shutdown) = (base.settings.concurrent_work_syncs, base.shutdown.clone());
     let interpreters = Arc::clone(&context.store.interpreters);
+    let (store, leadership) = (Arc::clone(&context.store), base.leadership.clone());
     Ok(Box::pin(async move {
         let known = async {
             works.synced().await;
             interpreters.known().await;
         };
         if shutdown.run_until_cancelled(known).await.is_some() {
-            queue.run(workers, shutdown, work).await;
+            tokio::select! {
+                () = queue.run(workers, shutdown, work) => {}
+                () = note_others(leadership, store) => {}
+            }
         }
     }))
+}
+
+/// Notes for ever when another agent may lead.
+async fn note_others(leadership: Leadership, store: Arc<Store>) {
+    let mut leads = leadership.leads();
+    loop {
+        if !leadership.is_current() {
+            store.works.stand_by();
+        }
+        // The sender lives in `leadership`: waiting cannot fail.
+        let _ = leads.changed().await;
+    }
 }
 
 /// Makes a reconciliation that waits while this agent may not act for the member.

@@ -2,6 +2,7 @@
 //! keep the text, and written with the version that was read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_shared::api::work::Work;
@@ -18,6 +19,8 @@ use crate::write::{self, within};
 const PROMPT: Duration = Duration::from_secs(10);
 /// Time after a failed read for which no watch reads a Work.
 const REST: Duration = Duration::from_secs(10);
+/// Time that the list may take which an agent makes before it takes over from another one.
+const CONFIRMATION: Duration = Duration::from_secs(20);
 
 /// A Work with its content.
 pub struct Whole {
@@ -40,6 +43,10 @@ pub struct Works {
     expectations: Expectations<String, Arc<CachedWork>>,
     /// Time of the last failed read for a watch. Watches read one Work at a time.
     failed: tokio::sync::Mutex<Option<Instant>>,
+    /// Whether another agent may have acted for the member since the Works were listed.
+    has_stood_by: AtomicBool,
+    /// Held while they are listed again for that.
+    taking_over: tokio::sync::Mutex<()>,
 }
 
 impl Works {
@@ -50,6 +57,27 @@ impl Works {
             api,
             expectations: Expectations::lasting(),
             failed: tokio::sync::Mutex::default(),
+            has_stood_by: AtomicBool::default(),
+            taking_over: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Notes that another agent may act for the member now.
+    pub fn stand_by(&self) {
+        self.has_stood_by.store(true, Ordering::SeqCst);
+    }
+
+    /// Lists the Works again if another agent may have acted for the member. The watch may have been
+    /// cut off unnoticed: a Work that the other one has removed would be applied as the cache shows
+    /// it, and nobody would ever remove its objects.
+    pub async fn take_over(&self) {
+        let _taking_over = self.taking_over.lock().await;
+        if self.has_stood_by.swap(false, Ordering::SeqCst)
+            && timeout(CONFIRMATION, self.cache.confirmed()).await.is_err()
+        {
+            tracing::warn!(
+                "the Works could not be listed again: taking over with what was heard of them"
+            );
         }
     }
 

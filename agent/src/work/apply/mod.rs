@@ -103,6 +103,7 @@ impl Applier {
     }
 
     async fn attempt(&self, name: &str) -> Result<Next, Error> {
+        self.store.works.take_over().await;
         let Some(cached) = self.store.works.latest(name).await? else {
             self.forget(name);
             return Ok(Next::Done);

@@ -50,6 +50,11 @@ impl Fleet {
         self.works.lock()[name].clone()
     }
 
+    /// Removes a Work; no watch tells of it.
+    pub(crate) fn remove(&self, name: &str) {
+        self.works.lock().remove(name);
+    }
+
     /// Returns the names of all Works.
     pub(crate) fn names(&self) -> Vec<String> {
         self.works.lock().keys().cloned().collect()
