@@ -2,7 +2,7 @@
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
-use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::client::{is_conflict, is_gone};
 use muster_shared::conditions::{self, TRUE};
 use muster_shared::events::EventType;
 use muster_shared::k8s::{Api, Client, DynamicObject};
@@ -135,7 +135,7 @@ pub async fn delete(
     let (uid, version) = (&held.metadata.uid, &held.metadata.resource_version);
     let this_one = delete_params(uid.clone(), version.clone());
     match endpoints(client, key).delete(&key.name, &this_one).await {
-        Err(error) if is_not_found(&error) => Ok(Written::AsItWas),
+        Err(error) if is_gone(&error) => Ok(Written::AsItWas),
         answer => written(answer.map(drop), "delete", key),
     }
 }

@@ -453,7 +453,8 @@ const MOST_NAMED: usize = 5;
 enum Refusal {
     /// The API refuses the request, and will refuse the next one unless something changes.
     Final,
-    /// The API gives no answer: it is not reachable, or a webhook does not answer it.
+    /// The API gives no answer: it is not reachable, does not serve the kind now, or a webhook does
+    /// not answer it.
     Unanswered,
     /// The object has changed, or the server has too much to do.
     Passing,
@@ -464,7 +465,7 @@ impl Refusal {
         match error {
             kube::Error::Api(status) => match status.code {
                 409 | 429 | 503 => Self::Passing,
-                502 | 504 => Self::Unanswered,
+                404 | 502 | 504 => Self::Unanswered,
                 _ => Self::Final,
             },
             _ => Self::Unanswered,
@@ -551,6 +552,7 @@ mod tests {
             (api(409), Refusal::Passing),
             (api(429), Refusal::Passing),
             (api(503), Refusal::Passing),
+            (api(404), Refusal::Unanswered),
             (api(502), Refusal::Unanswered),
             (api(504), Refusal::Unanswered),
             (late, Refusal::Unanswered),

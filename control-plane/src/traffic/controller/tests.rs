@@ -254,6 +254,23 @@ async fn what_was_written_goes_when_no_host_name_is_asked_for_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_written_counts_as_gone_only_if_the_api_says_so_of_it() {
+    let stand = started(with(web(&[("m1", "Healthy")]))).await;
+    let unserved = refusal(404, "NotFound", "");
+    let path = "/dnsendpoints/web-service";
+    stand.api.answer(Method::DELETE, path, 404, unserved);
+    let mut plain = service("web", &Value::Null);
+    plain["metadata"]["annotations"] = json!({});
+    stand.api.put("services", plain);
+    pass(1).await;
+    assert_eq!(targets(&stand, "web-service"), ["192.0.2.1"]);
+    stand.api.answer_truly();
+    stand.api.serve("/api/v1", "v1", "services", "Service");
+    pass(120).await;
+    assert_eq!(stand.api.all("dnsendpoints"), [Value::Null; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_understood_is_told_and_what_is_published_stays() {
     let stand = started(with(web(&[("m1", "Healthy")]))).await;
     stand
