@@ -227,25 +227,25 @@ pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-/// Returns whether the error says that there is no object of this name. Only an answer that names
-/// the object does: where the kind itself is not served, the code is the same.
-pub fn says_absent(error: &kube::Error, name: &str) -> bool {
+/// Returns the name of the object that does not exist, as the error says. Only an answer that names
+/// an object says so: an API server that does not serve the kind, as one that has just started, or
+/// a proxy before it, answers with the same code.
+fn absent(error: &kube::Error) -> Option<&str> {
     let kube::Error::Api(status) = error else {
-        return false;
+        return None;
     };
-    let details = status.details.as_ref();
-    status.reason == "NotFound" && details.is_some_and(|details| details.name == name)
+    let name = status.details.as_ref()?.name.as_str();
+    (status.is_not_found() && !name.is_empty()).then_some(name)
 }
 
-/// Returns whether the answer to a write says that its object is gone. Only one that names an
-/// object does: an API server that does not serve the kind, as one that has just started, or a
-/// proxy before it, answers with the same code.
+/// Returns whether the error says that there is no object of this name.
+pub fn says_absent(error: &kube::Error, name: &str) -> bool {
+    absent(error) == Some(name)
+}
+
+/// Returns whether the answer to a write says that its object is gone.
 pub fn is_gone(error: &kube::Error) -> bool {
-    let kube::Error::Api(status) = error else {
-        return false;
-    };
-    let details = status.details.as_ref();
-    is_not_found(error) && details.is_some_and(|it| !it.name.is_empty())
+    absent(error).is_some()
 }
 
 /// Reads an object; `None` if the API says that it does not have it (see [`says_absent`]).
@@ -362,8 +362,10 @@ mod tests {
             let details = serde_json::from_value(serde_json::json!({ "name": name }));
             let status = Status::failure("", reason).with_code(code);
             let status = status.with_details(details.unwrap());
-            let found = is_gone(&kube::Error::Api(status.boxed()));
-            assert_eq!(found, expected, "{code} {reason} {name}");
+            let error = kube::Error::Api(status.boxed());
+            assert_eq!(is_gone(&error), expected, "{code} {reason} {name}");
+            let named = ["web", "other", ""].map(|name| says_absent(&error, name));
+            assert_eq!(named, [expected, false, false], "{code} {reason} {name}");
         }
         let status = Status::failure("404 page not found", "Failed to parse error data");
         let unserved = kube::Error::Api(status.with_code(404).boxed());
