@@ -60,12 +60,22 @@ pub fn policy_of(fleet: &Fleet, binding: &AnyBinding) -> Option<Policy> {
 /// the copy in the binding; a dependency, which follows other workloads, is suspended where all of
 /// these are.
 pub fn protected<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
+    protected_by(fleet, binding, policy_of(fleet, binding).as_ref())
+}
+
+/// Returns the spec of a binding with what its policy says ([`policy_of`]), as [`protected`] does:
+/// for who reads more of that policy, which may change between two looks.
+pub fn protected_by<'a>(
+    fleet: &Fleet,
+    binding: &'a AnyBinding,
+    policy: Option<&Policy>,
+) -> Cow<'a, ResourceBindingSpec> {
     let spec = &binding.spec;
     let follows = spec.placement.is_none() && !spec.required_by.is_empty();
     if follows && Claim::on(&binding.metadata).is_none() {
         with_referrers(fleet, spec)
     } else {
-        by_policy(fleet, binding)
+        by_policy(spec, policy)
     }
 }
 
@@ -87,7 +97,8 @@ fn with_referrers<'a>(
             continue;
         }
         let held = fleet.bindings.get(&BindingKey::of_snapshot(referrer));
-        let says = held.as_deref().map(|held| by_policy(fleet, held));
+        let held = held.as_deref();
+        let says = held.map(|held| by_policy(&held.spec, policy_of(fleet, held).as_ref()));
         for target in &referrer.clusters {
             let is_held = says
                 .as_ref()
@@ -107,15 +118,18 @@ fn with_referrers<'a>(
     Cow::Owned(spec)
 }
 
-/// Returns the spec of a binding with what its policy says by the cache.
-fn by_policy<'a>(fleet: &Fleet, binding: &'a AnyBinding) -> Cow<'a, ResourceBindingSpec> {
-    let Some(policy) = policy_of(fleet, binding) else {
-        return Cow::Borrowed(&binding.spec);
+/// Returns the spec of a binding with what its policy says.
+fn by_policy<'a>(
+    held: &'a ResourceBindingSpec,
+    policy: Option<&Policy>,
+) -> Cow<'a, ResourceBindingSpec> {
+    let Some(policy) = policy else {
+        return Cow::Borrowed(held);
     };
-    let mut spec = binding.spec.clone();
+    let mut spec = held.clone();
     protect(&mut spec, policy.spec());
-    if spec == binding.spec {
-        Cow::Borrowed(&binding.spec)
+    if spec == *held {
+        Cow::Borrowed(held)
     } else {
         Cow::Owned(spec)
     }

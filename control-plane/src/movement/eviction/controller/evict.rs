@@ -12,7 +12,7 @@ use super::Controller;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
-use crate::fleet::protection::{policy_of, protected};
+use crate::fleet::protection::{policy_of, protected_by};
 use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
@@ -39,7 +39,8 @@ pub(super) async fn evict(
     let (controller, fleet) = (&*controller, &*fleet);
     let key = BindingKey::of(&eviction.binding);
     // A setting that protects counts from the moment at which it stands in the policy.
-    let spec = &*protected(fleet, &eviction.binding);
+    let policy = policy_of(fleet, &eviction.binding);
+    let spec = &*protected_by(fleet, &eviction.binding, policy.as_ref());
     if decisive(spec) != decisive(&eviction.binding.spec) {
         // The binding is about to say so, too, and is judged anew then.
         return Outcome::Conflict;
@@ -56,7 +57,6 @@ pub(super) async fn evict(
         (Reason::Taint { cause, purge_mode }, _) => {
             let cluster = fleet.clusters.get(None, &eviction.cluster);
             let own = judge::placement(spec, eviction.binding.applied_placement());
-            let policy = policy_of(fleet, &eviction.binding);
             let placement = policy.as_ref().map(|it| &it.spec().placement);
             let placed = (spec, placement.or(own.as_deref()));
             if cluster.is_some_and(|it| !leaves(&it, placed, &cause.taint, controller, now)) {
