@@ -101,6 +101,11 @@ fn divides(spec: &ResourceBindingSpec) -> bool {
     placement.is_some_and(Placement::is_divided)
 }
 
+/// Returns whether a binding is that of a Job whose placement divides its replicas.
+pub fn is_divided_job(spec: &ResourceBindingSpec) -> bool {
+    is_job(&spec.resource) && divides(spec)
+}
+
 /// Returns the completions of a Job that its placement divides.
 pub fn to_divide(spec: &ResourceBindingSpec, template: &Value) -> Option<u64> {
     let completions = template["spec"]["completions"].as_u64()?;
@@ -135,24 +140,32 @@ pub fn undone(
     (!spec.clusters.is_empty() && given < all).then_some((all - given, all))
 }
 
-/// Returns whether a part of the completions of a binding runs in no cluster, as its Works tell.
-/// Completions of a cluster that is being left count as done where `reports` say so. `None` means
-/// that the template cannot be read yet.
+/// Returns whether a part of the completions of a Job runs in no cluster, as its Works tell.
+/// Completions of a cluster that is being left count as done where `reports` say so.
+pub fn is_undone<'a>(
+    spec: &ResourceBindingSpec,
+    template: &Value,
+    works: impl IntoIterator<Item = &'a CachedWork>,
+    reports: &[AggregatedStatusItem],
+) -> bool {
+    !is_over(&template["status"]) && undone(spec, template, &held(works), reports).is_some()
+}
+
+/// Returns whether a part of the completions of a binding runs in no cluster, as [`is_undone`] says
+/// of its template. `None` means that this cannot be read yet.
 pub fn leaves_undone<'a>(
     fleet: &Fleet,
     spec: &ResourceBindingSpec,
     works: impl IntoIterator<Item = &'a CachedWork>,
     reports: &[AggregatedStatusItem],
 ) -> Option<bool> {
-    if !is_job(&spec.resource) || !divides(spec) {
+    if !is_divided_job(spec) {
         return Some(false);
     }
     let key = TemplateKey::of(&spec.resource);
     match fleet.templates.get(&key) {
         Lookup::Found(template) => {
-            let template = template.object(&key.kind);
-            let runs = !is_over(&template["status"]);
-            Some(runs && undone(spec, &template, &held(works), reports).is_some())
+            Some(is_undone(spec, &template.object(&key.kind), works, reports))
         }
         // Garbage collection removes its binding.
         Lookup::Absent if fleet.templates.was_deleted(&key) => Some(false),

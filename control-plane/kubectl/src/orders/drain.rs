@@ -16,6 +16,7 @@ use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
 use super::follow::follow;
+use super::jobs::Jobs;
 use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
@@ -175,6 +176,7 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let clusters = clusters.await.map_err(anyhow::Error::msg)?;
     let bindings = list::bindings(client).await.map_err(anyhow::Error::msg)?;
     let needs = dependencies::read(client, &bindings).await;
+    let jobs = Jobs::read(client, &bindings, names).await;
     let running = Running::read(client, &[]).await?;
     let rules = (
         &Rates::of(&running.settings),
@@ -185,7 +187,7 @@ async fn check(client: &Client, names: &[String]) -> anyhow::Result<Preview> {
     let standstill = Standing::read(client).await.of(left, now);
     Ok(Preview {
         standstill,
-        ..preview(clusters, &bindings, &needs, names, rules, now)
+        ..preview(clusters, &bindings, &needs, &jobs, names, rules, now)
     })
 }
 

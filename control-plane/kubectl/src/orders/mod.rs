@@ -6,6 +6,7 @@
 
 mod drain;
 mod follow;
+mod jobs;
 mod order;
 mod pause;
 mod preview;

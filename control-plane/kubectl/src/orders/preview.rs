@@ -11,12 +11,13 @@ use jiff::Timestamp;
 use muster_control_plane::clusters::taint::default_tolerations::DefaultTolerations;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
+use muster_control_plane::movement::eviction::execute::plan_whole;
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     Judgement, Stay, Switches, judge, purge_mode,
 };
-use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
+use muster_control_plane::movement::eviction::plan::{Departure, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_shared::api::any_binding::AnyBinding;
@@ -27,6 +28,7 @@ use muster_shared::names::DEFAULT_SCHEDULER;
 use serde::Serialize;
 
 use super::drain;
+use super::jobs::Jobs;
 use crate::dependencies::{After, Needs, Partings, parted};
 use crate::pace::Pace;
 use crate::standstill::Standstill;
@@ -131,6 +133,7 @@ pub(super) fn preview(
     clusters: impl IntoIterator<Item = Cluster>,
     bindings: &[Arc<AnyBinding>],
     needs: &Needs,
+    jobs: &Jobs,
     drained: &[String],
     (rates, options): (&Rates, &Options),
     now: Timestamp,
@@ -158,7 +161,7 @@ pub(super) fn preview(
             continue;
         }
         for from in drained {
-            preview.check(binding, from, (&snapshot, options), now);
+            preview.check(binding, from, (&snapshot, options), jobs, now);
         }
     }
     preview.partings = parted(bindings, needs, &preview.after);
@@ -176,6 +179,7 @@ impl Preview {
         binding: &AnyBinding,
         from: &str,
         (snapshot, options): (&Snapshot, &Options),
+        jobs: &Jobs,
         now: Timestamp,
     ) {
         let line = Line::new(binding, from);
@@ -220,12 +224,19 @@ impl Preview {
                 spec.scheduler_name.as_deref(),
                 None | Some("" | DEFAULT_SCHEDULER)
             ),
-            // What the Works of the clusters tell is not read here.
+            // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
             // Nothing is said of pauses, which end.
             pause: &|_| None,
         };
-        match plan(&departure, snapshot, &options.for_departure(), now) {
+        let plan = plan_whole(
+            &departure,
+            snapshot,
+            &options.for_departure(),
+            now,
+            &|after| jobs.leaves_undone(binding, after),
+        );
+        match plan {
             Err(nowhere) => self.stranded.push(because(nowhere.to_string())),
             Ok(_) if due > now => {
                 let why = format!("it tolerates the taint until {due:.0}");

@@ -90,10 +90,40 @@ pub fn plan_in(
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
         pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
     };
-    let planned = |options: &Options| {
-        let plan = plan(&departure, snapshot, options, now)?;
-        let undone = would_leave_undone(fleet, leaving, &plan.clusters);
-        Ok::<_, Nowhere>((plan, undone))
+    plan_whole(&departure, snapshot, options, now, &|after| {
+        let works = fleet.work_index.of(leaving.key);
+        let works = works.iter().filter(|it| !fleet.deleted_works.is_to_go(it));
+        let reports = &status.aggregated_status;
+        leaves_undone(fleet, after, works.map(AsRef::as_ref), reports)
+    })
+}
+
+/// Plans a departure after which each part of a Job runs somewhere. Where its copy goes at once,
+/// `undone` says of the binding after it whether a part would run nowhere: a cluster with a Job of
+/// its own takes no more completions. `None` means that this is not known.
+///
+/// # Errors
+/// The workload cannot leave now.
+pub fn plan_whole(
+    departure: &Departure<'_>,
+    snapshot: &Snapshot,
+    options: &Options,
+    now: Timestamp,
+    undone: &dyn Fn(&ResourceBindingSpec) -> Option<bool>,
+) -> Result<Plan, Nowhere> {
+    let Departure { spec, cluster, .. } = *departure;
+    let goes_at_once = *departure.purge_mode == PurgeMode::Directly;
+    let planned = |options: &Options| -> Result<(Plan, Option<bool>), Nowhere> {
+        let plan = plan(departure, snapshot, options, now)?;
+        if !goes_at_once || !is_job(&spec.resource) {
+            return Ok((plan, Some(false)));
+        }
+        let after = ResourceBindingSpec {
+            clusters: plan.clusters.clone(),
+            ..spec.clone()
+        };
+        let undone = undone(&after);
+        Ok((plan, undone))
     };
     let (mut plan, mut undone) = planned(options)?;
     // The part of a Job goes to a cluster without one, if such a cluster fits beside the others.
@@ -115,28 +145,6 @@ pub fn plan_in(
 fn others_stay(spec: &ResourceBindingSpec, leaves: &str, chosen: &[TargetCluster]) -> bool {
     let mut others = spec.clusters.iter().filter(|it| it.name != leaves);
     others.all(|other| chosen.iter().any(|it| it.name == other.name))
-}
-
-/// Returns whether a part of a Job would run nowhere, because its copy goes at once and each of
-/// these clusters has a Job of its own already, which takes no more completions. `None` means that
-/// the template cannot be read yet.
-fn would_leave_undone(
-    fleet: &Fleet,
-    leaving: &Leaving<'_>,
-    clusters: &[TargetCluster],
-) -> Option<bool> {
-    let spec = leaving.spec;
-    if *leaving.purge_mode != PurgeMode::Directly || !is_job(&spec.resource) {
-        return Some(false);
-    }
-    let works = fleet.work_index.of(leaving.key);
-    let works = works.iter().filter(|it| !fleet.deleted_works.is_to_go(it));
-    let after = ResourceBindingSpec {
-        clusters: clusters.to_vec(),
-        ..spec.clone()
-    };
-    let reports = &leaving.status.aggregated_status;
-    leaves_undone(fleet, &after, works.map(AsRef::as_ref), reports)
 }
 
 /// Writes a plan upon the binding that it was made for; gives the binding as it is then. The

@@ -1,12 +1,15 @@
 use std::collections::HashMap;
 
+use muster_control_plane::fleet::works::CachedWork;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::names::execution_namespace;
 use serde_json::{Value, json};
 
 use std::sync::Arc;
 
 use super::*;
 use crate::dependencies::tests::need;
+use crate::orders::jobs::Divided;
 
 fn cluster(name: &str, taints: &Value) -> Cluster {
     serde_json::from_value(json!({
@@ -15,7 +18,10 @@ fn cluster(name: &str, taints: &Value) -> Cluster {
         "status": {
             "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            "apiEnablements": [{"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]}],
+            "apiEnablements": [
+                {"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]},
+                {"groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}]},
+            ],
         },
     }))
     .unwrap()
@@ -47,6 +53,7 @@ fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
         (1..=3).map(|n| cluster(&format!("m{n}"), &json!([]))),
         &bindings,
         &needs,
+        &Jobs::default(),
         &["m1".to_owned()],
         (&Rates::default(), &Options::default()),
         Timestamp::from_second(0).unwrap(),
@@ -79,6 +86,7 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
         fleet(),
         &bindings,
         &Ok(HashMap::new()),
+        &Jobs::default(),
         &drained,
         (&Rates::default(), &Options::default()),
         now,
@@ -113,6 +121,7 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
             fleet(),
             &bindings,
             &Ok(HashMap::new()),
+            &Jobs::default(),
             &names,
             (&Rates::default(), &Options::default()),
             now,
@@ -160,6 +169,7 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
             (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
             bindings,
             &Ok(HashMap::new()),
+            &Jobs::default(),
             &["m1".to_owned(), "m2".to_owned()],
             (&Rates::default(), &Options::default()),
             Timestamp::from_second(0).unwrap(),
@@ -180,4 +190,61 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
     let text = drain(&bindings[..1], 2);
     let line = "m1, m2: 1 workload, with 2 copies, has nowhere to go, and stays until it has\n";
     assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn a_part_of_a_job_leaves_at_once_only_for_a_cluster_without_a_part() {
+    let job: AnyBinding = serde_json::from_value(json!({
+        "metadata": {"namespace": "shop", "name": "sum-job"},
+        "spec": {
+            "resource": {
+                "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum",
+            },
+            "replicas": 3,
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            }},
+            "failover": {"cluster": {"purgeMode": "Directly"}},
+        },
+    }))
+    .unwrap();
+    let part = |completions: u64| {
+        let spec = json!({"completions": completions, "parallelism": 3});
+        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+    };
+    let work = |(cluster, completions): (&str, u64)| -> CachedWork {
+        let work = json!({
+            "metadata": {"namespace": execution_namespace(cluster), "name": "sum"},
+            "spec": {"workload": {"manifests": [part(completions)]}},
+        });
+        serde_json::from_value(work).unwrap()
+    };
+    let read = Divided {
+        template: part(40),
+        works: [("m1", 27), ("m2", 13)].map(work).into(),
+    };
+    let read = Jobs(HashMap::from([(BindingKey::of(&job), read)]));
+    let unread = Jobs::default();
+    let bindings = [Arc::new(job)];
+    for (members, jobs, leaves, why) in [
+        (3, &read, true, ""),
+        (2, &read, false, "each cluster that fits has it already"),
+        (3, &unread, false, "cannot be read"),
+    ] {
+        let preview = preview(
+            (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
+            &bindings,
+            &Ok(HashMap::new()),
+            jobs,
+            &["m1".to_owned()],
+            (&Rates::default(), &Options::default()),
+            Timestamp::from_second(0).unwrap(),
+        );
+        let text = preview.table();
+        let to = preview.leave.first().and_then(|it| it.to.as_deref());
+        assert_eq!(to.is_some_and(|to| to.contains("m3")), leaves, "{text}");
+        assert_eq!(preview.stranded.is_empty(), leaves, "{text}");
+        assert!(text.contains(why), "{text}");
+    }
 }
