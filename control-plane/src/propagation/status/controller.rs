@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ObjectReference, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -29,6 +30,7 @@ use crate::fleet::completion::has_completed;
 use crate::fleet::fencing;
 use crate::fleet::fencing::telling::{self, Copy};
 use crate::fleet::last_patches::LastPatches;
+use crate::fleet::memory::Backoff;
 use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::TemplateEvent;
@@ -39,6 +41,9 @@ use crate::propagation::binding::render::Scope;
 
 /// Reports of several clusters about one binding come in bunches; one write says them all.
 const GATHERING: Duration = Duration::from_millis(100);
+
+/// First and longest pause between attempts to write a status that the API does not serve.
+const UNSERVED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(10));
 
 /// The step that an error names.
 pub(super) const STEP: &str = "write the status of";
@@ -61,6 +66,12 @@ impl Error {
             Self::Api(error) => error.is_lasting(),
         }
     }
+
+    /// Returns whether the API answers as one that does not serve the status: for a while, as one
+    /// that has just started, or always, as an aggregated one whose kind has none.
+    fn is_unserved(&self) -> bool {
+        matches!(self, Self::Api(error) if client::is_not_found(&error.source))
+    }
 }
 
 /// Starts the controller.
@@ -74,6 +85,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         written: Arc::clone(&written),
         shown: Expectations::default(),
         patches: LastPatches::default(),
+        unserved: Backoff::between(UNSERVED.0, UNSERVED.1),
         places: Places::of(workers),
     });
     Controller::with(fleet, "binding status", &queue)
@@ -168,6 +180,8 @@ pub(super) struct Memory {
     pub(super) shown: Expectations<BindingKey>,
     /// The last patch of the status of each binding's template.
     pub(super) patches: LastPatches<BindingKey>,
+    /// Bindings of templates whose status the API does not serve.
+    pub(super) unserved: Backoff<BindingKey>,
     /// How many templates of each kind may be written at a time.
     pub(super) places: Places,
 }
@@ -176,6 +190,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let client = fleet.status_writer.turn().await;
     let Some(binding) = fleet.bindings.get(key) else {
         memory.patches.forget(key);
+        memory.unserved.forget(key);
         memory.shown.forget(key);
         memory.parked.leave(key);
         return Ok(Next::Done);
@@ -221,7 +236,7 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
         let items = &with_silent(&expected, &[]);
         let shown = Shown { items, ..shown };
         let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
-        return told(fleet, binding.as_ref(), &template, outcome);
+        return told(fleet, memory, binding.as_ref(), &template, outcome);
     }
     let mut items = items(works.iter().map(AsRef::as_ref), &spec.resource, taken);
     let mut silent = silent(&fleet.clusters, &items);
@@ -272,20 +287,29 @@ async fn reconcile(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<N
     let items = &with_silent(&expected, &counted);
     let shown = Shown { items, ..shown };
     let outcome = reflect(fleet, &client, memory, key, (&template, uid), shown).await;
-    told(fleet, binding.as_ref(), &template, outcome)
+    told(fleet, memory, binding.as_ref(), &template, outcome)
 }
 
-/// Returns the same outcome, and tells people of a failure that only a person can end.
+/// Returns the same outcome, and tells people of a failure that only a person can end. A status
+/// that the API does not serve is written again after pauses that grow, and told of when they are
+/// long.
 fn told(
     fleet: &Fleet,
+    memory: &Memory,
     binding: &AnyBinding,
     template: &TemplateKey,
     outcome: Result<Next, Error>,
 ) -> Result<Next, Error> {
-    if let Err(error) = &outcome
-        && error.is_lasting()
-    {
-        tell_failure(fleet, binding, template, error);
+    match &outcome {
+        Err(error) if error.is_unserved() => {
+            let wait = memory.unserved.next(&BindingKey::of(binding));
+            if wait.is_worth_telling {
+                tell_failure(fleet, binding, template, error);
+            }
+            return Ok(Next::After(wait.time));
+        }
+        Err(error) if error.is_lasting() => tell_failure(fleet, binding, template, error),
+        _ => {}
     }
     outcome
 }

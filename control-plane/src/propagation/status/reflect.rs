@@ -136,12 +136,17 @@ async fn write(
     let Some(api) = fleet.templates.api(key, client) else {
         return Ok(memory.parked.wait(&key.kind, binding.clone()));
     };
+    if let Some(rest) = memory.unserved.rest(binding) {
+        return Ok(Next::After(rest));
+    }
     let Some(_place) = memory.places.take(&key.kind) else {
         return Ok(Next::After(CROWDED));
     };
     let (version, difference) = (seen.resource_version.as_deref(), &patch["status"]);
     let answer = merge_status(&api, &key.name, &patch).await;
-    match Written::of(answer).map_err(ApiError::of(STEP, key))? {
+    let written = Written::of(answer).map_err(ApiError::of(STEP, key))?;
+    memory.unserved.forget(binding);
+    match written {
         Written::Done(after) => {
             memory.patches.record(binding.clone(), version, difference);
             memory

@@ -53,6 +53,29 @@ async fn a_template_shows_what_its_members_report() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_the_api_does_not_serve_is_written_ever_more_seldom_and_told_of_once() {
+    let stand = stand([("deployments", template())]).await;
+    let path = "/deployments/web/status";
+    let unserved = testing::refusal(404, "NotFound", "");
+    stand.api.answer(http::Method::PATCH, path, 404, unserved);
+    let mut work = stand.api.all("works").remove(0);
+    work["status"]["manifestStatuses"][0]["status"]["readyReplicas"] = json!(1);
+    stand.api.put("works", work);
+    stand.api.forget();
+    pass(4 * 60 * 60).await;
+    let attempts = shown(&stand).len();
+    assert!((20..50).contains(&attempts), "{attempts} in four hours");
+    let told = stand.api.told().await;
+    let is_told = told.iter().any(|it| it.1 == "AggregateStatusFailed");
+    assert!(is_told, "a person has to know: {told:?}");
+    stand.api.answer_truly();
+    stand.api.serve_deployments();
+    stand.api.forget();
+    pass(1200).await;
+    assert_eq!(shown(&stand), [json!(1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_template_that_a_list_had_left_out_shows_it_when_it_comes_into_sight() {
     let stand = stand([]).await;
     assert_eq!(shown(&stand), [Value::Null; 0]);
