@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 import yaml
-from charting import AGENT, CONTROL_PLANE, OF_AGENT, OF_CONTROL_PLANE, pasted, rendered
-from cluster import default_class, upgrade
+from charting import AGENT, CONTROL_PLANE, OF_AGENT, OF_CONTROL_PLANE, chosen, pasted, rendered
+from cluster import answered, default_class, upgrade
 from real_api import apply, kubectl, until
 
 MONITORING = ["PodMonitor", "ServiceMonitor", "PrometheusRule"]
@@ -21,6 +21,9 @@ def test_preflight(cluster):
     assert 'no StorageClass "fast"' in words and "there are: slow" in words, f"a storage class that is not there: the same, with those that are: {words}"
     release, words = cluster.install(CONTROL_PLANE, {"fleetApi": {"etcd": {"storage": {"className": "slow"}, "snapshots": {"className": "slow"}}}}, name="named", namespace="scratch")
     assert release is not None, f"a storage class that is there will do: {words}"
+    emptied = chosen(CONTROL_PLANE, {"fleetApi": {"etcd": {"storage": {"className": "slow"}}}})
+    _, words = answered(lambda: cluster.helm("scratch").upgrade(CONTROL_PLANE, "named", emptied))
+    assert "-snapshots is there with slow" in words, f"no class any more for the claim of the snapshots: refused before the upgrade: {words}"
     cluster.helm("scratch").uninstall("named")
     release, words = cluster.install(CONTROL_PLANE, {"preflight": False}, name="unasked", namespace="scratch")
     assert release is not None, f"and nothing is looked at where that is not wanted: {words}"
@@ -66,6 +69,8 @@ def test_life(cluster):
         ({"priorityClass": {"value": 5}}, "muster-muster-system is there with 1000000000"),
         ({"fleetApi": {"etcd": {"snapshots": {"className": "fast"}}}}, "muster-fleet-etcd-snapshots is there with slow"),
         ({"fleetApi": {"etcd": {"snapshots": {"size": "900Mi"}}}}, "muster-fleet-etcd-snapshots is there with 8Gi"),
+        ({"fleetApi": {"etcd": {"storage": {"size": "16Gi"}}}}, "muster-fleet-etcd is there with 8Gi"),
+        ({"fleetApi": {"etcd": {"storage": {"className": "slow"}}}}, "muster-fleet-etcd is there with none"),
     ):
         _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, refused)
         assert reason in words, f"what the API would refuse in the midst of an upgrade: refused before it: {words}"

@@ -6,6 +6,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- define "muster.preflight" -}}
 {{- include "muster.preflight.members" . -}}
 {{- include "muster.preflight.names" . -}}
+{{- include "muster.preflight.store" . -}}
 {{- include "muster.preflight.snapshots" . -}}
 {{- include "muster.preflight.priority" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
@@ -69,7 +70,32 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- end }}
 
-{{- /* Kubernetes changes neither mode nor class of a claim, and makes none smaller. */ -}}
+{{- /* Kubernetes changes no claim that a StatefulSet makes. */ -}}
+{{- define "muster.preflight.store" -}}
+{{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") -}}
+{{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
+{{- $wanted := .Values.fleetApi.etcd.storage -}}
+{{- $wantedClass := $wanted.className | default "" -}}
+{{- range dig "spec" "volumeClaimTemplates" list (lookup "apps/v1" "StatefulSet" .Release.Namespace $name) -}}
+{{- $class := dig "spec" "storageClassName" "" . -}}
+{{- $size := dig "spec" "resources" "requests" "storage" "" . -}}
+{{- $other := "" -}}
+{{- if ne $class $wantedClass -}}
+{{- $other = printf "className=%s: %s is there with %s" $wantedClass $name ($class | default "none") -}}
+{{- else if and $size (ne (include "muster.bytes" $wanted.size) (include "muster.bytes" $size)) -}}
+{{- $other = printf "size=%s: %s is there with %s" $wanted.size $name $size -}}
+{{- end -}}
+{{- if $other -}}
+{{- fail (printf "\n\nfleetApi.etcd.storage.%s, and Kubernetes changes that of no StatefulSet. Keep it; or make the volumes larger, or others, as .github/FLEET_API.md says (The volumes of etcd).\n" $other) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /*
+Kubernetes changes neither mode nor class of a claim, and makes none smaller, except where an expansion failed: down to more than the volume has (since 1.32). A class that nobody but the cluster chose
+stays when none is wanted.
+*/ -}}
 {{- define "muster.preflight.snapshots" -}}
 {{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") (include "muster.fleet.keeps" .) -}}
 {{- $name := printf "%s-etcd-snapshots" (include "muster.fleet" .) -}}
@@ -78,12 +104,20 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- $modes := dig "spec" "accessModes" list $claim -}}
 {{- $class := dig "spec" "storageClassName" "" $claim -}}
 {{- $size := dig "spec" "resources" "requests" "storage" "" $claim -}}
+{{- $has := dig "status" "capacity" "storage" "" $claim -}}
+{{- $wantedClass := $wanted.className | default "" -}}
+{{- $chosen := $wantedClass -}}
+{{- range dig "metadata" "managedFields" list $claim -}}
+{{- if and $.Release.IsUpgrade (ne .manager "kube-controller-manager") (hasKey (dig "fieldsV1" "f:spec" dict .) "f:storageClassName") }}{{ $chosen = "by the chart" }}{{ end -}}
+{{- end -}}
+{{- $bytes := include "muster.bytes" $wanted.size | float64 -}}
+{{- $shrinks := and $has (semverCompare ">=1.32-0" .Capabilities.KubeVersion.Version) (gt $bytes (include "muster.bytes" $has | float64)) -}}
 {{- $other := "" -}}
 {{- if and $modes (not (has $wanted.accessMode $modes)) -}}
 {{- $other = printf "accessMode=%s: the claim %s is there with %s" $wanted.accessMode $name (join ", " $modes) -}}
-{{- else if and $class $wanted.className (ne $class $wanted.className) -}}
-{{- $other = printf "className=%s: the claim %s is there with %s" $wanted.className $name $class -}}
-{{- else if and $size (lt (include "muster.bytes" $wanted.size | float64) (include "muster.bytes" $size | float64)) -}}
+{{- else if and $class $chosen (ne $class $wantedClass) -}}
+{{- $other = printf "className=%s: the claim %s is there with %s" $wantedClass $name $class -}}
+{{- else if and $size (not $shrinks) (lt $bytes (include "muster.bytes" $size | float64)) -}}
 {{- $other = printf "size=%s: the claim %s is there with %s" $wanted.size $name $size -}}
 {{- end -}}
 {{- if $other -}}
