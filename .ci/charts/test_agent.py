@@ -72,6 +72,11 @@ def test_records_stay_where_they_are_whatever_is_switched_on_later(values):
     assert [each for each in given if "kubeconfig-namespace" in each] == ["--karmada-kubeconfig-namespace=second"], "and agents of two fleets have records of their own"
 
 
+def test_a_namespace_of_the_records_that_was_given_by_a_flag_is_given_once():
+    given = arguments(agent(extraArgs=["--cluster-lease-duration=60s", "--karmada-kubeconfig-namespace=karmada-system"]))
+    assert [each for each in given if "kubeconfig-namespace" in each] == ["--karmada-kubeconfig-namespace=karmada-system"], "an agent refuses a flag that is given twice"
+
+
 def test_bootstrap():
     deployment, main = container(agent(fleet={"bootstrapSecret": "first"}))
     asked = {"--bootstrap-kubeconfig=/etc/muster/bootstrap/kubeconfig", "--controllers=*,certRotation", "--karmada-kubeconfig-secret=muster-fleet-kubeconfig"}
