@@ -98,14 +98,15 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn node()(name in "[a-z]{1,9}", cordoned in any::<bool>(), allocatable in amounts(), capacity in amounts(),
+    fn node()(name in "[a-z]{1,9}", cordoned in any::<bool>(), taints in prop::collection::vec("[a-z]{1,9}", 0..3), allocatable in amounts(), capacity in amounts(),
         ready in prop::option::of(prop::sample::select(vec!["True", "False", "Unknown"]))) -> Value {
         let ready = ready.map(|status| json!({"type": "Ready", "status": status, "lastHeartbeatTime": "2026-01-01T00:00:00Z"}));
         let pressure = json!({"type": "MemoryPressure", "status": "False"});
         let conditions: Vec<Value> = [Some(pressure), ready].into_iter().flatten().collect();
+        let taints: Vec<Value> = taints.iter().map(|key| json!({"key": key, "value": "v", "effect": "NoSchedule"})).collect();
         json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "resourceVersion": "7"},
-            "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": cordoned},
+            "spec": {"podCIDR": "10.0.0.0/24", "unschedulable": cordoned, "taints": taints},
             "status": {"allocatable": allocatable, "capacity": capacity, "conditions": conditions},
         })
     }

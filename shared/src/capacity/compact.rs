@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::Ob
 
 use super::view::{
     ConditionView, ContainerStatusView, ContainerView, NodeSpecView, NodeStatusView, NodeView,
-    PodSpecView, PodStatusView, PodView, ResourcesView,
+    PodSpecView, PodStatusView, PodView, ResourcesView, TaintView,
 };
 use crate::protobuf::{Content, FromProtobuf, Malformed, entry, fields};
 
@@ -132,11 +132,25 @@ fn container_status(message: &[u8]) -> Result<ContainerStatusView, Malformed> {
 fn node_spec(message: &[u8]) -> Result<NodeSpecView, Malformed> {
     let mut spec = NodeSpecView::default();
     for field in fields(message) {
-        if let (4, Content::Number(number)) = field? {
-            spec.unschedulable = number != 0;
+        match field? {
+            (4, Content::Number(number)) => spec.unschedulable = number != 0,
+            (5, content) => spec.taints.push(taint(content.bytes(5)?)?),
+            _ => {}
         }
     }
     Ok(spec)
+}
+
+fn taint(message: &[u8]) -> Result<TaintView, Malformed> {
+    let mut taint = TaintView::default();
+    for field in fields(message) {
+        match field? {
+            (1, content) => taint.key = content.text(1)?,
+            (3, content) => taint.effect = content.text(3)?,
+            _ => {}
+        }
+    }
+    Ok(taint)
 }
 
 fn node_status(message: &[u8]) -> Result<NodeStatusView, Malformed> {

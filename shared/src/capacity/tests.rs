@@ -130,6 +130,33 @@ fn a_node_that_its_cluster_keeps_pods_away_from_offers_no_room() {
 }
 
 #[test]
+fn a_node_that_is_about_to_leave_its_cluster_offers_no_room() {
+    for (key, effect, cores) in [
+        ("ToBeDeletedByClusterAutoscaler", "NoSchedule", "8"),
+        ("karpenter.sh/disrupted", "NoSchedule", "8"),
+        ("node.kubernetes.io/out-of-service", "NoExecute", "8"),
+        // It stays if its room is used.
+        (
+            "DeletionCandidateOfClusterAutoscaler",
+            "PreferNoSchedule",
+            "16",
+        ),
+        // Whoever tolerates it finds room.
+        ("dedicated", "NoSchedule", "16"),
+    ] {
+        let mut leaving = node("n", "8", "110");
+        leaving.spec = serde_json::from_value(json!({
+            "taints": [{ "key": "a", "effect": "NoSchedule" }, { "key": key, "effect": effect }],
+        }))
+        .unwrap();
+        let mut census = Census::counting(Counted::TakingPods);
+        census.apply_node(&node("other", "8", "110"));
+        census.apply_node(&leaving);
+        assert_eq!(census.summary().allocatable["cpu"].0, cores, "{key}");
+    }
+}
+
+#[test]
 fn an_amount_beyond_all_measure_goes_with_its_node() {
     let mut census = Census::default();
     census.apply_node(&node("a", "8", "110"));

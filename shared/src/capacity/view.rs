@@ -122,6 +122,36 @@ pub struct NodeSpecView {
     /// Somebody cordoned it: it takes no new pods.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
+    /// Its taints.
+    #[serde(deserialize_with = "nullable")]
+    pub taints: Vec<TaintView>,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct TaintView {
+    /// Its key.
+    pub key: String,
+    /// Its effect.
+    pub effect: String,
+}
+
+impl TaintView {
+    /// Returns whether the node is about to leave its cluster, as an autoscaler says, the cloud or
+    /// a person. Candidates of an autoscaler do not count: they have room, and stay if it is used.
+    fn is_leaving(&self) -> bool {
+        const LEAVING: [&str; 5] = [
+            // Cluster Autoscaler.
+            "ToBeDeletedByClusterAutoscaler",
+            // Karpenter, and before its version 1.
+            "karpenter.sh/disrupted",
+            "karpenter.sh/disruption",
+            "node.cloudprovider.kubernetes.io/shutdown",
+            "node.kubernetes.io/out-of-service",
+        ];
+        LEAVING.contains(&self.key.as_str()) && matches!(&*self.effect, "NoSchedule" | "NoExecute")
+    }
 }
 
 /// What a node offers and how it is.
@@ -185,14 +215,16 @@ impl NodeView {
         ready.is_some_and(|condition| condition.status == "True")
     }
 
-    /// Returns whether it takes new pods: it is ready, nobody cordoned it, and it has none of the
-    /// conditions that Kubernetes makes taints of which no pod tolerates by itself.
+    /// Returns whether it takes new pods: it is ready and not about to leave, nobody cordoned it,
+    /// and it has none of the conditions that Kubernetes makes taints of which no pod tolerates by
+    /// itself.
     pub(super) fn takes_pods(&self) -> bool {
         const KEEP_AWAY: [&str; 3] = ["DiskPressure", "PIDPressure", "NetworkUnavailable"];
         let mut conditions = self.status.conditions.iter();
         let is_pressed =
             conditions.any(|it| it.status == "True" && KEEP_AWAY.contains(&it.kind.as_str()));
-        self.is_ready() && !self.spec.unschedulable && !is_pressed
+        let is_leaving = self.spec.taints.iter().any(TaintView::is_leaving);
+        self.is_ready() && !self.spec.unschedulable && !is_leaving && !is_pressed
     }
 }
 
