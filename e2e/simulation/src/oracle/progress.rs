@@ -239,10 +239,16 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
         return None;
     }
     let kind = objects::text(binding.0, "/spec/resource/kind");
-    // A cluster that has a part of a Job takes no more of it, and may be chosen all the same: the
-    // copy stays where it would go at once.
+    // A cluster that has a part of a Job takes no more of it. A copy that would go at once goes
+    // only for another cluster, which takes its part over beside the others.
     let goes_first = scene.is_fenced(binding) || modes.contains(&"Directly");
-    if kind == "Job" && is_divided && goes_first && binding.clusters().len() > 1 {
+    let has_parts = kind == "Job" && is_divided && goes_first;
+    let mut others = binding.clusters().into_keys().filter(|it| *it != but);
+    let stays = |name: &str| {
+        let cluster = scene.cluster(name);
+        cluster.is_some_and(|it| is_well(scene, binding, (name, it)))
+    };
+    if has_parts && !others.all(stays) {
         return None;
     }
     // A copy under a taint is better than none where nobody gains one by its departure.
@@ -257,14 +263,12 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
                 .is_none_or(|it| it == 0);
         let has_it = binding.clusters().contains_key(name) && is_whole;
         let holds_it = has_it && is_emptied;
+        let has_part = has_parts && binding.clusters().contains_key(name);
         *name != but
             && (holds_it || !has_it)
-            && scene.is_reachable(name)
-            && cluster.ready() == Some("True")
-            && cluster.taints().next().is_none()
-            && !objects::is_deleting(cluster.0)
+            && !has_part
+            && is_well(scene, binding, (*name, *cluster))
             && binding.task(name).is_none()
-            && !binding.is_suspended_in(name)
             && objects::condition(cluster.0, "WorksUpToDate")
                 .is_none_or(|it| it["status"] == "True")
             && objects::condition(cluster.0, "UniqueIdentity")
@@ -274,10 +278,21 @@ fn refuge(scene: &Scene, binding: Binding<'_>, but: &str) -> Option<String> {
                 objects::text(binding.0, "/spec/resource/apiVersion"),
                 kind,
             )
-            && is_allowed(&placement["clusterAffinity"], name, cluster.0)
             && (holds_it || has_room(cluster.0, binding))
     });
     found.map(|(name, _)| name.to_owned())
+}
+
+/// Returns whether nothing speaks against a copy of a workload in a cluster: the cluster is ready
+/// and has no taint, the placement allows it, and dispatching to it is not suspended.
+fn is_well(scene: &Scene, binding: Binding<'_>, (name, cluster): (&str, Cluster<'_>)) -> bool {
+    let affinity = &binding.0["spec"]["placement"]["clusterAffinity"];
+    scene.is_reachable(name)
+        && cluster.ready() == Some("True")
+        && cluster.taints().next().is_none()
+        && !objects::is_deleting(cluster.0)
+        && !binding.is_suspended_in(name)
+        && is_allowed(affinity, name, cluster.0)
 }
 
 fn serves(cluster: &Value, version: &str, kind: &str) -> bool {
@@ -464,6 +479,37 @@ mod tests {
             let told = story.wait(600).end();
             let is_told = told.iter().any(|it| it.contains("nowhere"));
             assert_eq!(is_told, !is_kept, "{end}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_job_leaves_at_once_for_a_cluster_without_a_part() {
+        let serving_jobs = |taints: &[&str], since: &str| {
+            let mut cluster = serving("True", taints, since);
+            cluster["status"]["apiEnablements"] =
+                json!([{"groupVersion": "batch/v1", "resources": [{"kind": "Job"}]}]);
+            cluster
+        };
+        for (mode, of_m2, has_place, is_kept) in [
+            ("Directly", &[][..], true, false),
+            ("Directly", &[], false, true),
+            ("Directly", &["y:NoSchedule"], true, true),
+            ("Gracefully", &[], false, false),
+        ] {
+            let mut placed = binding(&["m1", "m2"]);
+            placed["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+            placed["spec"]["resource"]["kind"] = json!("Job");
+            let divided = json!({"replicaSchedulingType": "Divided"});
+            placed["spec"]["placement"]["replicaScheduling"] = divided;
+            placed["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});
+            let mut story = story(|since| serving_jobs(of_m2, since), placed);
+            let since = story.time();
+            if has_place {
+                story.write(person(), &cluster_key("m3"), serving_jobs(&[], &since));
+            }
+            let told = story.wait(600).end();
+            let is_told = told.iter().any(|it| it.contains("is on m1 still"));
+            assert_eq!(!is_told, is_kept, "{mode} {of_m2:?} {has_place}: {told:?}");
         }
     }
 
