@@ -17,7 +17,7 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::later;
-use muster_shared::k8s::Time;
+use muster_shared::k8s::{RawExtension, Time};
 use muster_shared::work_status::REPLICAS_LEFT;
 use serde_json::Value;
 
@@ -306,7 +306,7 @@ impl<'a> Situation<'a> {
         let scene = self.scene;
         let runs = self.healthy
             || self.responsive && self.is_idle(task)
-            || self.is_without_address(task) && self.is_made();
+            || self.lacks_what_is_not_given(task) && self.is_made();
         scene.scheduled && self.available && runs && self.stands_in(task)
     }
 
@@ -321,16 +321,20 @@ impl<'a> Situation<'a> {
         })
     }
 
-    /// Returns whether the old copy is one that load balancers give addresses to, and has none, so
-    /// that no address has to take the place of its own. Many controllers publish none, and what
-    /// they serve is never healthy.
-    fn is_without_address(&self, task: &Age<'_>) -> bool {
+    /// Returns whether the old copy is unhealthy for want of something that its cluster may never
+    /// give it, so that nothing has to take the place of that: an address of a load balancer, which
+    /// many controllers do not publish, or the pods of a disruption budget that asks for more than
+    /// there are.
+    fn lacks_what_is_not_given(&self, task: &Age<'_>) -> bool {
         let report = self.reports.get(&*task.task.from_cluster);
         // One that is healthy without an address is replaced as any other.
         let report = report.filter(|it| it.health != Some(ResourceHealth::Healthy));
         let status = report.and_then(|it| it.status.as_ref());
-        let balancer = status.and_then(|it| it.0.get("loadBalancer"));
-        balancer.is_some_and(|it| it["ingress"].as_array().is_none_or(Vec::is_empty))
+        status.is_some_and(|RawExtension(status)| {
+            let balancer = status.get("loadBalancer");
+            let no_address = |it: &Value| it["ingress"].as_array().is_none_or(Vec::is_empty);
+            balancer.is_some_and(no_address) || status.get("disruptionsAllowed").is_some()
+        })
     }
 
     /// Returns whether each chosen cluster is heard of and has applied its Work, whatever it

@@ -740,6 +740,26 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
 }
 
 #[test]
+fn a_disruption_budget_that_was_never_met_holds_no_old_copy() {
+    use ResourceHealth::{Healthy, Unhealthy};
+    let budget = |pods: i64| Some(json!({"disruptionsAllowed": 0, "currentHealthy": pods}));
+    let targets = [target("new", 0)];
+    for (old, expected) in [(Unhealthy, Some(Done::Replaced)), (Healthy, None)] {
+        let reports = [
+            report("old", old.clone(), budget(2)),
+            report("new", Unhealthy, budget(0)),
+        ];
+        let scene = Scene {
+            has_rule: true,
+            ..scene(&targets, &reports)
+        };
+        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = done.first().map(|(_, done)| *done);
+        assert_eq!(done, expected, "{old:?}");
+    }
+}
+
+#[test]
 fn a_healthy_copy_that_needs_no_address_is_not_replaced_by_one_that_does_not_work() {
     use ResourceHealth::{Healthy, Unhealthy};
     // As of a kind of the users' own with a rule of their own, such as Contour's HTTPProxy: its
