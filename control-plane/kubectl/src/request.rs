@@ -29,7 +29,7 @@ pub(super) async fn delete<T>(
 ) -> anyhow::Result<bool> {
     let there = async {
         match answer.await {
-            Err(error) if client::is_not_found(&error) => Ok(false),
+            Err(error) if client::is_gone(&error) => Ok(false),
             answer => answer.map(|_| true),
         }
     };
@@ -117,7 +117,27 @@ pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyho
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn there_was_nothing_to_delete_only_if_the_api_says_so_of_the_object() {
+        let refused = |name: &str| {
+            let details = json!({ "name": name });
+            let status = json!({
+                "code": 404, "reason": "NotFound", "message": "no", "details": details,
+            });
+            let status = serde_json::from_value(status).unwrap();
+            Err(kube::Error::Api(Box::new(status)))
+        };
+        let delete =
+            |answer: Result<(), kube::Error>| delete("remove it", std::future::ready(answer));
+        assert!(delete(Ok(())).await.unwrap());
+        assert!(!delete(refused("web")).await.unwrap());
+        let unserved = delete(refused("")).await;
+        assert!(unserved.is_err(), "the kind is not served now");
+    }
 
     #[test]
     fn a_typing_error_is_answered_with_what_may_have_been_meant() {

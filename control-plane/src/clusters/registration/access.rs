@@ -129,7 +129,7 @@ pub async fn revoke(fleet: &Client, cluster: &str) -> Result<usize, Error> {
             .await;
         match deleted {
             Ok(_) => gone += 1,
-            Err(error) if client::is_not_found(&error) => {}
+            Err(error) if client::is_gone(&error) => {}
             Err(error) => return Err(ApiError::of("remove", &title(object))(error).into()),
         }
     }
@@ -175,6 +175,21 @@ mod tests {
             }
         }
         assert!(!of_registration().unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_member_has_no_rights_any_more_only_if_the_api_says_so_of_each() {
+        use crate::fleet::testing::{Stand, refusal};
+
+        let stand = Stand::new([]);
+        let client = &stand.fleet.client;
+        assert_eq!(revoke(client, "m1").await.unwrap(), 0);
+        let all = everything("m1");
+        let granted = all.iter().find(|it| kind(it).ends_with("Binding"));
+        let path = format!("/{}", granted.unwrap().name_any());
+        let unserved = refusal(404, "NotFound", "");
+        stand.api.answer(http::Method::DELETE, &path, 404, unserved);
+        assert!(revoke(client, "m1").await.is_err());
     }
 
     #[test]
