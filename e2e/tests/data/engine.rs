@@ -67,13 +67,18 @@ impl Engine {
                     condition("Degraded", "False", "Healthy"),
                 ],
             )],
-            (Self::Volume, false) => vec![status(
-                "Secondary",
-                [
-                    condition("Completed", "True", "Demoted"),
-                    condition("Degraded", "True", "VolumeDegraded"),
-                ],
-            )],
+            // What was written last is copied after the volume says that it is secondary.
+            (Self::Volume, false) => [("True", "VolumeDegraded"), ("False", "Healthy")]
+                .map(|(degraded, reason)| {
+                    status(
+                        "Secondary",
+                        [
+                            condition("Completed", "True", "Demoted"),
+                            condition("Degraded", degraded, reason),
+                        ],
+                    )
+                })
+                .to_vec(),
             // The data of the cluster is restored after the volumes are.
             (Self::Group, true) => ["False", "True"]
                 .map(|restored| {
@@ -86,13 +91,17 @@ impl Engine {
                     )
                 })
                 .to_vec(),
-            (Self::Group, false) => vec![status(
-                "Secondary",
-                [
-                    condition("DataReady", "True", "Replicating"),
-                    condition("ClusterDataReady", "True", "Restored"),
-                ],
-            )],
+            (Self::Group, false) => [("False", "Replicating"), ("True", "DataProtected")]
+                .map(|(protected, reason)| {
+                    status(
+                        "Secondary",
+                        [
+                            condition("DataReady", "True", "Replicating"),
+                            condition("DataProtected", protected, reason),
+                        ],
+                    )
+                })
+                .to_vec(),
         }
     }
 }
@@ -104,7 +113,7 @@ struct Held {
     generation: i64,
     /// Whether its object says `primary`.
     is_told: bool,
-    /// Whether its data can be written.
+    /// Whether its data can be written, or is not copied to the others yet.
     is_primary: bool,
     /// Whether its data is complete.
     is_ready: bool,
@@ -230,7 +239,8 @@ impl Engines {
                 if held.generation != generation {
                     return;
                 }
-                (held.is_primary, held.is_ready) = (is_told, at == last);
+                held.is_primary = is_told || (held.is_primary && at < last);
+                held.is_ready = at == last;
                 state.check(engine);
             }
             let patch = Patch::Merge(json!({"status": status}));
@@ -339,13 +349,13 @@ impl Engines {
 }
 
 impl State {
-    /// Notes if two members are told to be primary, or are.
+    /// Notes if two members are told to be primary, or still are.
     fn check(&mut self, engine: Engine) {
         let all = self.held.iter().filter(|((_, of), _)| *of == engine);
         let all: Vec<_> = all.collect();
         let told = all.iter().filter(|(_, held)| held.is_told).count();
-        let are = all.iter().filter(|(_, held)| held.is_primary).count();
-        if told > 1 || are > 1 {
+        let others = all.iter().filter(|it| it.1.is_primary && !it.1.is_told);
+        if told > 1 || (told == 1 && others.count() > 0) {
             let violation = format!("{TWO}: {all:?}");
             self.violations.push(violation);
         }

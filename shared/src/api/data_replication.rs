@@ -103,7 +103,7 @@ pub struct DataRole {
     /// What the status of the object says once it has become primary.
     pub promoted: DataCheck,
 
-    /// What the status of the object says once it has become secondary.
+    /// What the status of the object says once it is secondary and all its data is copied.
     pub demoted: DataCheck,
 
     /// Seconds that the engine may take to demote the data in a cluster that is cut off, once the
