@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding::controller_of;
+use crate::fleet::claim::Claim;
 use crate::fleet::template::{TEMPLATE_FINGERPRINT, Template, TemplateKey, recorded_fingerprint};
 use crate::propagation::binding::render::expects;
 use crate::propagation::detector::build;
@@ -181,7 +182,10 @@ impl<'a> Attached<'a> {
         spec.required_by = self.merged(&held.spec.required_by, &kept);
         let fingerprint = self.template.fingerprint();
         let recorded = recorded_fingerprint(&held.metadata);
-        let changed = recorded.map_or(changed, |recorded| recorded != fingerprint);
+        // The detector records the state of a template that a policy claims: by that record it sees
+        // whether a lazy policy takes effect.
+        let is_claimed = Claim::on(self.template).is_some() || Claim::on(&held.metadata).is_some();
+        let changed = !is_claimed && recorded.map_or(changed, |recorded| recorded != fingerprint);
         if changed {
             spec.resource = self.key.resource(self.template.metadata());
         }

@@ -5,7 +5,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use super::*;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::template::Kind;
-use crate::fleet::testing::key;
+use crate::fleet::testing::{claimed, key};
 
 fn fixture() -> (TemplateKey, Template) {
     let key = TemplateKey {
@@ -225,6 +225,33 @@ fn a_change_of_the_template_is_found_by_what_the_binding_records() {
         panic!("expected a patch")
     };
     assert_eq!(patch["spec"]["resource"]["resourceVersion"], "6");
+}
+
+#[test]
+fn a_change_of_a_template_that_a_policy_claims_is_left_to_the_detector_to_record() {
+    let (a, placed) = (key("a"), in_m1());
+    let referrers = [referrer(&a, &placed)];
+    let held = json!(created(&referrers));
+    let (key, _) = fixture();
+    let changed = json!({
+        "metadata": { "name": "conf", "namespace": "shop", "uid": "u", "resourceVersion": "6" }, "data": { "a": "2" },
+    });
+    for (what, template, held, is_written) in [
+        ("no policy", changed.clone(), held.clone(), true),
+        (
+            "a lazy policy waits",
+            claimed(changed.clone()),
+            held.clone(),
+            false,
+        ),
+        ("a policy is in force", changed, claimed(held), false),
+    ] {
+        let template = Template::new(template).unwrap();
+        let held: AnyBinding = serde_json::from_value(held).unwrap();
+        let attached = Attached::new(&key, &template, &referrers).unwrap();
+        let write = attached.write(Some(&held), |_| false, true).unwrap();
+        assert_eq!(write.is_some(), is_written, "{what}");
+    }
 }
 
 #[test]
