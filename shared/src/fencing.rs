@@ -55,6 +55,12 @@ impl Orders {
     }
 }
 
+/// Returns whether an object is in a queue of Kueue, which starts what it has admitted again
+/// whenever it is suspended: nothing but its deletion stops it.
+pub fn is_queued(object: &Value) -> bool {
+    object["metadata"]["labels"][label::KUEUE_QUEUE].is_string()
+}
+
 /// Returns the merge patch that stops an object and remembers what it was; `None` if it is stopped
 /// already. What an earlier stop remembered is kept.
 pub fn stop(object: &Value, stop: &Value) -> Option<Value> {

@@ -50,6 +50,8 @@ pub mod label {
     /// `true` on an object in a member that its agent stops when the member is cut off (Muster's
     /// own).
     pub const FENCED: &str = "failover.muster.io/fenced";
+    /// Queue of Kueue in the member that a workload waits in and is started by.
+    pub const KUEUE_QUEUE: &str = "kueue.x-k8s.io/queue-name";
     /// Identity of a ResourceBinding, on it, its Works and their manifests.
     pub const RESOURCE_BINDING_ID: &str = "resourcebinding.karmada.io/permanent-id";
     /// Identity of a ClusterResourceBinding, on it, its Works and their manifests.

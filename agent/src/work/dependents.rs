@@ -55,6 +55,9 @@ pub fn action(object: &Value, kind: &GroupVersionKind) -> Option<Action> {
     if is_over {
         return None;
     }
+    if fencing::is_queued(object) {
+        return Some(Action::Delete);
+    }
     fencing::stop(object, &json!({ "spec": { "suspend": true } })).map(Action::Patch)
 }
 
@@ -90,6 +93,7 @@ mod tests {
             json!({}),
             json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }),
         );
+        let queued = json!({ "labels": { "kueue.x-k8s.io/queue-name": "team" } });
         for (what, kind, metadata, spec, status, expected) in [
             (
                 "an active Job",
@@ -106,6 +110,14 @@ mod tests {
                 json!({ "suspend": true }),
                 json!({}),
                 None,
+            ),
+            (
+                "one that a queue would start again",
+                &job,
+                &queued,
+                json!({ "suspend": true }),
+                json!({}),
+                Some(Action::Delete),
             ),
             (
                 "a complete one",

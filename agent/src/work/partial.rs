@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::LazyLock;
 
-use muster_shared::names::annotation;
+use muster_shared::names::{annotation, label};
 use serde::de::{Deserialize, Visitor};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::value::RawValue;
@@ -39,6 +39,7 @@ impl<'de> Deserialize<'de> for Dependent {
                 "metadata": {
                     "name": true, "namespace": true, "uid": true, "deletionTimestamp": true,
                     "ownerReferences": true, "annotations": { annotation::STOPPED: true },
+                    "labels": { label::KUEUE_QUEUE: true },
                 },
                 "spec": { "suspend": true },
                 "status": { "phase": true, "conditions": true },
@@ -167,11 +168,14 @@ mod tests {
     fn a_dependent_is_read_whatever_its_other_fields_are() {
         let object = json!({
             "metadata": {"name": "a", "creationTimestamp": "9999-12-31T23:59:59Z", "managedFields": 7,
+                "labels": {"app": "a", "kueue.x-k8s.io/queue-name": "team"},
                 "ownerReferences": [{"uid": "u", "controller": true}]},
             "status": {"phase": "Running", "startTime": 1},
         });
         let Dependent(read) = serde_json::from_str(&object.to_string()).unwrap();
         assert_eq!(read["status"], json!({"phase": "Running"}));
         assert_eq!(read["metadata"]["ownerReferences"][0]["uid"], "u");
+        let labels = json!({"kueue.x-k8s.io/queue-name": "team"});
+        assert_eq!(read["metadata"]["labels"], labels);
     }
 }

@@ -143,11 +143,12 @@ pub struct ClusterFailoverBehavior {
     /// machine was suspended. Deployments, StatefulSets (with their pods), ReplicaSets and custom
     /// resources whose rules can set replicas to zero are scaled to zero. Jobs, CronJobs (with
     /// their Jobs) and custom resources with replicas and a boolean `spec.suspend` in their
-    /// manifest are suspended. DaemonSets, Pods and other custom resources with replicas are
-    /// deleted. Other kinds, such as ConfigMaps, Secrets, Services, and custom resources without a
-    /// rule that tells their replicas, are no workloads: they are never stopped, and move as
-    /// without fencing. The annotation `failover.muster.io/stopped` of the object remembers what it
-    /// was.
+    /// manifest are suspended; those in a queue of Kueue (label `kueue.x-k8s.io/queue-name`), which
+    /// would start them again, are deleted. DaemonSets, Pods and other custom resources with
+    /// replicas are deleted. Other kinds, such as ConfigMaps, Secrets, Services, and custom
+    /// resources without a rule that tells their replicas, are no workloads: they are never
+    /// stopped, and move as without fencing. The annotation `failover.muster.io/stopped` of the
+    /// object remembers what it was.
     ///
     /// No other copy is made before the old one is removed by its agent, or `afterSeconds`, the
     /// flag `--fencing-margin` and the `terminationGracePeriodSeconds` of its pods have passed

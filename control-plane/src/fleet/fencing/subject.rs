@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::fencing::Orders;
+use muster_shared::fencing::{Orders, is_queued};
 use muster_shared::merge;
 use serde_json::{Value, json};
 
@@ -101,6 +101,8 @@ pub fn orders(
     };
     let stop = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
         Kind::Scaled => Some(json!({ "spec": { "replicas": 0 } })),
+        Kind::Suspended if is_queued(manifest) => None,
+        Kind::Custom if is_suspendable(manifest) && is_queued(manifest) => None,
         Kind::Suspended => Some(json!({ "spec": { "suspend": true } })),
         Kind::Custom if is_suspendable(manifest) => Some(json!({ "spec": { "suspend": true } })),
         Kind::Custom if interpreters.has_for(manifest, Operation::ReviseReplica) => {
@@ -263,6 +265,21 @@ mod tests {
             });
             let orders = orders(&spec, &manifest, &Interpreters::default());
             assert_eq!(orders.ok().flatten().unwrap().stop, expected, "{suspend}");
+        }
+    }
+
+    #[test]
+    fn what_a_queue_would_start_again_is_deleted() {
+        let fencing = json!({ "afterSeconds": 60 });
+        for (api_version, kind) in [("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet")] {
+            let spec = spec(api_version, kind, 3, &fencing);
+            let manifest = json!({
+                "apiVersion": api_version, "kind": kind,
+                "metadata": { "labels": { "kueue.x-k8s.io/queue-name": "team" } },
+                "spec": { "suspend": false },
+            });
+            let orders = orders(&spec, &manifest, &Interpreters::default());
+            assert_eq!(orders.ok().flatten().unwrap().stop, None, "{kind}");
         }
     }
 
