@@ -407,22 +407,6 @@ fn hash(text: &str) -> String {
     fnv32a(text).to_string().bytes().map(letter).collect()
 }
 
-/// Counts the letters that have to be changed, added or left out to make one word of the other
-/// (Levenshtein).
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = corner + usize::from(letter != *other);
-            corner = row[j + 1];
-            row[j + 1] = replaced.min(corner + 1).min(row[j] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

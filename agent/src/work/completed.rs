@@ -4,6 +4,9 @@
 //! member is not made again, because its task would run a second time. The report says of which
 //! manifest it was: another one is another task.
 
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -77,15 +80,15 @@ fn name(manifest: &Value) -> String {
             let share = [&spec["completions"], &spec["parallelism"]];
             format!("{uid}/{generation}/{}/{}", share[0], share[1])
         }
-        _ => format!("{uid}/{:016x}", fnv(spec.to_string().as_bytes())),
+        _ => format!("{uid}/{:016x}", hash(&spec.to_string())),
     }
 }
 
-/// Returns the FNV-1a hash of the bytes: it is the same in each process and version.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// Returns the hash of a text, which is the same in each process and version.
+fn hash(text: &str) -> u64 {
+    let mut hasher = FnvHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ use muster_shared::api::any_binding::{AnyBinding, BindingKind};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
-use muster_shared::names::distance;
 use muster_shared::telemetry::is_read;
+use strsim::levenshtein;
 
 use self::rows::{Left, WorkloadRow};
 use super::chosen::{self, Clusters};
@@ -77,8 +77,8 @@ enum What {
 fn unknown(words: &[String]) -> String {
     let word = words.first().map_or("", String::as_str);
     let known = ["clusters", "cluster", "cl", "workloads", "workload", "wl"];
-    let near = known.iter().filter(|it| distance(word, it) <= 2);
-    let meant = match near.min_by_key(|it| distance(word, it)) {
+    let near = known.iter().filter(|it| levenshtein(word, it) <= 2);
+    let meant = match near.min_by_key(|it| levenshtein(word, it)) {
         _ if Subject::is_kind_of_binding(word) => format!(
             "kubectl get {word} shows these themselves, kubectl muster get workloads what they place"
         ),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::error::{ContextKind, ContextValue, Error};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, FromArgMatches as _};
-use muster_shared::names::distance;
+use strsim::levenshtein;
 
 use super::CommandLine;
 use super::chosen::KIND;
@@ -172,8 +172,8 @@ fn mended(mut error: Error) -> Error {
         _ => return error,
     };
     if let Some(ContextValue::Strings(mut near)) = error.remove(ContextKind::SuggestedSubcommand) {
-        let nearest = near.iter().map(|it| distance(&wrong, it)).min();
-        near.retain(|it| Some(distance(&wrong, it)) == nearest);
+        let nearest = near.iter().map(|it| levenshtein(&wrong, it)).min();
+        near.retain(|it| Some(levenshtein(&wrong, it)) == nearest);
         let near = ContextValue::Strings(near);
         error.insert(ContextKind::SuggestedSubcommand, near);
     }

@@ -8,7 +8,8 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::check::listed;
 use muster_shared::client::{self, Head};
 use muster_shared::k8s::{Api, Client, Namespace, ResourceExt};
-use muster_shared::names::{distance, is_cluster_name};
+use muster_shared::names::is_cluster_name;
+use strsim::levenshtein;
 
 /// Name under which the commands write.
 pub(super) const FIELD_MANAGER: &str = COMMAND;
@@ -85,7 +86,7 @@ pub(super) fn instead(name: &str, names: &[String]) -> String {
     let far = |other: &str| {
         let other = other.to_lowercase();
         let is_part = other.contains(&wanted) || wanted.contains(&other);
-        let distance = distance(&wanted, &other);
+        let distance = levenshtein(&wanted, &other);
         if is_part { distance.min(2) } else { distance }
     };
     let nearest = names.iter().map(|it| far(it)).min().filter(|it| *it <= 2);

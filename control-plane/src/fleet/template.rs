@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::Hasher as _;
 use std::sync::Arc;
 
+use fnv::FnvHasher;
 use kube::core::{DynamicObject, ObjectMeta};
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
@@ -331,12 +333,9 @@ fn without_claim(mut object: Value) -> u64 {
 
 /// Returns the FNV-1a hash of 64 bits of the text of the object, whose keys are sorted.
 fn fingerprint(object: &Value) -> u64 {
-    object
-        .to_string()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+    let mut hasher = FnvHasher::default();
+    hasher.write(object.to_string().as_bytes());
+    hasher.finish()
 }
 
 impl Labelled for Template {

@@ -6,7 +6,9 @@
 //! clusters already is passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher as _;
 
+use fnv::FnvHasher;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::k8s::ResourceExt as _;
 
@@ -88,10 +90,11 @@ pub fn choose(clusters: &[Candidate], per_cluster: usize) -> Choice {
 /// Returns a hash of two names: 64-bit FNV-1a, and the finalizer of SplitMix64, because FNV alone
 /// orders names that differ in the last letter alike.
 fn weight(cluster: &str, agent: &str) -> u64 {
-    let bytes = cluster.bytes().chain([0]).chain(agent.bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let mut hasher = FnvHasher::default();
+    for bytes in [cluster.as_bytes(), &[0], agent.as_bytes()] {
+        hasher.write(bytes);
+    }
+    let hash = hasher.finish();
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     hash ^ (hash >> 31)

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use muster_shared::api::policy::PropagationSpec;
-use muster_shared::names::distance;
+use strsim::levenshtein;
 
 use crate::fleet::scope::Scope;
 use crate::fleet::template::Kind;
@@ -85,7 +85,7 @@ pub fn meant(kind: &Kind) -> Option<String> {
 fn is_slip(known: &str, text: &str) -> bool {
     let (known, text) = (known.to_lowercase(), text.to_lowercase());
     // Longer than any kind that is known here: not compared letter by letter.
-    text.len() <= 64 && (known == text || distance(&known, &text) <= known.len().min(8) / 4)
+    text.len() <= 64 && (known == text || levenshtein(&known, &text) <= known.len().min(8) / 4)
 }
 
 #[cfg(test)]

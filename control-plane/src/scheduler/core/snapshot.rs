@@ -1,10 +1,10 @@
 //! Snapshot of all clusters for one decision: immutable, cheap to share, with everything parsed
 //! that every decision would otherwise parse again.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fnv::FnvHashMap;
 use muster_shared::api::cluster::{APIEnablement, Cluster};
 use muster_shared::conditions;
 use muster_shared::names::condition;
@@ -19,8 +19,10 @@ use crate::fleet::availability;
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     facts: Arc<Vec<Arc<ClusterInfo>>>,
-    /// Where each name is among them: looked up for every target of every binding.
-    places: Arc<HashMap<Box<str>, usize, BuildHasherDefault<ByteByByte>>>,
+    /// Where each name is among them: looked up for every target of every binding. Names of
+    /// clusters are short and given by administrators, so that nobody profits from making them
+    /// collide; the standard hasher, which guards against that, takes most of the time of a lookup.
+    places: Arc<FnvHashMap<Box<str>, usize>>,
     /// The clusters that were seen leaving.
     departed: Arc<Departed>,
     /// Names of clusters that take nothing which they do not have.
@@ -156,30 +158,6 @@ impl Snapshot {
     /// Returns where the cluster of this name is.
     pub(in crate::scheduler) fn position(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
-    }
-}
-
-/// FNV-1a. Names of clusters are short and given by administrators, so that nobody profits from
-/// making them collide; the standard hasher, which guards against that, takes most of the time of a
-/// lookup.
-#[derive(Debug)]
-struct ByteByByte(u64);
-
-impl Default for ByteByByte {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Hasher for ByteByByte {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 
