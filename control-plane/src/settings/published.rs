@@ -8,6 +8,26 @@ use clap::{Args as _, FromArgMatches as _};
 
 use super::{Error, Settings};
 
+/// Returns fields of the settings, each with its name and its value as a text.
+macro_rules! fields {
+    ($settings:expr, $($field:ident: $text:ident),*) => {
+        [$((stringify!($field), $text(&$settings.$field))),*]
+    };
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the other has none where nothing is set"
+)]
+fn always(value: &impl Display) -> Option<String> {
+    Some(value.to_string())
+}
+
+#[allow(clippy::ref_option)] // the macro hands all fields over alike
+fn if_set(value: &Option<impl Display>) -> Option<String> {
+    value.as_ref().map(ToString::to_string)
+}
+
 impl Settings {
     /// Returns the settings that decide what moves as flags, those with default values left out.
     pub fn decisive(&self) -> Vec<String> {
@@ -24,72 +44,40 @@ impl Settings {
         }
         let own = self.values().into_iter().zip(usual.values());
         let changed = own.filter(|(own, usual)| own != usual);
-        flags.extend(changed.filter_map(|((name, value), _)| Some(format!("--{name}={}", value?))));
+        flags.extend(changed.filter_map(|((field, value), _)| {
+            let name = field.replace('_', "-");
+            Some(format!("--{name}={}", value?))
+        }));
         flags
     }
 
+    /// Returns the settings that decide, by the names of their fields.
     fn values(&self) -> [(&'static str, Option<String>); 22] {
-        #[expect(clippy::unnecessary_wraps, reason = "others have none")]
-        fn some(value: impl Display) -> Option<String> {
-            Some(value.to_string())
-        }
-        [
-            ("controllers", some(&self.controllers)),
-            (
-                "cluster-monitor-grace-period",
-                some(self.cluster_monitor_grace_period),
-            ),
-            (
-                "cluster-failure-threshold",
-                some(self.cluster_failure_threshold),
-            ),
-            (
-                "failover-eviction-timeout",
-                self.failover_eviction_timeout.and_then(some),
-            ),
-            (
-                "default-not-ready-toleration-seconds",
-                self.default_not_ready_toleration_seconds.and_then(some),
-            ),
-            (
-                "default-unreachable-toleration-seconds",
-                self.default_unreachable_toleration_seconds.and_then(some),
-            ),
-            ("enable-taint-manager", some(self.enable_taint_manager)),
-            (
-                "enable-no-execute-taint-eviction",
-                some(self.enable_no_execute_taint_eviction),
-            ),
-            (
-                "no-execute-taint-eviction-purge-mode",
-                some(&self.no_execute_taint_eviction_purge_mode),
-            ),
-            ("condition-taints", some(self.condition_taints)),
-            (
-                "preview-cluster-taint-policies",
-                some(self.preview_cluster_taint_policies),
-            ),
-            ("failback", some(&self.failback)),
-            ("failback-after", some(self.failback_after)),
-            ("failback-window", some(&self.failback_window)),
-            ("resource-eviction-rate", some(self.resource_eviction_rate)),
-            (
-                "secondary-resource-eviction-rate",
-                some(self.secondary_resource_eviction_rate),
-            ),
-            (
-                "unhealthy-cluster-threshold",
-                some(self.unhealthy_cluster_threshold),
-            ),
-            (
-                "large-cluster-num-threshold",
-                some(self.large_cluster_num_threshold),
-            ),
-            ("evict-plugins", some(&self.evict_plugins)),
-            ("scheduler-name", some(&self.scheduler_name)),
-            ("plugins", some(&self.plugins)),
-            ("node-grades", some(self.node_grades)),
-        ]
+        fields!(
+            self,
+            controllers: always,
+            cluster_monitor_grace_period: always,
+            cluster_failure_threshold: always,
+            failover_eviction_timeout: if_set,
+            default_not_ready_toleration_seconds: if_set,
+            default_unreachable_toleration_seconds: if_set,
+            enable_taint_manager: always,
+            enable_no_execute_taint_eviction: always,
+            no_execute_taint_eviction_purge_mode: always,
+            condition_taints: always,
+            preview_cluster_taint_policies: always,
+            failback: always,
+            failback_after: always,
+            failback_window: always,
+            resource_eviction_rate: always,
+            secondary_resource_eviction_rate: always,
+            unhealthy_cluster_threshold: always,
+            large_cluster_num_threshold: always,
+            evict_plugins: always,
+            scheduler_name: always,
+            plugins: always,
+            node_grades: always
+        )
     }
 
     /// Returns the settings of a command line of flags, and checks them.
