@@ -47,18 +47,7 @@ pub enum FailoverState {
         why: Obstacle,
     },
     /// The application was evicted.
-    Left {
-        /// Cluster that it left.
-        cluster: String,
-        /// Start of the unhealthy time.
-        since: Timestamp,
-        /// New clusters.
-        to: String,
-        /// Purge mode of the eviction.
-        mode: String,
-        /// Whether rules of state preservation had no effect, because a feature gate is off.
-        without_state: bool,
-    },
+    Left(Move),
     /// The application is no longer reported unhealthy.
     Recovered,
     /// The policy requests a failover that cannot be given.
@@ -138,18 +127,6 @@ fn why(state: &EvictionState) -> String {
 /// again.
 const STALE: SignedDuration = SignedDuration::from_mins(5);
 
-impl From<Move> for FailoverState {
-    fn from(moved: Move) -> Self {
-        Self::Left {
-            cluster: moved.from,
-            since: moved.since,
-            to: moved.to,
-            mode: moved.mode,
-            without_state: moved.without_state,
-        }
-    }
-}
-
 impl FailoverState {
     /// Returns whether the report says the same as the condition that was written at a moment,
     /// except for the numbers in the reason why there is no place.
@@ -181,7 +158,7 @@ impl FailoverState {
                 Obstacle::GateOff => "GracefulEvictionDisabled",
                 Obstacle::Eviction(state) => state.reason(),
             },
-            Self::Left { .. } => "ApplicationMoved",
+            Self::Left(_) => "ApplicationMoved",
             Self::Recovered => "ApplicationRecovered",
             Self::NotFollowed(Unfollowed::Dependencies | Unfollowed::DependenciesOff) => {
                 DEPENDENCIES
@@ -207,13 +184,13 @@ impl FailoverState {
                 since,
                 why,
             } => format!("{}{why}", stays(cluster, *since)),
-            Self::Left {
-                cluster,
+            Self::Left(Move {
+                from: cluster,
                 since,
                 to,
                 mode,
                 without_state,
-            } => {
+            }) => {
                 let state = if *without_state { WITHOUT_STATE } else { "" };
                 format!(
                     "left {cluster} for {to} ({mode}): the application had been unhealthy in {cluster} since {since:.0}{state}"
@@ -239,10 +216,10 @@ impl FailoverState {
                 EventType::Warning
             }
             Self::NotFollowed(_)
-            | Self::Left {
+            | Self::Left(Move {
                 without_state: true,
                 ..
-            } => EventType::Warning,
+            }) => EventType::Warning,
             _ => EventType::Normal,
         }
     }
@@ -284,6 +261,15 @@ mod tests {
             since,
             why,
         };
+        let left = |mode: &str, without_state| {
+            FailoverState::Left(Move {
+                from: cluster.clone(),
+                since,
+                to: "m2".to_owned(),
+                mode: mode.to_owned(),
+                without_state,
+            })
+        };
         for (state, reason, message) in [
             (
                 FailoverState::Tolerated {
@@ -310,24 +296,12 @@ mod tests {
                 "the application has been unhealthy in m1 since 1970-01-01T00:00:00Z, has to leave and stays: it was moved 2 times lately; it may leave again from 1970-01-01T00:01:00Z on",
             ),
             (
-                FailoverState::Left {
-                    cluster: cluster.clone(),
-                    since,
-                    to: "m2".to_owned(),
-                    mode: "Gracefully".to_owned(),
-                    without_state: false,
-                },
+                left("Gracefully", false),
                 "ApplicationMoved",
                 "left m1 for m2 (Gracefully): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z",
             ),
             (
-                FailoverState::Left {
-                    cluster: cluster.clone(),
-                    since,
-                    to: "m2".to_owned(),
-                    mode: "Directly".to_owned(),
-                    without_state: true,
-                },
+                left("Directly", true),
                 "ApplicationMoved",
                 "left m1 for m2 (Directly): the application had been unhealthy in m1 since 1970-01-01T00:00:00Z; the new copy got none of the state that failover.application.statePreservation names, since the feature gate StatefulFailoverInjection is off",
             ),
@@ -372,12 +346,14 @@ mod tests {
             since,
             why,
         };
-        let left = |without_state| FailoverState::Left {
-            cluster: "m1".to_owned(),
-            since,
-            to: "m2".to_owned(),
-            mode: "Directly".to_owned(),
-            without_state,
+        let left = |without_state| {
+            FailoverState::Left(Move {
+                from: "m1".to_owned(),
+                since,
+                to: "m2".to_owned(),
+                mode: "Directly".to_owned(),
+                without_state,
+            })
         };
         for (state, severity) in [
             (held(rate()), EventType::Normal),

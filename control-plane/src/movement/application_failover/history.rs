@@ -171,7 +171,7 @@ impl History {
         let (at, last) = (self.last_move?, self.last.as_ref()?);
         let is_before = |told: &Condition| {
             told.last_transition_time.0.as_second() < at.as_second()
-                && told.message != FailoverState::from(last.clone()).message()
+                && told.message != FailoverState::Left(last.clone()).message()
         };
         told.is_none_or(is_before).then_some(last)
     }
@@ -292,7 +292,7 @@ mod tests {
             // The story of a former move, whose status was the same.
             (Some(condition("False", 9)), true),
             (
-                Some(FailoverState::from(last.clone()).condition(at(9))),
+                Some(FailoverState::Left(last.clone()).condition(at(9))),
                 false,
             ),
             // That is the story of the move, or a later one.

@@ -44,11 +44,11 @@ impl Applications {
         }
         let settled = self.settle(case, history).await?;
         let was_told = conditions::get(&case.binding.status().conditions, CONDITION);
-        let moved = self.take_moved(case.key).map(FailoverState::from);
+        let moved = self.take_moved(case.key).map(FailoverState::Left);
         let state = moved.or(state).or_else(|| match was_told {
             _ if is_said => None,
             told if history.untold(told).is_some() => {
-                history.untold(told).cloned().map(FailoverState::from)
+                history.untold(told).cloned().map(FailoverState::Left)
             }
             Some(told) if is_not_followed(told) => Some(FailoverState::Followed),
             Some(told) if told.status == "True" => Some(FailoverState::Recovered),

@@ -202,7 +202,7 @@ async fn what_a_condition_said_before_is_brought_up_to_date_once_it_is_over() {
         ),
         (
             "its move was told",
-            Some(FailoverState::from(moved.clone())),
+            Some(FailoverState::Left(moved.clone())),
             None,
             false,
             None,
