@@ -130,6 +130,11 @@ where
         &self.queue
     }
 
+    /// Returns the notification of what concerns all keys, as [`resyncs`](Self::resyncs) lists them.
+    pub fn everything(&self) -> Arc<Notify> {
+        Arc::clone(&self.everything)
+    }
+
     /// Queues the keys that a change concerns.
     pub fn watches<W: Watched, I: IntoIterator<Item = K>>(
         self,

@@ -17,7 +17,6 @@ use muster_shared::watch::{Change, Informer, Selection};
 use muster_shared::write::delete_params;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide::{Pending, Progress};
@@ -61,8 +60,6 @@ struct Memory {
 /// from working.
 pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
     failback::start(fleet, pace.clone(), tasks);
-    let changed = Arc::new(Notify::new());
-    pace.wakes(Arc::clone(&changed));
     let rebalancers: Informer<WorkloadRebalancer> = Informer::new(
         Api::all(fleet.watch_client.clone()),
         Selection::everything(),
@@ -84,37 +81,26 @@ pub fn start(fleet: &Arc<Fleet>, pace: Pace, tasks: &mut Tasks) {
         }
     });
     follow(&controller, &fleet.bindings);
-    let add_all = {
-        let (rebalancers, queue) = (rebalancers.clone(), queue.clone());
-        move || {
-            for rebalancer in rebalancers.list() {
-                queue.add(rebalancer.name_any());
-            }
-        }
-    };
-    fleet.pauses.on_change(add_all.clone());
-    let shutdown = tasks.shutdown().clone();
-    tasks.spawn("workload rebalancer turns", async move {
-        let turns = async {
-            loop {
-                changed.notified().await;
-                add_all();
-            }
-        };
-        let _: Option<()> = shutdown.run_until_cancelled(turns).await;
-    });
+    let following = Controller::with(fleet, NAME, &queue).resyncs_on(&fleet.pauses, |_, ()| true);
+    controller.pace.wakes(following.everything());
+    let all = rebalancers.clone();
     let memory = (rebalancers.clone(), controller);
-    Controller::with(fleet, NAME, &queue).run(
-        tasks,
-        1,
-        memory,
-        |fleet, (rebalancers, controller), name: String| async move {
-            match rebalancers.get(None, &name) {
-                Some(rebalancer) => controller.reconcile(&fleet, &rebalancer).await,
-                None => Ok(Next::Done),
-            }
-        },
-    );
+    following
+        .resyncs(tasks, Duration::ZERO, move |_| {
+            let all = all.list().into_iter();
+            all.map(|rebalancer| rebalancer.name_any()).collect()
+        })
+        .run(
+            tasks,
+            1,
+            memory,
+            |fleet, (rebalancers, controller), name: String| async move {
+                match rebalancers.get(None, &name) {
+                    Some(rebalancer) => controller.reconcile(&fleet, &rebalancer).await,
+                    None => Ok(Next::Done),
+                }
+            },
+        );
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("workload rebalancer watch", rebalancers.run(shutdown));
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decide::{Course, Home, Rule, Verdict, course, homes, is_due, record, unhealthy};
@@ -83,8 +81,6 @@ struct Failback {
     clusters: Queue<String>,
     /// Beginning of the decisions of this process.
     began: OnceLock<Instant>,
-    /// Whether some workload waits for movement that is stopped.
-    is_stopped: AtomicBool,
 }
 
 /// Starts the controller. With the gate `Failover` off nothing moves by itself.
@@ -102,38 +98,26 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
         queue: Queue::new(NAME),
         clusters: Queue::new("healthy clusters"),
         began: OnceLock::new(),
-        is_stopped: AtomicBool::new(false),
     });
-    let changed = Arc::new(Notify::new());
-    controller.pace.wakes(Arc::clone(&changed));
     follow(&controller, fleet, &fleet.bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
         move |change| controller.observe(change)
     });
-    fleet.pauses.on_change({
-        let controller = Arc::clone(&controller);
-        move || controller.add_all()
-    });
-    let shutdown = tasks.shutdown().clone();
-    tasks.spawn("failbacks after a stop", {
-        let controller = Arc::clone(&controller);
-        async move {
-            let turns = async {
-                loop {
-                    changed.notified().await;
-                    controller.resume();
-                }
-            };
-            let _: Option<()> = shutdown.run_until_cancelled(turns).await;
-        }
-    });
-    Controller::with(fleet, NAME, &controller.queue).run(
-        tasks,
-        1,
-        Arc::clone(&controller),
-        |fleet, controller, key| async move { controller.check(&fleet, &key).await },
-    );
+    let following =
+        Controller::with(fleet, NAME, &controller.queue).resyncs_on(&fleet.pauses, |_, ()| true);
+    controller.pace.wakes(following.everything());
+    following
+        .resyncs(tasks, Duration::ZERO, {
+            let controller = Arc::clone(&controller);
+            move |_| controller.homes.all().into_iter().collect()
+        })
+        .run(
+            tasks,
+            1,
+            Arc::clone(&controller),
+            |fleet, controller, key| async move { controller.check(&fleet, &key).await },
+        );
     let clusters = controller.clusters.clone();
     Controller::with(fleet, "healthy clusters", &clusters).run(
         tasks,
@@ -196,30 +180,6 @@ impl Failback {
                 self.vain.forget(&key);
                 self.queue.add(key);
             }
-        }
-    }
-
-    fn add_all(&self) {
-        for key in self.homes.all() {
-            self.queue.add(key);
-        }
-    }
-
-    /// Returns whether movement is stopped. Whoever waits for its end is looked at again then.
-    fn is_stopped(&self) -> bool {
-        let moves = || self.pace.per_second() > 0.0;
-        if moves() {
-            return false;
-        }
-        self.is_stopped.store(true, Ordering::SeqCst);
-        // Movement may have begun again before the wait was noted.
-        !moves()
-    }
-
-    /// Looks at all again if some wait for movement that was stopped and is not any more.
-    fn resume(&self) {
-        if self.pace.per_second() > 0.0 && self.is_stopped.swap(false, Ordering::SeqCst) {
-            self.add_all();
         }
     }
 
@@ -326,12 +286,10 @@ impl Failback {
         if due.is_empty() {
             return Ok(later);
         }
-        // A workload that is asked to return now would move once movement begins again, whatever
-        // has become of its cluster and of the window by then.
-        if self.is_stopped() {
-            return Ok(later);
-        }
-        if !self.in_flight.begins(key) {
+        // A workload that is asked to return while movement is stopped would move once that begins
+        // again, whatever has become of its cluster and of the window by then. All are looked at
+        // again when it does.
+        if self.pace.per_second() <= 0.0 || !self.in_flight.begins(key) {
             return Ok(later);
         }
         if let Some(rest) = self.vain.rest(key) {
