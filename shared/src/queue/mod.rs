@@ -87,6 +87,19 @@ pub enum Next {
     Waits,
 }
 
+impl Next {
+    /// Returns when a key is due of which two results say so: at the earlier of two times, and at
+    /// the one that is named where the other has no time.
+    #[must_use]
+    pub fn sooner(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(one), Self::After(other)) => Self::After(one.min(other)),
+            (Self::Done | Self::Waits, other) | (other, Self::Done | Self::Waits) => other,
+            (Self::Again, _) | (_, Self::Again) => Self::Again,
+        }
+    }
+}
+
 /// Function that returns the rank of a key when it is added.
 type Rank<K> = Box<dyn Fn(&K) -> i32 + Send + Sync>;
 
@@ -352,6 +365,23 @@ mod tests {
             async move { answer }
         }));
         told
+    }
+
+    #[test]
+    fn the_sooner_of_two_results_counts() {
+        let after = |seconds| Next::After(Duration::from_secs(seconds));
+        for (one, other, expected) in [
+            (Next::Done, Next::Done, Next::Done),
+            (after(2), Next::Done, after(2)),
+            (Next::Done, after(1), after(1)),
+            (after(2), after(1), after(1)),
+            (after(2), after(3), after(2)),
+            (after(2), Next::Again, Next::Again),
+            (Next::Again, Next::Done, Next::Again),
+            (Next::Waits, after(1), after(1)),
+        ] {
+            assert_eq!(one.sooner(other), expected, "{one:?} {other:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -110,7 +110,7 @@ impl Statuses {
             let wanted = status(&policy, &clusters, rules, fleet.clock.now());
             counting += began.elapsed();
             let other = self.write(&api, &policy, &wanted).await;
-            next = sooner(next, other);
+            next = next.sooner(other);
             // Counting thousands of clusters keeps no other task waiting.
             tokio::task::yield_now().await;
         }
@@ -163,16 +163,4 @@ impl Statuses {
 fn is_kept(stored: &ClusterTaintPolicyStatus, wanted: &ClusterTaintPolicyStatus) -> bool {
     stored.observed_generation == wanted.observed_generation
         && stored.conditions.len() >= wanted.conditions.len()
-}
-
-/// Returns the earlier of two times to come again.
-fn sooner(one: Next, other: Next) -> Next {
-    let wait = |next| match next {
-        Next::Done | Next::Waits => None,
-        Next::After(wait) => Some(wait),
-        Next::Again => Some(PAUSE),
-    };
-    let waits = [wait(one), wait(other)];
-    let soonest = waits.into_iter().flatten().min();
-    soonest.map_or(Next::Done, Next::After)
 }

@@ -302,15 +302,6 @@ fn first_free(
     (None, held)
 }
 
-/// Returns when to look next: the earlier of the two times.
-fn sooner(wait: Option<Duration>, other: Next) -> Next {
-    match (wait, other) {
-        (Some(wait), Next::After(other)) => Next::After(wait.min(other)),
-        (Some(wait), Next::Done) => Next::After(wait),
-        (_, other) => other,
-    }
-}
-
 /// Returns the report about the cluster in which the application has been unhealthy for the longest
 /// time, tolerated until a moment; `None` while that has not lasted long enough.
 fn tolerated_state(history: &History, until: Timestamp, now: Timestamp) -> Option<FailoverState> {

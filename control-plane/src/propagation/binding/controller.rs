@@ -25,7 +25,7 @@ use super::companions::Companions;
 use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
-use super::keeping::{self, Keeping, sooner};
+use super::keeping::{self, Keeping};
 use super::namespaces;
 use super::overriding;
 use super::plan::{Facts, Plan, Wanted};
@@ -355,7 +355,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         is_left,
     )
     .await;
-    let delivered = delivered.map(|next| sooner(next, due));
+    let delivered = delivered.map(|next| next.sooner(due));
     let Err(error) = removed else {
         return delivered;
     };

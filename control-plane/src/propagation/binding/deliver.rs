@@ -14,7 +14,6 @@ use super::error::Error;
 use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
-use super::keeping::sooner;
 use super::plan::{Plan, Wanted};
 use super::prepare::{Prepared, origin};
 use super::render::{Origin, Rendered};
@@ -81,7 +80,7 @@ pub(super) async fn deliver(
             let written = write(fleet, client, memory, &origin, binding, &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());
             match refused.into_iter().next() {
-                None => sooner(written?, due),
+                None => written?.sooner(due),
                 Some(first) => {
                     written?;
                     let first = Box::new(first);
@@ -90,7 +89,7 @@ pub(super) async fn deliver(
             }
         }
     };
-    let next = sooner(next, data);
+    let next = next.sooner(data);
     // Nothing else may lead to another look at the binding.
     Ok(if is_told || next != Next::Done {
         next

@@ -70,15 +70,6 @@ impl Keeping {
     }
 }
 
-/// Returns when to look next: the sooner of the two times.
-pub(super) fn sooner(first: Next, second: Next) -> Next {
-    match (first, second) {
-        (Next::After(first), Next::After(second)) => Next::After(first.min(second)),
-        (Next::Done | Next::Waits, other) | (other, Next::Done | Next::Waits) => other,
-        (Next::Again, _) | (_, Next::Again) => Next::Again,
-    }
-}
-
 /// Returns the condition while `keepers`, clusters with commas between them, keep replicas, and
 /// once none does any more; `None` where nothing has to be told. The message changes only with the
 /// clusters: numbers would be written with each report.

@@ -8,7 +8,7 @@ use muster_shared::k8s::Condition;
 use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count, sooner};
+use super::{ATTEMPTS, Applications, Case, Progress, SETTLING, after, count};
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;
@@ -57,7 +57,7 @@ impl Applications {
         if let Some(state) = state {
             self.tell_news(case, &state, was_told).await?;
         }
-        Ok(sooner(wait, settled))
+        Ok(settled.sooner(wait.map_or(Next::Done, Next::After)))
     }
 
     /// Returns the move that people are still to be told of.

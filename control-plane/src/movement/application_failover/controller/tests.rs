@@ -5,29 +5,6 @@ use super::*;
 use crate::movement::application_failover::decide::Since;
 
 #[test]
-fn the_earlier_of_two_looks_counts() {
-    let seconds = Duration::from_secs;
-    for (wait, other, expected) in [
-        (None, Next::Done, Next::Done),
-        (Some(seconds(2)), Next::Done, Next::After(seconds(2))),
-        (None, Next::After(seconds(1)), Next::After(seconds(1))),
-        (
-            Some(seconds(2)),
-            Next::After(seconds(1)),
-            Next::After(seconds(1)),
-        ),
-        (
-            Some(seconds(2)),
-            Next::After(seconds(3)),
-            Next::After(seconds(2)),
-        ),
-        (Some(seconds(2)), Next::Again, Next::Again),
-    ] {
-        assert_eq!(sooner(wait, other), expected, "{wait:?} {other:?}");
-    }
-}
-
-#[test]
 fn what_is_not_tolerated_at_all_is_to_leave_without_waiting_for_an_event() {
     let spec = serde_json::from_value(json!({"clusters": [{"name": "m1"}]})).unwrap();
     let reports =
