@@ -45,6 +45,11 @@ pub fn later(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
+/// Returns a time without its fraction of a second, as objects have it.
+pub fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// Returns whether a date is so far in the future that a clock wrote it which was wrong.
 pub fn is_far_ahead(date: Timestamp, now: Timestamp) -> bool {
     date.duration_since(now) > AHEAD

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::failback::FailbackMode;
+use muster_shared::clock::whole_second;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::annotation::{HOMES, OLD_HOME};
 use serde_json::{Map, Value, json};
@@ -49,8 +50,7 @@ pub fn departed(
 ) -> Map<String, Value> {
     let mut homes = homes(meta);
     if returns(spec, settings) {
-        let second = Timestamp::from_second(at.as_second());
-        homes.insert(cluster.to_owned(), second.unwrap_or(at));
+        homes.insert(cluster.to_owned(), whole_second(at));
     } else {
         homes.clear();
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use muster_shared::clock::whole_second;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::annotation::LAST_EVICTION;
@@ -42,7 +43,7 @@ impl Record {
             to: text(to),
             mode: text(mode),
             cause: text(cause),
-            at: whole(now),
+            at: whole_second(now),
         }
     }
 
@@ -85,11 +86,6 @@ pub fn bounded(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text.shrink_to_fit();
     text
-}
-
-/// Returns a moment without its fraction of a second, as conditions have it.
-pub fn whole(moment: Timestamp) -> Timestamp {
-    Timestamp::from_second(moment.as_second()).unwrap_or(moment)
 }
 
 #[cfg(test)]

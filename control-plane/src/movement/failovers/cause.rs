@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::{Cause, CauseType, Times};
+use muster_shared::clock::whole_second;
 use muster_shared::conditions;
 use muster_shared::k8s::{Taint, Time};
 use muster_shared::names::condition::READY;
@@ -15,7 +16,6 @@ use muster_shared::taints::{describe, is_drain};
 use crate::clusters::taint::record::{ANNOTATION, Record};
 use crate::fleet::attribution::{Attribution, order};
 use crate::movement::eviction::fleet_view::evicts;
-use crate::movement::eviction::record::whole;
 
 /// Entries of a list in a cause at most (the schema's rule).
 pub const LONGEST_LIST: usize = 16;
@@ -44,7 +44,8 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
         .condition(READY)
         .filter(|it| it.status != conditions::TRUE && it.reason != NEVER_REPORTED);
     let taints: Vec<&Taint> = cluster.spec.taints.iter().filter(|it| evicts(it)).collect();
-    let added = |taint: &Taint| whole(taint.time_added.as_ref().map_or(now, |it| it.0).min(now));
+    let added =
+        |taint: &Taint| whole_second(taint.time_added.as_ref().map_or(now, |it| it.0).min(now));
     let tainted = taints.iter().map(|taint| added(taint)).min();
     let policies = policies(cluster, &taints);
     let drain = taints.iter().find(|it| is_drain(it));
@@ -53,13 +54,13 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
         ..Times::default()
     };
     let (kind, message, since) = if let Some(ready) = ready {
-        let changed = whole(ready.last_transition_time.0.min(now));
+        let changed = whole_second(ready.last_transition_time.0.min(now));
         times.not_ready = Some(Time(changed));
         let (kind, since) = if ready.status == conditions::FALSE {
             (CauseType::ClusterNotReady, changed)
         } else {
             // A lease that was renewed later is that of a cluster that is coming back.
-            let heard = heard.map(whole).filter(|heard| *heard <= changed);
+            let heard = heard.map(whole_second).filter(|heard| *heard <= changed);
             times.silent_since = heard.map(Time);
             (CauseType::ClusterUnreachable, heard.unwrap_or(changed))
         };

@@ -7,14 +7,13 @@ use muster_shared::api::failover_record::{
     Cause, CauseType, Failover, FailoverSpec, FailoverStatus, FailoverWorkload, Move, Return,
     State, StrandedReason, StrandedWorkload, Subject, Target, Times, Workloads,
 };
-use muster_shared::clock::later;
+use muster_shared::clock::{later, whole_second};
 use muster_shared::k8s::Time;
 
 use super::cause::{LONGEST_LIST, Trouble};
 use super::durations;
 use super::signs::{Moved, Signs, Stranding};
 use crate::fleet::binding::BindingKey;
-use crate::movement::eviction::record::whole;
 
 /// Time after the end of a failover in which its cause may return and belongs to it: a cluster that
 /// comes and goes must not fill the history.
@@ -117,7 +116,7 @@ impl Episode {
         let spec = FailoverSpec {
             cluster: cluster.to_owned(),
             subject,
-            start_time: Some(Time(whole(start))),
+            start_time: Some(Time(whole_second(start))),
         };
         let status = FailoverStatus {
             state: State::Active,
@@ -240,7 +239,7 @@ impl Episode {
         }
         if self.ended().is_none() {
             let recovered = self.status.times.recovered.clone();
-            self.status.times.ended = Some(recovered.unwrap_or_else(|| Time(whole(now))));
+            self.status.times.ended = Some(recovered.unwrap_or_else(|| Time(whole_second(now))));
         }
     }
 
@@ -284,7 +283,7 @@ impl Episode {
         let times = &mut status.times;
         if let Some(recovered) = times.recovered.take() {
             status.relapses = status.relapses.saturating_add(1);
-            let returned = Time(whole(trouble.since).max(recovered.0));
+            let returned = Time(whole_second(trouble.since).max(recovered.0));
             status.returns.push(Return {
                 recovered: Some(recovered),
                 returned: Some(returned),
@@ -336,7 +335,7 @@ impl Episode {
         let start = start_of(&self.spec);
         let recovered = &mut self.status.times.recovered;
         if recovered.is_none() {
-            *recovered = Some(Time(whole(at).max(start)));
+            *recovered = Some(Time(whole_second(at).max(start)));
             self.stranded.clear();
             self.stops = self.stops.filter(|it| *it <= at);
         }
@@ -367,7 +366,9 @@ impl Episode {
             && listed.healthy.is_none()
             && !ended
         {
-            listed.applied.get_or_insert_with(|| Time(whole(now)));
+            listed
+                .applied
+                .get_or_insert_with(|| Time(whole_second(now)));
         }
         let (is_listed, listed_healthy) =
             listed.map_or((false, false), |it| (true, it.healthy.is_some()));
@@ -394,7 +395,7 @@ impl Episode {
             self.credit.1 -= 1;
             return;
         }
-        let seconds = whole(now).duration_since(since).as_secs();
+        let seconds = whole_second(now).duration_since(since).as_secs();
         let seconds = u64::try_from(seconds).unwrap_or(0);
         durations::add(&mut self.status.time_to_healthy, seconds);
         if !was_healthy {
@@ -404,7 +405,7 @@ impl Episode {
         self.counted.healthy.push(seconds);
         self.last_healthy = Some(now);
         if let Some(listed) = self.listed(&signs.workload, at) {
-            listed.healthy = Some(Time(whole(now)));
+            listed.healthy = Some(Time(whole_second(now)));
         }
     }
 
@@ -567,7 +568,7 @@ impl Episode {
         self.affects(&[]);
         if let Some(stopped) = self.stops.take_if(|it| *it <= now) {
             let known = &mut self.status.times.stopped;
-            known.get_or_insert_with(|| Time(whole(stopped)));
+            known.get_or_insert_with(|| Time(whole_second(stopped)));
         }
         let workloads = self.status.workloads;
         let (last_healthy, last_cleaned) = (self.last_healthy, self.last_cleaned);
@@ -585,7 +586,10 @@ impl Episode {
             ] {
                 let known = time.take().map(|it| it.0);
                 if is_done {
-                    let last = last.map(whole).or(known).unwrap_or_else(|| whole(now));
+                    let last = last
+                        .map(whole_second)
+                        .or(known)
+                        .unwrap_or_else(|| whole_second(now));
                     *time = Some(Time(known.map_or(last, |known| known.max(last))));
                 }
             }
@@ -598,7 +602,7 @@ impl Episode {
             if times.ended.is_none() {
                 let steps = [&times.recovered, &times.healthy, &times.cleaned];
                 let last = steps.into_iter().flatten().map(|it| it.0).max();
-                times.ended = Some(Time(last.unwrap_or_else(|| whole(now))));
+                times.ended = Some(Time(last.unwrap_or_else(|| whole_second(now))));
             }
             self.status.state = State::Ended;
         } else {

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::failover_record::{Cause, CauseType, Failover, Subject};
+use muster_shared::clock::whole_second;
 use muster_shared::conditions;
 use muster_shared::names::condition::READY;
 
@@ -15,7 +16,6 @@ use super::cause::{self, trouble};
 use super::episode::{Counted, Episode, start_of};
 use super::signs::{Moved, Signs};
 use crate::fleet::binding::BindingKey;
-use crate::movement::eviction::record::whole;
 
 /// Age of a move of which there is no record and yet one is made: longer than a control plane is
 /// away that was killed in between. Older ones may have had a record that was deleted.
@@ -365,7 +365,7 @@ impl Ledger {
         trouble_of: &dyn Fn(&str) -> Option<cause::Trouble>,
         now: Timestamp,
     ) -> Option<String> {
-        let begins = |it: &Episode| whole(start_of(&it.spec)) <= moved.at;
+        let begins = |it: &Episode| whole_second(start_of(&it.spec)) <= moved.at;
         let last = self.last.get(place).and_then(|it| self.episodes.get(it));
         if let Some(last) = last {
             if !begins(last) {

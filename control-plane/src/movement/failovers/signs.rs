@@ -5,13 +5,14 @@ use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
+use muster_shared::clock::whole_second;
 use muster_shared::conditions;
 
 use super::cause::bounded;
 use crate::fleet::binding::BindingKey;
 use crate::movement::application_failover::history::History;
 use crate::movement::eviction::explain::{CONDITION, STRANDED, names_cluster};
-use crate::movement::eviction::record::{Record, whole};
+use crate::movement::eviction::record::Record;
 use crate::movement::graceful_eviction::assess::{counts_replicas, runs_all};
 
 /// Reasons of the condition `EvictionPending` of a workload that has somewhere to go, and is kept
@@ -115,7 +116,7 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
         subject: Subject::Cluster,
         from: record.from,
         to: record.to,
-        at: whole(record.at),
+        at: whole_second(record.at),
         since: None,
         cause: record.cause,
     });
@@ -126,8 +127,8 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
         let last = history.last?;
         Some(Moved {
             subject: Subject::Applications,
-            at: whole(history.last_move?),
-            since: Some(whole(last.since)),
+            at: whole_second(history.last_move?),
+            since: Some(whole_second(last.since)),
             cause: format!(
                 "applications stayed unhealthy in {}, the first since {:.0}",
                 last.from, last.since

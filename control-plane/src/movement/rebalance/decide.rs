@@ -8,7 +8,7 @@ use muster_shared::api::rebalancer::{
     ObservedWorkload, RebalanceFailure, RebalanceResult, WorkloadRebalancer,
     WorkloadRebalancerStatus, WorkloadReference,
 };
-use muster_shared::clock::later;
+use muster_shared::clock::{later, whole_second};
 use muster_shared::k8s::Time;
 use serde_json::{Value, json};
 
@@ -88,11 +88,6 @@ pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
         Some(created) if generation(rebalancer) <= 1 => created.0,
         _ => whole_second(now),
     }
-}
-
-/// Returns a time without its fraction of a second.
-pub fn whole_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
 /// Returns whether an object was created at a time or later, or may have been: the server dates by

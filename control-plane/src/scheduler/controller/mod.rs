@@ -31,6 +31,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client::{self, is_gone};
+use muster_shared::clock::whole_second;
 use muster_shared::conditions::is_true;
 use muster_shared::controller::Controller;
 use muster_shared::names::DEFAULT_SCHEDULER;
@@ -463,9 +464,4 @@ fn is_ours(binding: &AnyBinding, fleet: &Fleet) -> bool {
 pub(crate) fn gains_clusters(old: Option<&AnyBinding>, new: &AnyBinding) -> bool {
     let had = |name: &str| old.is_some_and(|old| old.spec.target(name).is_some());
     new.spec.clusters.iter().any(|it| !had(&it.name))
-}
-
-/// Times in the API have whole seconds.
-fn whole_second(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -3,12 +3,13 @@
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::client;
+use muster_shared::clock::whole_second;
 use muster_shared::k8s::{Api, ResourceExt};
 use muster_shared::queue::Next;
 use serde_json::json;
 
 use super::completed::UNREAD;
-use super::{Error, Scheduler, whole_second};
+use super::{Error, Scheduler};
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::write::merge_status;

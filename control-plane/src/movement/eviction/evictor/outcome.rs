@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::clock::whole_second;
 use muster_shared::queue::{again, doubled};
 
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::explain::EvictionState;
-use crate::movement::eviction::record::{bounded, whole};
+use crate::movement::eviction::record::bounded;
 use crate::movement::eviction::room::KEPT;
 
 impl Evictor {
@@ -81,7 +82,7 @@ impl Evictor {
                             cause: cause(),
                             to,
                             mode: purge_mode.to_string(),
-                            at: whole(now.wall),
+                            at: whole_second(now.wall),
                         };
                         self.note(key.clone(), cluster, state);
                         self.count_left(cluster);

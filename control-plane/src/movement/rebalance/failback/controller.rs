@@ -13,6 +13,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
+use muster_shared::clock::whole_second;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::names::annotation::HEALTHY_SINCE;
@@ -197,7 +198,7 @@ impl Failback {
             return Ok(Next::Done);
         };
         let is_home = !self.homes.of(&name).is_empty();
-        let now = decide::whole_second(fleet.clock.now());
+        let now = whole_second(fleet.clock.now());
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
         }
@@ -316,7 +317,7 @@ impl Failback {
         }
         let asked = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
         let scheduled = binding.status().last_scheduled_time.as_ref().map(|it| it.0);
-        let Some(time) = decide::request(decide::whole_second(now), asked, scheduled, now) else {
+        let Some(time) = decide::request(whole_second(now), asked, scheduled, now) else {
             return Ok(Next::After(AGAIN));
         };
         let asked = ask(fleet, key, binding.as_ref(), time).await;
