@@ -100,9 +100,16 @@ pub fn length(value: &Value) -> usize {
 
 /// Returns the levels of nested objects and lists; 0 for a string or a number.
 pub fn depth(value: &Value) -> usize {
-    let mut deepest = 0;
+    extent(value).0
+}
+
+/// Returns the levels of nested objects and lists, and how many values there are in all, the
+/// outermost included.
+pub fn extent(value: &Value) -> (usize, usize) {
+    let (mut deepest, mut count) = (0, 0);
     let mut open = vec![(value, 0)];
     while let Some((value, above)) = open.pop() {
+        count += 1;
         deepest = deepest.max(above);
         match value {
             Value::Object(map) => {
@@ -116,7 +123,7 @@ pub fn depth(value: &Value) -> usize {
             _ => {}
         }
     }
-    deepest
+    (deepest, count)
 }
 
 struct Counter(usize);

@@ -6,7 +6,7 @@
 
 use json_patch::jsonptr::Pointer;
 use json_patch::{Patch, PatchOperation};
-use muster_shared::work_status::length;
+use muster_shared::work_status::{extent, length};
 use serde_json::Value;
 
 /// Most operations of a patch (the API server's limit).
@@ -123,23 +123,9 @@ impl Work {
 
     /// Returns the levels of a value that is placed.
     fn levels(&mut self, placed: &Value) -> Result<usize, String> {
-        let (mut deepest, mut open) = (0, vec![(placed, 0)]);
-        while let Some((value, above)) = open.pop() {
-            self.spend(1)?;
-            deepest = deepest.max(above);
-            match value {
-                Value::Object(map) => {
-                    deepest = deepest.max(above + 1);
-                    open.extend(map.values().map(|value| (value, above + 1)));
-                }
-                Value::Array(list) => {
-                    deepest = deepest.max(above + 1);
-                    open.extend(list.iter().map(|value| (value, above + 1)));
-                }
-                _ => {}
-            }
-        }
-        Ok(deepest)
+        let (levels, elements) = extent(placed);
+        self.spend(elements)?;
+        Ok(levels)
     }
 }
 
