@@ -18,7 +18,8 @@ use kube::{Api, Client};
 use muster_control_plane::fleet::intern::{self, BindingInterner};
 use muster_control_plane::fleet::template;
 use muster_control_plane::fleet::works::{self, WorkIndex};
-use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::k8s::{ApiResource, GroupVersionKind};
 use muster_shared::watch::{Followed, Informer, Selection};
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
     let bindings = |client| {
         let common = Arc::clone(&common);
         let form = move |binding: &mut AnyBinding| common.share(binding);
-        let api = Api::all_with(client, &BindingKind::Namespaced);
+        let api = Api::all_with(client, &ResourceScope::Namespaced);
         Informer::packing(api, everything(), form, intern::codec())
     };
     let works = |client| {

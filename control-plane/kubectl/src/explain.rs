@@ -151,7 +151,7 @@ async fn works(client: &Client, binding: &AnyBinding) -> kube::Result<Vec<Object
         return Ok(Vec::new());
     };
     let works: Api<Work> = Api::all(client.clone());
-    let own = ListParams::default().labels(&format!("{}={id}", binding.binding_kind().id_label()));
+    let own = ListParams::default().labels(&format!("{}={id}", binding.scope().binding_id_label()));
     let works = works.list_metadata(&own).await?.items;
     Ok(works.into_iter().map(|it| it.metadata).collect())
 }
@@ -269,7 +269,7 @@ impl Answer {
         let attempts = explain(spec, status, snapshot, rules);
         let placed_by = story::placed_by(binding);
         Self {
-            kind: binding.binding_kind().name().to_owned(),
+            kind: binding.scope().binding_kind().to_owned(),
             namespace: binding.namespace(),
             name: binding.name_any(),
             workload: format!("{} {}", spec.resource.kind, spec.resource.name),

@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
-use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::telemetry::is_read;
@@ -220,9 +221,9 @@ async fn workloads(
     let bindings = match which.namespace {
         None => bindings(client).await,
         Some(namespace) => {
-            let kind = BindingKind::Namespaced;
-            let api = Api::namespaced_with(client.clone(), namespace, &kind);
-            let own = bindings_of(api, kind).await;
+            let scope = ResourceScope::Namespaced;
+            let api = Api::namespaced_with(client.clone(), namespace, &scope);
+            let own = bindings_of(api, scope).await;
             own.map(|it| it.into_iter().map(Arc::new).collect())
         }
     };

@@ -7,7 +7,8 @@ use futures::future::join;
 use kube::api::{ListParams, Request};
 use kube::core::{ObjectList, PartialObjectMeta};
 use muster_control_plane::clusters::registration::token::{self, Entry};
-use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::api::work::Work;
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ObjectMeta, Resource, Secret};
@@ -29,12 +30,12 @@ where
     Ok(told(readable(api, &(), Part::Whole).await?))
 }
 
-/// Returns the bindings of a kind, in a namespace or in all, as [`all`] does.
+/// Returns the bindings of a scope, in a namespace or in all, as [`all`] does.
 pub(super) async fn bindings_of(
     api: Api<AnyBinding>,
-    kind: BindingKind,
+    scope: ResourceScope,
 ) -> Result<Vec<AnyBinding>, String> {
-    Ok(told(readable(api, &kind, Part::Whole).await?))
+    Ok(told(readable(api, &scope, Part::Whole).await?))
 }
 
 /// Returns the objects that can be read, and warns people of the others.
@@ -129,9 +130,9 @@ fn left_out(kind: &str, object: &Value, error: &serde_json::Error) -> String {
 
 /// Returns the binding of every workload.
 pub(super) async fn bindings(client: &Client) -> Result<Vec<Arc<AnyBinding>>, String> {
-    let of = |kind| bindings_of(Api::all_with(client.clone(), &kind), kind);
+    let of = |scope| bindings_of(Api::all_with(client.clone(), &scope), scope);
     let (namespaced, cluster_wide) =
-        join(of(BindingKind::Namespaced), of(BindingKind::Cluster)).await;
+        join(of(ResourceScope::Namespaced), of(ResourceScope::Cluster)).await;
     let mut bindings = namespaced?;
     bindings.extend(cluster_wide?);
     Ok(bindings.into_iter().map(Arc::new).collect())

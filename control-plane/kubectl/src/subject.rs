@@ -193,7 +193,7 @@ pub(super) async fn find(
 
 async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
     let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
-    let (kind, name) = (key.kind().name(), &key.name);
+    let (kind, name) = (key.scope().binding_kind(), &key.name);
     let found = key.api(client).get_opt(name).await.map_err(said);
     if let Some(binding) = found.with_context(|| format!("cannot read {kind} {name}"))? {
         return Ok(binding);
@@ -208,7 +208,7 @@ async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
 
 /// Returns the bindings of the kind and namespace of a key.
 async fn near_to(client: &Client, key: &BindingKey) -> anyhow::Result<Vec<AnyBinding>> {
-    let bindings = bindings_of(key.api(client), key.kind()).await;
+    let bindings = bindings_of(key.api(client), key.scope()).await;
     match bindings {
         // A tenant sees the bindings of a namespace, and none of the whole fleet.
         Err(_) if key.namespace.is_none() => Ok(Vec::new()),

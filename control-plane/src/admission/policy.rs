@@ -5,10 +5,10 @@
 //! Karmada is accepted.
 
 use kube::core::ObjectMeta;
-use muster_shared::api::any_policy::PolicyScope as Scope;
 use muster_shared::api::policy::{
     FailoverBehavior, PreemptionBehavior, PropagationSpec, PurgeMode, StatePreservation,
 };
+use muster_shared::api::scope::ResourceScope as Scope;
 use muster_shared::jsonpath;
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::selectors::is_label_key;
@@ -27,7 +27,7 @@ pub const GRACE_PERIOD_SECONDS: i32 = 600;
 pub type Policy = Object<PropagationSpec>;
 
 fn id(metadata: &ObjectMeta, scope: Scope) -> Option<&str> {
-    let id = metadata.labels.as_ref()?.get(scope.id_label())?;
+    let id = metadata.labels.as_ref()?.get(scope.policy_id_label())?;
     Some(id.as_str()).filter(|id| !id.is_empty())
 }
 
@@ -171,7 +171,7 @@ pub fn check_change(old: &Policy, new: &Policy, scope: Scope) -> Findings {
         && id(&new.metadata, scope) != Some(was)
     {
         found.invalid(
-            format!("metadata.labels[{}]", scope.id_label()),
+            format!("metadata.labels[{}]", scope.policy_id_label()),
             &id(&new.metadata, scope).unwrap_or_default(),
             &format!("is immutable, set by the system: {was:?}"),
         );
@@ -268,12 +268,14 @@ fn identify(policy: &mut Value, read: &Policy, old: Option<&Policy>, scope: Scop
         Some(old) => id(&old.metadata, scope).map(str::to_owned),
     };
     if let Some(given) = given {
-        policy["metadata"]["labels"][scope.id_label()] = json!(given);
+        policy["metadata"]["labels"][scope.policy_id_label()] = json!(given);
     }
     // Nobody but the controller takes it off again, and that is a change.
     let finalizers = read.metadata.finalizers.clone().unwrap_or_default();
-    if old.is_none() && !finalizers.iter().any(|it| it == scope.finalizer()) {
-        let all = finalizers.into_iter().chain([scope.finalizer().to_owned()]);
+    if old.is_none() && !finalizers.iter().any(|it| it == scope.policy_finalizer()) {
+        let all = finalizers
+            .into_iter()
+            .chain([scope.policy_finalizer().to_owned()]);
         policy["metadata"]["finalizers"] = all.collect();
     }
 }

@@ -9,8 +9,7 @@ use jiff::Timestamp;
 use json_patch::diff;
 use muster_interpreter::lua::Customization;
 use muster_interpreter::without_blocking_others;
-use muster_shared::api::any_binding::BindingKind;
-use muster_shared::api::any_policy::PolicyScope as Scope;
+use muster_shared::api::scope::ResourceScope as Scope;
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names::annotation::{ORDERED_BY, PAUSED};
 use serde::Deserialize;
@@ -66,7 +65,7 @@ enum Kind {
     Policy(Scope),
     OverridePolicy,
     TaintPolicy,
-    Binding(BindingKind),
+    Binding(Scope),
     Cluster,
     Customization,
     InterpreterWebhook,
@@ -81,8 +80,8 @@ impl Kind {
                 Self::OverridePolicy
             }
             ("policy.karmada.io", "ClusterTaintPolicy") => Self::TaintPolicy,
-            ("work.karmada.io", "ResourceBinding") => Self::Binding(BindingKind::Namespaced),
-            ("work.karmada.io", "ClusterResourceBinding") => Self::Binding(BindingKind::Cluster),
+            ("work.karmada.io", "ResourceBinding") => Self::Binding(Scope::Namespaced),
+            ("work.karmada.io", "ClusterResourceBinding") => Self::Binding(Scope::Cluster),
             ("cluster.karmada.io", "Cluster") => Self::Cluster,
             ("config.karmada.io", "ResourceInterpreterCustomization") => Self::Customization,
             ("config.karmada.io", "ResourceInterpreterWebhookConfiguration") => {
@@ -244,7 +243,9 @@ fn default(kind: Kind, object: &mut Value, request: &Request, rules: Rules, now:
             }
         }
         Kind::OverridePolicy => override_policy::default(object),
-        Kind::Binding(kind) if is_new => binding::default(object, kind.id_label(), new_id),
+        Kind::Binding(scope) if is_new => {
+            binding::default(object, scope.binding_id_label(), new_id);
+        }
         Kind::Cluster => {
             let old = before(request);
             if is_new || old.is_some() {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::api::Api;
-use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{BindingSnapshot, ObjectReference};
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::client::says_absent;
 use muster_shared::k8s::{CoreObjectReference, ObjectMeta, OwnerReference};
 use muster_shared::names;
@@ -67,17 +68,17 @@ impl BindingKey {
         }
     }
 
-    /// Returns the kind of the binding.
-    pub fn kind(&self) -> BindingKind {
-        BindingKind::of(self.namespace.as_deref())
+    /// Returns the scope of the binding.
+    pub fn scope(&self) -> ResourceScope {
+        ResourceScope::of(self.namespace.as_deref())
     }
 
     /// Returns the API by which the binding is read and written; the client has to be one of the
     /// rank that fits.
     pub fn api(&self, client: &Client) -> Api<AnyBinding> {
         match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.kind()),
-            None => Api::all_with(client.clone(), &self.kind()),
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.scope()),
+            None => Api::all_with(client.clone(), &self.scope()),
         }
     }
 
@@ -134,7 +135,7 @@ impl BindingKey {
 
 impl fmt::Display for BindingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind().name();
+        let kind = self.scope().binding_kind();
         match &self.namespace {
             Some(namespace) => write!(f, "{kind} {namespace}/{}", self.name),
             None => write!(f, "{kind} {}", self.name),
@@ -154,16 +155,16 @@ impl Bindings {
     /// Prepares the caches, which share what many bindings have in common.
     pub fn new(client: &Client) -> Self {
         let common = Arc::new(BindingInterner::default());
-        let informer = |kind| {
-            let api = Api::all_with(client.clone(), &kind);
+        let informer = |scope| {
+            let api = Api::all_with(client.clone(), &scope);
             let common = Arc::clone(&common);
             let form = move |binding: &mut AnyBinding| common.share(binding);
             Informer::packing(api, Selection::everything(), form, codec())
         };
         let this = Self {
             caches: Scoped::new([
-                ("resourcebindings", informer(BindingKind::Namespaced)),
-                ("clusterresourcebindings", informer(BindingKind::Cluster)),
+                ("resourcebindings", informer(ResourceScope::Namespaced)),
+                ("clusterresourcebindings", informer(ResourceScope::Cluster)),
             ]),
             index: BindingIndex::default(),
             followers: Followers::default(),

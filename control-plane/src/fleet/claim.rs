@@ -34,7 +34,7 @@ pub struct Claim {
 impl Claim {
     /// Returns the claim that a policy makes; `None` before it has a permanent id.
     pub fn by(policy: &Policy) -> Option<Self> {
-        let id = given(policy.metadata().label(policy.scope().id_label()))?;
+        let id = given(policy.metadata().label(policy.scope().policy_id_label()))?;
         Some(Self {
             policy: policy.key(),
             id: id.to_owned(),
@@ -64,7 +64,7 @@ impl Claim {
 
     /// Returns the labels of a claimed object.
     pub fn labels(&self) -> Pairs {
-        let label = self.policy.scope().id_label();
+        let label = self.policy.scope().policy_id_label();
         Pairs::from([(label.to_owned(), self.id.clone())])
     }
 
@@ -101,7 +101,7 @@ impl Claim {
     /// not have it (any more). A copy of a policy may bear the id of the original: what names that
     /// one is not its own.
     pub fn release(&self, object: &impl Labelled) -> Option<Value> {
-        let label = self.policy.scope().id_label();
+        let label = self.policy.scope().policy_id_label();
         let annotations: &[&str] = match self.policy.namespace() {
             Some(_) => &[POLICY_NAMESPACE, POLICY_NAME],
             None => &[CLUSTER_POLICY_NAME],

@@ -55,9 +55,10 @@ use muster_interpreter::sources::{Customizations, InterpreterWebhooks};
 use muster_interpreter::{Changed, Interpreters};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::any_policy::{
-    AnyOverridePolicy, AnyPolicy, AnyPropagationPolicy, PolicyScope, PolicySpec,
+    AnyOverridePolicy, AnyPolicy, AnyPropagationPolicy, PolicySpec,
 };
 use muster_shared::api::cluster::Cluster;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
@@ -463,15 +464,15 @@ impl Fleet {
 fn policies<S, T>(client: &Client, [near, wide]: [&'static str; 2]) -> Scoped<AnyPolicy<S, T>>
 where
     S: PolicySpec,
-    AnyPolicy<S, T>: Followed<DynamicType = PolicyScope>,
+    AnyPolicy<S, T>: Followed<DynamicType = ResourceScope>,
 {
-    let informer = |scope: PolicyScope| -> Informer<AnyPolicy<S, T>> {
+    let informer = |scope: ResourceScope| -> Informer<AnyPolicy<S, T>> {
         let api = Api::all_with(client.clone(), &scope);
         Informer::new(api, Selection::everything())
     };
     Scoped::new([
-        (near, informer(PolicyScope::Namespaced)),
-        (wide, informer(PolicyScope::Cluster)),
+        (near, informer(ResourceScope::Namespaced)),
+        (wide, informer(ResourceScope::Cluster)),
     ])
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use kube::Client;
 use kube::api::Api;
 use kube::core::ObjectMeta;
-use muster_shared::api::any_policy::{AnyPropagationPolicy, PolicyScope};
+use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::api::policy::{ActivationPreference, PropagationSpec, PropagationStatus};
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::client::says_absent;
 use muster_shared::events::{EventType, Events};
 use muster_shared::watch::Presence;
@@ -46,8 +47,8 @@ impl PolicyKey {
     }
 
     /// Returns where the policy holds.
-    pub fn scope(&self) -> PolicyScope {
-        PolicyScope::of(self.namespace())
+    pub fn scope(&self) -> ResourceScope {
+        ResourceScope::of(self.namespace())
     }
 
     /// Returns the API by which the policy is read and written.
@@ -117,7 +118,7 @@ impl Policy {
     }
 
     /// Returns where the policy holds.
-    pub fn scope(&self) -> PolicyScope {
+    pub fn scope(&self) -> ResourceScope {
         self.0.scope()
     }
 

@@ -12,53 +12,9 @@ use super::binding::{
 };
 use super::macros::either;
 use super::policy::Placement;
+use super::scope::ResourceScope;
 use crate::k8s::{CoreObjectReference, ObjectMeta};
 use crate::names::annotation::APPLIED_PLACEMENT;
-use crate::names::{finalizer, label};
-
-/// The kind of a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BindingKind {
-    /// `ResourceBinding`, which lives in a namespace.
-    Namespaced,
-    /// `ClusterResourceBinding`.
-    Cluster,
-}
-
-impl BindingKind {
-    /// Returns the kind of the bindings in a namespace, or of those without.
-    pub const fn of(namespace: Option<&str>) -> Self {
-        match namespace {
-            Some(_) => Self::Namespaced,
-            None => Self::Cluster,
-        }
-    }
-
-    /// Returns the name of the kind, as in `kind`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Namespaced => "ResourceBinding",
-            Self::Cluster => "ClusterResourceBinding",
-        }
-    }
-
-    /// Returns the label that holds the permanent id of such a binding.
-    pub const fn id_label(self) -> &'static str {
-        match self {
-            Self::Namespaced => label::RESOURCE_BINDING_ID,
-            Self::Cluster => label::CLUSTER_RESOURCE_BINDING_ID,
-        }
-    }
-
-    /// Returns the finalizer by which the binding controller keeps such a binding until its Works
-    /// are gone.
-    pub const fn finalizer(self) -> &'static str {
-        match self {
-            Self::Namespaced => finalizer::RESOURCE_BINDING,
-            Self::Cluster => finalizer::CLUSTER_RESOURCE_BINDING,
-        }
-    }
-}
 
 /// A binding of either kind: both have the same spec and status, and which it is shows in its
 /// metadata.
@@ -122,29 +78,29 @@ impl AnyBinding {
         self.spec.replica_requirements = common.requirements;
     }
 
-    /// Returns the kind of the binding.
-    pub fn binding_kind(&self) -> BindingKind {
-        BindingKind::of(self.metadata.namespace.as_deref())
+    /// Returns the scope of the binding.
+    pub fn scope(&self) -> ResourceScope {
+        ResourceScope::of(self.metadata.namespace.as_deref())
     }
 
     /// Returns the reference by which events name the binding.
     pub fn reference(&self) -> CoreObjectReference {
-        self.object_ref(&self.binding_kind())
+        self.object_ref(&self.scope())
     }
 
     /// Returns the permanent id of the binding, `None` before it has one.
     pub fn permanent_id(&self) -> Option<&str> {
-        let id = self.labels().get(self.binding_kind().id_label())?;
+        let id = self.labels().get(self.scope().binding_id_label())?;
         (!id.is_empty()).then_some(id)
     }
 }
 
 impl Serialize for AnyBinding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let kind = self.binding_kind();
+        let scope = self.scope();
         let mut object = serializer.serialize_struct("AnyBinding", 5)?;
-        object.serialize_field("apiVersion", &Self::api_version(&kind))?;
-        object.serialize_field("kind", kind.name())?;
+        object.serialize_field("apiVersion", &Self::api_version(&scope))?;
+        object.serialize_field("kind", scope.binding_kind())?;
         match &self.applied_placement {
             None => object.serialize_field("metadata", &self.metadata)?,
             Some(text) => {
@@ -162,13 +118,14 @@ impl Serialize for AnyBinding {
     }
 }
 
-either!([] AnyBinding, BindingKind: ResourceBinding, ClusterResourceBinding);
+either!([] AnyBinding: ResourceBinding, ClusterResourceBinding);
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::names::label;
 
     #[test]
     fn a_binding_is_written_as_the_kind_that_it_is() {
@@ -198,10 +155,8 @@ mod tests {
                 reference.api_version.as_deref(),
                 body["apiVersion"].as_str()
             );
-            let place = AnyBinding::url_path(
-                &binding.binding_kind(),
-                binding.metadata.namespace.as_deref(),
-            );
+            let place =
+                AnyBinding::url_path(&binding.scope(), binding.metadata.namespace.as_deref());
             let expected = match &binding.metadata.namespace {
                 Some(_) => "/apis/work.karmada.io/v1alpha2/namespaces/shop/resourcebindings",
                 None => "/apis/work.karmada.io/v1alpha2/clusterresourcebindings",

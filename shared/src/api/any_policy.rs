@@ -9,44 +9,8 @@ use super::override_policy::{ClusterOverridePolicy, OverridePolicy, OverrideSpec
 use super::policy::{
     ClusterPropagationPolicy, PropagationPolicy, PropagationSpec, PropagationStatus,
 };
+use super::scope::ResourceScope;
 use crate::k8s::{CoreObjectReference, ObjectMeta};
-use crate::names::{finalizer, label};
-
-/// Where a policy holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyScope {
-    /// In the namespace that it lives in.
-    Namespaced,
-    /// In the whole fleet.
-    Cluster,
-}
-
-impl PolicyScope {
-    /// Returns the scope of the policies in a namespace, or of those without.
-    pub const fn of(namespace: Option<&str>) -> Self {
-        match namespace {
-            Some(_) => Self::Namespaced,
-            None => Self::Cluster,
-        }
-    }
-
-    /// Returns the label that holds the permanent id of such a propagation policy.
-    pub const fn id_label(self) -> &'static str {
-        match self {
-            Self::Namespaced => label::PROPAGATION_POLICY_ID,
-            Self::Cluster => label::CLUSTER_PROPAGATION_POLICY_ID,
-        }
-    }
-
-    /// Returns the finalizer by which the detector keeps such a propagation policy until it has
-    /// released what the policy claimed.
-    pub const fn finalizer(self) -> &'static str {
-        match self {
-            Self::Namespaced => finalizer::PROPAGATION_POLICY,
-            Self::Cluster => finalizer::CLUSTER_PROPAGATION_POLICY,
-        }
-    }
-}
 
 /// Spec of policies of two kinds.
 pub trait PolicySpec {
@@ -87,8 +51,8 @@ pub type AnyOverridePolicy = AnyPolicy<OverrideSpec, IgnoredAny>;
 
 impl<S: PolicySpec, T> AnyPolicy<S, T> {
     /// Returns where the policy holds.
-    pub fn scope(&self) -> PolicyScope {
-        PolicyScope::of(self.metadata.namespace.as_deref())
+    pub fn scope(&self) -> ResourceScope {
+        ResourceScope::of(self.metadata.namespace.as_deref())
     }
 
     /// Returns the reference by which events name the policy.
@@ -102,7 +66,7 @@ impl<S: PolicySpec, T> AnyPolicy<S, T> {
     }
 }
 
-either!([S: PolicySpec, T] AnyPolicy<S, T>, PolicyScope: S::Namespaced, S::Cluster);
+either!([S: PolicySpec, T] AnyPolicy<S, T>: S::Namespaced, S::Cluster);
 
 #[cfg(test)]
 mod tests {

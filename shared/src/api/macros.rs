@@ -199,30 +199,30 @@ macro_rules! resource {
 }
 
 /// Makes a type a resource whose objects are of either of two kinds, one in namespaces and one of
-/// the fleet: `either!([parameters] Type, Scope: Namespaced, Cluster)`, where the scope says which.
+/// the fleet: `either!([parameters] Type: Namespaced, Cluster)`, where the scope says which.
 macro_rules! either {
-    ([$($parameters:tt)*] $type:ty, $scope:ident: $namespaced:ty, $cluster:ty) => {
+    ([$($parameters:tt)*] $type:ty: $namespaced:ty, $cluster:ty) => {
         impl<$($parameters)*> kube::Resource for $type {
-            type DynamicType = $scope;
+            type DynamicType = crate::api::scope::ResourceScope;
             type Scope = kube::core::DynamicResourceScope;
 
-            fn kind(scope: &$scope) -> std::borrow::Cow<'_, str> {
-                match scope {
-                    $scope::Namespaced => <$namespaced as kube::Resource>::kind(&()),
-                    $scope::Cluster => <$cluster as kube::Resource>::kind(&()),
-                }
+            fn kind(scope: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+                scope.choose(
+                    <$namespaced as kube::Resource>::kind(&()),
+                    <$cluster as kube::Resource>::kind(&()),
+                )
             }
-            fn group(_: &$scope) -> std::borrow::Cow<'_, str> {
+            fn group(_: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
                 <$namespaced as kube::Resource>::group(&())
             }
-            fn version(_: &$scope) -> std::borrow::Cow<'_, str> {
+            fn version(_: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
                 <$namespaced as kube::Resource>::version(&())
             }
-            fn plural(scope: &$scope) -> std::borrow::Cow<'_, str> {
-                match scope {
-                    $scope::Namespaced => <$namespaced as kube::Resource>::plural(&()),
-                    $scope::Cluster => <$cluster as kube::Resource>::plural(&()),
-                }
+            fn plural(scope: &Self::DynamicType) -> std::borrow::Cow<'_, str> {
+                scope.choose(
+                    <$namespaced as kube::Resource>::plural(&()),
+                    <$cluster as kube::Resource>::plural(&()),
+                )
             }
             fn meta(&self) -> &kube::core::ObjectMeta {
                 &self.metadata

@@ -48,6 +48,7 @@ mod policy_status;
 pub mod rebalancer;
 mod requirements;
 mod schema;
+pub mod scope;
 pub mod taint_policy;
 pub mod work;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_shared::api::any_binding::BindingKind;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ApplicationFailoverBehavior, PurgeMode};
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::clock::later;
 use muster_shared::queue::until;
 
@@ -118,10 +118,10 @@ pub fn leaves_state(behavior: &ApplicationFailoverBehavior, switches: Switches) 
 }
 
 /// Returns the name of the controller that moves applications, as eviction tasks have it.
-pub const fn producer(kind: BindingKind) -> &'static str {
-    match kind {
-        BindingKind::Namespaced => "resource-binding-application-failover-controller",
-        BindingKind::Cluster => "cluster-resource-binding-application-failover-controller",
+pub const fn producer(scope: ResourceScope) -> &'static str {
+    match scope {
+        ResourceScope::Namespaced => "resource-binding-application-failover-controller",
+        ResourceScope::Cluster => "cluster-resource-binding-application-failover-controller",
     }
 }
 

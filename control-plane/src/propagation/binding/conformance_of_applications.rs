@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
-use muster_shared::api::any_binding::BindingKind;
 use muster_shared::api::binding::{
     AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus,
 };
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::names::label;
 use muster_vectors::{Case, Difference, replay, same};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn pass(
                 spec,
                 status,
                 cluster,
-                reason: failure(&behavior, now, producer(BindingKind::Namespaced)),
+                reason: failure(&behavior, now, producer(ResourceScope::Namespaced)),
                 purge_mode: &mode,
                 preserves_state: switches.preserves_state,
                 ours: true,

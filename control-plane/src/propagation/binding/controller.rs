@@ -482,7 +482,7 @@ async fn finish(
     key: &BindingKey,
     binding: &AnyBinding,
 ) -> Result<Next, Error> {
-    let ours = key.kind().finalizer();
+    let ours = key.scope().binding_finalizer();
     if !finalizers::has(&binding.metadata, ours) {
         return Ok(Next::Done);
     }
@@ -530,7 +530,7 @@ async fn finish(
 
 /// Gives a binding that somebody else made its permanent id: its uid, unless admission gave one.
 async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Result<Next, Error> {
-    let patch = json!({ "metadata": { "labels": { key.kind().id_label(): binding.uid() }, "resourceVersion": binding.resource_version() } });
+    let patch = json!({ "metadata": { "labels": { key.scope().binding_id_label(): binding.uid() }, "resourceVersion": binding.resource_version() } });
     Ok(key.merge(&fleet.client, "identify", &patch).await?.next())
 }
 

@@ -57,7 +57,7 @@ impl Bound {
 
     /// Returns the bindings that carry the id of a claim.
     pub fn by_id(&self, claim: &Claim) -> Vec<Arc<BindingKey>> {
-        let label = claim.policy.scope().id_label();
+        let label = claim.policy.scope().policy_id_label();
         let found = self.by_id.get(&(label, claim.id.clone()));
         found.into_iter().flatten().cloned().collect()
     }

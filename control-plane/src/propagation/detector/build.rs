@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use muster_interpreter::{Interpreters, Replicas};
-use muster_shared::api::any_binding::{AnyBinding, BindingKind};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{
     Component, ResourceBindingSpec, SchedulePriority, TargetCluster,
 };
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::finalizers;
 use muster_shared::merge;
 use muster_shared::names::{self, annotation, label};
@@ -211,12 +212,12 @@ impl<'a> Wanted<'a> {
             );
         }
         let mut labels = self.claim.labels();
-        labels.insert(self.kind().id_label().to_owned(), self.uid());
+        labels.insert(self.scope().binding_id_label().to_owned(), self.uid());
         let mut metadata = json!({
             "name": self.name(),
             "labels": labels,
             "annotations": annotations,
-            "finalizers": [self.kind().finalizer()],
+            "finalizers": [self.scope().binding_finalizer()],
             "ownerReferences": [self.template.owner(self.metadata)],
         });
         if let Some(namespace) = &self.template.namespace {
@@ -279,8 +280,11 @@ impl<'a> Wanted<'a> {
     fn metadata_patch(&self, held: &ObjectMeta) -> Value {
         let mut labels = missing(|key| held.label(key), &self.claim.labels());
         let mut annotations = missing(|key| held.annotation(key), &self.claim.annotations());
-        if held.label(self.kind().id_label()).is_none() {
-            labels.insert(self.kind().id_label().to_owned(), json!(self.uid()));
+        if held.label(self.scope().binding_id_label()).is_none() {
+            labels.insert(
+                self.scope().binding_id_label().to_owned(),
+                json!(self.uid()),
+            );
         }
         if self.claim.policy.namespace().is_some() {
             if held.label(label::CLUSTER_PROPAGATION_POLICY_ID).is_some() {
@@ -301,7 +305,7 @@ impl<'a> Wanted<'a> {
         if !annotations.is_empty() {
             metadata["annotations"] = Value::Object(annotations);
         }
-        if let Some(all) = finalizers::with(held, self.kind().finalizer()) {
+        if let Some(all) = finalizers::with(held, self.scope().binding_finalizer()) {
             metadata["finalizers"] = json!(all);
         }
         let owners = json!([self.template.owner(self.metadata)]);
@@ -343,8 +347,8 @@ impl<'a> Wanted<'a> {
         self.metadata.uid.clone().unwrap_or_default()
     }
 
-    fn kind(&self) -> BindingKind {
-        BindingKind::of(self.template.namespace.as_deref())
+    fn scope(&self) -> ResourceScope {
+        ResourceScope::of(self.template.namespace.as_deref())
     }
 }
 

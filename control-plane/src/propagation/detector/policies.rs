@@ -161,9 +161,9 @@ impl Detector {
         let metadata = policy.metadata();
         let mut patch = json!({ "resourceVersion": metadata.resource_version });
         if Claim::by(policy).is_none() {
-            patch["labels"] = json!({ policy.scope().id_label(): metadata.uid });
+            patch["labels"] = json!({ policy.scope().policy_id_label(): metadata.uid });
         }
-        if let Some(all) = finalizers::with(metadata, policy.scope().finalizer()) {
+        if let Some(all) = finalizers::with(metadata, policy.scope().policy_finalizer()) {
             patch["finalizers"] = json!(all);
         }
         self.patch_policy(policy, patch).await
@@ -197,7 +197,7 @@ impl Detector {
             }
         }
         let metadata = policy.metadata();
-        let others = finalizers::without(metadata, policy.scope().finalizer());
+        let others = finalizers::without(metadata, policy.scope().policy_finalizer());
         let patch = json!({ "finalizers": others, "resourceVersion": metadata.resource_version });
         self.patch_policy(policy, patch).await
     }
@@ -226,7 +226,7 @@ impl Detector {
         let Some(claim) = Claim::by(policy) else {
             return labelled;
         };
-        let label = policy.scope().id_label();
+        let label = policy.scope().policy_id_label();
         for kind in kinds_of(policy.spec(), &self.scope) {
             let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
             let ours = |template: &Template| template.label(label) == Some(&claim.id);
@@ -356,7 +356,7 @@ impl Rest {
 }
 
 fn has_finalizer(policy: &Policy) -> bool {
-    finalizers::has(policy.metadata(), policy.scope().finalizer())
+    finalizers::has(policy.metadata(), policy.scope().policy_finalizer())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Takes templates over from policies of lower priority.
 
-use muster_shared::api::any_policy::PolicyScope::{Cluster, Namespaced};
 use muster_shared::api::policy::PreemptionBehavior;
+use muster_shared::api::scope::ResourceScope::{Cluster, Namespaced};
 use muster_shared::events::EventType;
 use muster_shared::queue::Next;
 

@@ -47,7 +47,7 @@ impl Applications for super::Applications {
         };
         let then = history.after_move(cluster, now);
         Some(Failure {
-            reason: failure(behavior, since, producer(key.kind())),
+            reason: failure(behavior, since, producer(key.scope())),
             purge_mode,
             annotation: Box::new(move |to| {
                 let last = Move {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use kube::Resource as _;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::any_policy::PolicyScope;
 use muster_shared::api::policy::PropagationStatus;
+use muster_shared::api::scope::ResourceScope;
 use muster_shared::controller::Controller;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -247,8 +247,8 @@ impl Detector {
         status: &PropagationStatus,
     ) -> Result<Next, Error> {
         let served = match policy.scope() {
-            PolicyScope::Namespaced => &self.reports.namespaced,
-            PolicyScope::Cluster => &self.reports.cluster,
+            ResourceScope::Namespaced => &self.reports.namespaced,
+            ResourceScope::Cluster => &self.reports.cluster,
         };
         let (key, held) = (policy.key(), policy.0.as_ref());
         let api = key.api(&self.fleet.client);
