@@ -64,6 +64,16 @@ pub fn authorities(pem: &[u8]) -> Vec<Vec<u8>> {
     read.map(|der| der.to_vec()).collect()
 }
 
+/// Returns the certificates of a PEM text, each as a text of its own; what stands between them, and
+/// what is none, is left out.
+pub fn blocks(text: &str) -> impl Iterator<Item = &str> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let texts = text.split_inclusive(END);
+    let blocks = texts.filter_map(|text| Some(&text[text.rfind(BEGIN)?..]));
+    blocks.filter(|block| CertificateDer::from_pem_slice(block.as_bytes()).is_ok())
+}
+
 /// Returns whether a private key is that of the first certificate (PEM texts).
 pub fn is_pair(certificate: &[u8], key: &[u8]) -> bool {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();

@@ -103,7 +103,12 @@ pub(super) fn token_key() -> Result<TokenKey, rcgen::Error> {
     })
 }
 
-fn params(
+/// Returns what a certificate for names (DNS names or IP addresses) has in common with all others:
+/// its subject, and its life, which ends at a limit if there is one.
+///
+/// # Errors
+/// When a name is none.
+pub(crate) fn params(
     names: Vec<String>,
     common_name: &str,
     now: Timestamp,

@@ -117,18 +117,9 @@ pub(super) fn authority(
 
 /// Returns an authority and all others of a PEM text, once each; text between them is left out.
 pub(super) fn bundle(first: &str, others: &str) -> String {
-    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-    const END: &str = "-----END CERTIFICATE-----";
-    let texts = first
-        .split_inclusive(END)
-        .chain(others.split_inclusive(END));
     let mut all: Vec<&str> = Vec::new();
-    for text in texts {
-        let Some(start) = text.rfind(BEGIN) else {
-            continue;
-        };
-        let block = &text[start..];
-        if CertificateDer::from_pem_slice(block.as_bytes()).is_ok() && !all.contains(&block) {
+    for block in tls::blocks(first).chain(tls::blocks(others)) {
+        if !all.contains(&block) {
             all.push(block);
         }
     }

@@ -40,6 +40,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::fitness::unfit;
+pub(crate) use self::issue::params as certificate_params;
 pub use self::objects::is_newer;
 pub use self::plan::CONTROL_PLANE;
 use self::plan::Site;

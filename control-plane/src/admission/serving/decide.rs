@@ -7,8 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use muster_shared::https::Certificate;
 use muster_shared::k8s::{ByteString, Secret};
 use muster_shared::tls;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 
 use super::issue::LIFE;
@@ -131,13 +129,8 @@ fn is_ours(webhook: &Value) -> bool {
 
 /// Returns the authorities of a PEM text that have not ended, each as a PEM text of its own.
 fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
-    const END: &str = "-----END CERTIFICATE-----";
-    let blocks = text.split_inclusive(END).map(str::trim);
-    let good = |block: &&str| {
-        CertificateDer::from_pem_slice(block.as_bytes()).is_ok()
-            && tls::not_after(block.as_bytes()).is_ok_and(|end| end > now)
-    };
-    blocks.filter(good).map(str::to_owned).collect()
+    let good = |block: &&str| tls::not_after(block.as_bytes()).is_ok_and(|end| end > now);
+    tls::blocks(text).filter(good).map(str::to_owned).collect()
 }
 
 /// Returns the change by which every webhook of ours in a configuration trusts these authorities;
@@ -162,6 +155,9 @@ pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
     use super::super::issue::issue;
     use super::*;
 

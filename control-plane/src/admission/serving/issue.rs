@@ -1,17 +1,14 @@
 //! Creates a certificate authority and a server certificate.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
-};
+use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::fleet_api::certificate_params;
 
 /// How long a certificate and its authority are good.
 pub(super) const LIFE: Duration = Duration::from_hours(90 * 24);
-/// How long before its making a certificate is good: clocks of API servers may be behind.
-const GRACE: Duration = Duration::from_hours(1);
 
 /// A new certificate with everything that serving and trusting it takes, as PEM texts.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,14 +26,14 @@ pub(super) struct Issued {
 /// # Errors
 /// When a name is none, or the system has no randomness.
 pub(super) fn issue(names: &[String], now: Timestamp) -> Result<Issued, rcgen::Error> {
-    let mut authority = params(Vec::new(), "muster-webhook-ca", now)?;
+    let mut authority = certificate_params(Vec::new(), "muster-webhook-ca", now, LIFE, None)?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority_key = KeyPair::generate()?;
     let authority_certificate = authority.self_signed(&authority_key)?;
     let issuer = Issuer::new(authority, authority_key);
 
-    let mut server = params(names.to_vec(), "muster-webhook", now)?;
+    let mut server = certificate_params(names.to_vec(), "muster-webhook", now, LIFE, None)?;
     server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     server.use_authority_key_identifier_extension = true;
@@ -47,20 +44,4 @@ pub(super) fn issue(names: &[String], now: Timestamp) -> Result<Issued, rcgen::E
         certificate: certificate.pem(),
         key: key.serialize_pem(),
     })
-}
-
-fn params(
-    names: Vec<String>,
-    common_name: &str,
-    now: Timestamp,
-) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, common_name);
-    let now = SystemTime::from(now);
-    params.not_before = (now - GRACE).into();
-    params.not_after = (now + LIFE).into();
-    Ok(params)
 }
