@@ -74,6 +74,17 @@ impl<K> Change<K> {
     }
 }
 
+/// What has become of an object of a kind without namespaces.
+#[derive(Debug)]
+pub enum Fate<'a, K> {
+    /// The object appeared, or has a new version.
+    Applied(&'a Arc<K>),
+    /// The object of this name was seen leaving. It may never have been in the cache.
+    Gone(&'a str),
+    /// The object of this name is missing from the cache, and nobody saw it leave.
+    Lost(&'a str),
+}
+
 type Handler<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 type DepartureHandler = Box<dyn Fn(Option<&str>, &str) + Send + Sync>;
 type Form<K> = Box<dyn Fn(&mut K) + Send + Sync>;
@@ -189,6 +200,24 @@ impl<K: Followed> Informer<K> {
     ) {
         let mut handlers = self.inner.departure_handlers.write();
         handlers.push(Box::new(listener));
+    }
+
+    /// Adds a listener for the fates of objects of a kind without namespaces.
+    pub fn on_fate(&self, listener: impl Fn(Fate<'_, K>) + Send + Sync + 'static) {
+        let listener = Arc::new(listener);
+        let (cache, told) = (self.clone(), Arc::clone(&listener));
+        self.on_change(move |change| match change {
+            Change::Applied { new, .. } => told(Fate::Applied(new)),
+            Change::Deleted { old } => {
+                let name = old.meta().name.as_deref().unwrap_or_default();
+                told(if cache.presence(None, name).is_gone() {
+                    Fate::Gone(name)
+                } else {
+                    Fate::Lost(name)
+                });
+            }
+        });
+        self.on_unread_departure(move |_, name| listener(Fate::Gone(name)));
     }
 
     /// Lists and watches until shutdown.

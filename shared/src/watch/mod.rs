@@ -85,7 +85,7 @@ use kube::api::Api;
 pub use kube::runtime::watcher::Event;
 
 pub use self::expectations::Expectations;
-pub use self::informer::{Change, Informer};
+pub use self::informer::{Change, Fate, Informer};
 pub use self::presence::{Departed, Doubt, MOST_DEPARTED, Presence};
 pub use self::trouble::{Refused, Trouble};
 use crate::protobuf::FromProtobuf;

@@ -11,7 +11,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::Namespace;
 use muster_shared::names::{cluster_of_execution_namespace, execution_namespace};
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Change, Doubt, Followed, Informer, Presence};
+use muster_shared::watch::{Change, Doubt, Fate, Informer, Presence};
 use serde_json::json;
 
 use super::api_call::write_condition;
@@ -39,7 +39,7 @@ pub fn listen(
             let id = match change {
                 Change::Applied { new, .. } => identity::recorded(new),
                 // What a list lacks may be there, and its record with it.
-                Change::Deleted { .. } if !is_gone(&namespaces, &name) => return,
+                Change::Deleted { .. } if !namespaces.presence(None, &name).is_gone() => return,
                 Change::Deleted { .. } => None,
             };
             for other in identities.note_record(cluster, id) {
@@ -47,34 +47,25 @@ pub fn listen(
             }
         }
     });
-    clusters.on_change({
+    clusters.on_fate({
         let (queue, identities) = (queue.clone(), Arc::clone(&identities));
         let clusters = clusters.clone();
-        move |change| {
-            let (name, id) = match change {
-                Change::Applied { new, .. } => (new.name_any(), new.spec.id.as_deref()),
+        move |fate| {
+            let others = match fate {
+                Fate::Applied(new) => {
+                    let is_known = !clusters.is_synced();
+                    identities.note(&new.name_any(), new.spec.id.as_deref(), is_known)
+                }
+                Fate::Gone(name) => identities.note_departure(name),
                 // What cannot be read keeps its claim: another must not get the id meanwhile.
-                Change::Deleted { old } if !is_gone(&clusters, &old.name_any()) => return,
-                Change::Deleted { old } => (old.name_any(), None),
+                Fate::Lost(_) => return,
             };
-            for other in identities.note(&name, id, !clusters.is_synced()) {
-                queue.add(other);
-            }
-        }
-    });
-    clusters.on_unread_departure({
-        let (queue, identities) = (queue.clone(), Arc::clone(&identities));
-        move |_, name| {
-            for other in identities.note_departure(name) {
+            for other in others {
                 queue.add(other);
             }
         }
     });
     identities
-}
-
-fn is_gone<K: Followed>(informer: &Informer<K>, name: &str) -> bool {
-    informer.presence(None, name).is_gone()
 }
 
 /// Says on the Cluster that came later that its member has one already.

@@ -150,8 +150,8 @@ impl Identities {
         others.into_iter().collect()
     }
 
-    /// Takes note that a Cluster has gone that could not be read. Gives the others whose case that
-    /// changes.
+    /// Takes note that a Cluster has gone, which may never have been read. Gives the others whose
+    /// case that changes.
     pub fn note_departure(&self, name: &str) -> Vec<String> {
         let others = self.note(name, None, false);
         let inner = self.inner.lock();

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Head, says_absent};
 use muster_shared::controller::Controller;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Presence};
+use muster_shared::watch::{Fate, Presence};
 use tokio::time::Instant;
 
 use super::pace::Pace;
@@ -26,27 +25,17 @@ const AGAIN: Duration = Duration::from_mins(1);
 /// date.
 pub fn budget(fleet: &Arc<Fleet>, tasks: &mut Tasks) -> Pace {
     let pace = Pace::of(&fleet.settings);
-    let following = Controller::new(fleet, "lost clusters").watches(&fleet.clusters, {
-        let pace = pace.clone();
-        move |fleet: &Fleet, change| match change {
-            Change::Applied { new, .. } => {
-                pace.observe(new, Instant::now());
-                None
-            }
-            Change::Deleted { old } => {
-                let name = old.name_any();
-                if fleet.clusters.presence(None, &name).is_gone() {
-                    pace.gone(&name, Instant::now());
-                    return None;
-                }
-                pace.lost(&name, Instant::now());
-                Some(name)
+    let following = Controller::<String, Fleet>::new(fleet, "lost clusters");
+    fleet.clusters.on_fate({
+        let (pace, queue) = (pace.clone(), following.queue().clone());
+        move |fate| match fate {
+            Fate::Applied(new) => pace.observe(new, Instant::now()),
+            Fate::Gone(name) => pace.gone(name, Instant::now()),
+            Fate::Lost(name) => {
+                pace.lost(name, Instant::now());
+                queue.add(name.to_owned());
             }
         }
-    });
-    fleet.clusters.on_unread_departure({
-        let pace = pace.clone();
-        move |_, name| pace.gone(name, Instant::now())
     });
     following.run(tasks, 1, pace.clone(), |fleet, pace, name| async move {
         look_for(&fleet, &pace, name).await

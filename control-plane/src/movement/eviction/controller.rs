@@ -3,13 +3,12 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use kube::ResourceExt;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::clock::Clock;
 use muster_shared::events::Events;
 use muster_shared::queue::wait_until;
 use muster_shared::tasks::Tasks;
-use muster_shared::watch::{Change, Informer};
+use muster_shared::watch::{Change, Fate, Informer};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -115,22 +114,15 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
         let controller = Arc::clone(&controller);
         move || controller.with(Evictor::pauses_changed)
     });
-    fleet.clusters.on_change({
+    fleet.clusters.on_fate({
         let controller = Arc::clone(&controller);
-        move |change| match change {
-            Change::Applied { new, .. } => {
-                controller.with(|evictor, now| evictor.cluster(new, now));
-            }
-            Change::Deleted { old } => {
-                let name = old.name_any();
-                let left = controller.clusters.presence(None, &name).is_gone();
-                controller.with(|evictor, now| evictor.cluster_gone(&name, left, now));
-            }
+        move |fate| {
+            controller.with(|evictor, now| match fate {
+                Fate::Applied(new) => evictor.cluster(new, now),
+                Fate::Gone(name) => evictor.cluster_gone(name, true, now),
+                Fate::Lost(name) => evictor.cluster_gone(name, false, now),
+            });
         }
-    });
-    fleet.clusters.on_unread_departure({
-        let controller = Arc::clone(&controller);
-        move |_, name| controller.with(|evictor, now| evictor.cluster_gone(name, true, now))
     });
     follow(&controller, &fleet.bindings);
     fleet.works.on_change({

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_shared::watch::Change;
+use muster_shared::watch::Fate;
 use parking_lot::RwLock;
 
 use crate::fleet::Fleet;
@@ -18,30 +18,18 @@ impl LiveSnapshot {
     /// Follows the clusters of a fleet. Listeners that are added to their cache later find the
     /// change in the snapshot already.
     pub fn follow(fleet: &Fleet) -> Self {
-        let clusters = &fleet.clusters;
         let none = Snapshot::default().with_data(DataPlaces::of(&fleet.bindings));
         let live = Self {
             current: Arc::new(RwLock::new(none)),
         };
-        let (current, informer) = (Arc::clone(&live.current), clusters.clone());
-        clusters.on_change(move |change| {
-            let mut snapshot = current.write();
-            match change {
-                Change::Applied { new, .. } => snapshot.put(Arc::clone(new)),
-                Change::Deleted { old } => {
-                    let name = old.metadata.name.as_deref().unwrap_or_default();
-                    if informer.presence(None, name).is_gone() {
-                        snapshot.depart(name);
-                    } else {
-                        snapshot.remove(name);
-                    }
-                }
-            }
-        });
         let current = Arc::clone(&live.current);
-        clusters.on_unread_departure(move |_, name| {
+        fleet.clusters.on_fate(move |fate| {
             let mut snapshot = current.write();
-            snapshot.depart(name);
+            match fate {
+                Fate::Applied(new) => snapshot.put(Arc::clone(new)),
+                Fate::Gone(name) => snapshot.depart(name),
+                Fate::Lost(name) => snapshot.remove(name),
+            }
         });
         live
     }
