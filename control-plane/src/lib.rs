@@ -143,7 +143,7 @@ use muster_shared::{tasks, telemetry, tls};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet_api::snapshots;
-use crate::settings::{COMPONENT, Settings, refuse};
+use crate::settings::{COMPONENT, Settings};
 
 pub use wiring::{run, run_over};
 
@@ -160,19 +160,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(snapshots::FETCH) => return snapshots::fetch(arguments),
         _ => {}
     }
-    let settings: Settings =
-        match muster_shared::settings::load_from(command(), arguments, std::env::vars_os()) {
-            Ok(settings) => settings,
-            Err(muster_shared::settings::Error::Flag(error)) => error.exit(),
-            Err(error) => return refuse(&error),
-        };
-    match start(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "ended");
-            refuse(&format!("{error:#}"))
-        }
-    }
+    settings::execute(command(), arguments, start)
 }
 
 fn command() -> clap::Command {

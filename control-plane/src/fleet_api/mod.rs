@@ -174,19 +174,7 @@ pub(crate) fn execute(mut arguments: Vec<OsString>) -> ExitCode {
         .bin_name(format!("{COMPONENT} {COMMAND}"))
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT);
-    let settings: Settings =
-        match muster_shared::settings::load_from(command, arguments, std::env::vars_os()) {
-            Ok(settings) => settings,
-            Err(Error::Flag(error)) => error.exit(),
-            Err(error) => return crate::settings::refuse(&error),
-        };
-    match start(settings) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "ended");
-            crate::settings::refuse(&format!("{error:#}"))
-        }
-    }
+    crate::settings::execute(command, arguments, start)
 }
 
 #[tokio::main(flavor = "current_thread")]

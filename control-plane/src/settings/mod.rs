@@ -8,6 +8,7 @@ pub mod notice_receivers;
 mod published;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,9 +19,11 @@ use muster_shared::fleet_servers;
 use muster_shared::peers::MOST_WITNESSES;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, FleetServers, Gate, Stage, Words,
+    load_from,
 };
 use muster_shared::telemetry::LogFormat;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::settings::evict_plugin::EvictPlugins;
 use crate::settings::failback_times::FailbackTimes;
@@ -35,6 +38,27 @@ pub const COMPONENT: &str = "muster-control-plane";
 pub fn refuse(error: &impl std::fmt::Display) -> ExitCode {
     eprintln!("{COMPONENT}: {error}");
     ExitCode::FAILURE
+}
+
+/// Runs a command of the program until it ends, with its settings as arguments and environment give
+/// them.
+pub(crate) fn execute<T: clap::Args + DeserializeOwned>(
+    command: clap::Command,
+    arguments: Vec<OsString>,
+    start: impl FnOnce(T) -> anyhow::Result<()>,
+) -> ExitCode {
+    let settings = match load_from(command, arguments, std::env::vars_os()) {
+        Ok(settings) => settings,
+        Err(Error::Flag(error)) => error.exit(),
+        Err(error) => return refuse(&error),
+    };
+    match start(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "ended");
+            refuse(&format!("{error:#}"))
+        }
+    }
 }
 
 /// Permits evictions because of taints. If off, no taint evicts anything, including taints of users

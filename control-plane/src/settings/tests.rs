@@ -1,7 +1,3 @@
-use std::ffi::OsString;
-
-use muster_shared::settings::load_from;
-
 use super::*;
 
 fn load(arguments: &[&str]) -> Result<Settings, Error> {
