@@ -21,6 +21,16 @@ use crate::native::{general_health, unsupported};
 use crate::webhook::{Hooks, Overdue, Pending, VALID, Webhooks};
 use crate::{Answer, Dependency, Error, Operation, Question, Replicas};
 
+/// Returns the content of an answer of a kind; `None` for another one, or for none.
+macro_rules! content {
+    ($answer:expr, $kind:ident) => {
+        match $answer {
+            Some(Answer::$kind(content)) => Some(content),
+            _ => None,
+        }
+    };
+}
+
 type OnChange = Box<dyn Fn(&Changed) + Send + Sync>;
 
 /// The one place where agent and control plane ask for the meaning of a resource.
@@ -250,10 +260,7 @@ impl Interpreters {
     /// A field cannot be read, or the interpreter gave no answer.
     pub fn replicas(&self, object: &Value) -> Result<Option<Replicas>, Error> {
         let answer = self.ask(Question::new(Operation::InterpretReplica, object))?;
-        Ok(match answer {
-            Some(Answer::Replicas(replicas)) => Some(replicas),
-            _ => None,
-        })
+        Ok(content!(answer, Replicas))
     }
 
     /// Returns the components of a workload with several pod templates; `None` for kinds without a
@@ -263,10 +270,7 @@ impl Interpreters {
     /// The interpreter gave no answer.
     pub fn components(&self, object: &Value) -> Result<Option<Vec<Component>>, Error> {
         let answer = self.ask(Question::new(Operation::InterpretComponent, object))?;
-        Ok(match answer {
-            Some(Answer::Components(list)) => Some(list),
-            _ => None,
-        })
+        Ok(content!(answer, Components))
     }
 
     /// Returns the object with the number of replicas of one cluster.
@@ -311,10 +315,7 @@ impl Interpreters {
     /// A field cannot be read, or the interpreter gave no answer.
     pub fn status(&self, object: &Value) -> Result<Option<Value>, Error> {
         let answer = self.ask(Question::new(Operation::InterpretStatus, object))?;
-        Ok(match answer {
-            Some(Answer::Status(status)) => status,
-            _ => None,
-        })
+        Ok(content!(answer, Status).flatten())
     }
 
     /// Returns whether the object in a member is healthy; `None` for kinds without a rule.
@@ -323,10 +324,7 @@ impl Interpreters {
     /// A field cannot be read, or the interpreter gave no answer: the health is unknown.
     pub fn health(&self, object: &Value) -> Result<Option<bool>, Error> {
         let answer = self.ask(Question::new(Operation::InterpretHealth, object))?;
-        Ok(match answer {
-            Some(Answer::Health(healthy)) => Some(healthy),
-            _ => None,
-        })
+        Ok(content!(answer, Health))
     }
 
     /// Returns whether an object in a member counts as healthy: by its rule, where its kind has
@@ -350,10 +348,7 @@ impl Interpreters {
     /// A field cannot be read, or the interpreter gave no answer.
     pub fn dependencies(&self, object: &Value) -> Result<Option<Vec<Dependency>>, Error> {
         let answer = self.ask(Question::new(Operation::InterpretDependency, object))?;
-        Ok(match answer {
-            Some(Answer::Dependencies(list)) => Some(list),
-            _ => None,
-        })
+        Ok(content!(answer, Dependencies))
     }
 
     /// Returns the status of the template, or `None` if it should stay as it is. `now` is the time

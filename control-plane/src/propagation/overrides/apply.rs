@@ -83,9 +83,7 @@ fn with_changes(list: &[(&str, &Overriders)], limit: usize) -> Option<String> {
             policy_name,
         })
         .collect();
-    let mut text = Bounded::new(limit);
-    serde_json::to_writer(&mut text, &items).ok()?;
-    Some(text.into_text())
+    Bounded::text(limit, |text| serde_json::to_writer(text, &items)).ok()
 }
 
 fn names(list: &[(&str, &Overriders)]) -> String {

@@ -66,7 +66,7 @@ pub fn check(manifest: &Value) -> Result<(), Excess> {
 }
 
 /// Returns the reason for which a change is refused that would make a manifest too large.
-pub(super) fn too_large() -> String {
+fn too_large() -> String {
     format!("the resource would become {}", Excess::Size)
 }
 
@@ -78,17 +78,18 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// Returns an empty text of at most so many bytes.
-    pub fn new(limit: usize) -> Self {
-        Self {
-            text: Vec::new(),
-            limit,
-        }
-    }
-
-    /// Returns the text.
-    pub fn into_text(self) -> String {
-        String::from_utf8(self.text).unwrap_or_default()
+    /// Returns what is written, of at most so many bytes.
+    ///
+    /// # Errors
+    /// A text that says that it is longer.
+    pub fn text<T, E>(
+        limit: usize,
+        write: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<String, String> {
+        let text = Vec::new();
+        let mut bounded = Self { text, limit };
+        write(&mut bounded).map_err(|_| too_large())?;
+        Ok(String::from_utf8(bounded.text).unwrap_or_default())
     }
 }
 

@@ -6,7 +6,7 @@ use muster_shared::api::override_policy::{
 };
 use serde_json::{Map, Value, json};
 
-use super::limits::{Bounded, Room, too_large};
+use super::limits::{Bounded, Room};
 use super::{pointer, yaml};
 
 /// Makes one operation of a JSON patch.
@@ -127,11 +127,7 @@ fn read_json(text: &str) -> Result<Value, String> {
 }
 
 fn write_json(document: &Value, limit: usize) -> Result<String, String> {
-    let mut text = Bounded::new(limit);
-    match serde_json::to_writer(&mut text, document) {
-        Ok(()) => Ok(text.into_text()),
-        Err(_) => Err(too_large()),
-    }
+    Bounded::text(limit, |text| serde_json::to_writer(text, document))
 }
 
 fn edit(mut document: Value, operations: &[FieldOperation]) -> Result<Value, String> {

@@ -15,7 +15,7 @@ use serde::de::{
 use serde_json::Value;
 use serde_saphyr::Options;
 
-use super::limits::{Bounded, DEEPEST_MANIFEST, LARGEST_MANIFEST, too_large};
+use super::limits::{Bounded, DEEPEST_MANIFEST, LARGEST_MANIFEST};
 
 /// Aliases that a document may have.
 const MOST_ALIASES: usize = 1000;
@@ -51,11 +51,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
 /// # Errors
 /// A text that says that it is longer.
 pub(super) fn write(document: &Value, limit: usize) -> Result<String, String> {
-    let mut text = Bounded::new(limit);
-    match serde_saphyr::to_io_writer(&mut text, document) {
-        Ok(()) => Ok(text.into_text()),
-        Err(_) => Err(too_large()),
-    }
+    Bounded::text(limit, |text| serde_saphyr::to_io_writer(text, document))
 }
 
 fn options() -> Options {
