@@ -64,7 +64,7 @@ use muster_shared::client::{self, Gateway, Limits, Priority, Profile, Writer};
 use muster_shared::clock::Clock;
 use muster_shared::controller::{Context, Watched};
 use muster_shared::events::{EventType, Events};
-use muster_shared::k8s::ConfigMap;
+use muster_shared::k8s::{ConfigMap, CoreObjectReference};
 use muster_shared::lease::Leadership;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::tasks::Tasks;
@@ -288,6 +288,18 @@ impl Fleet {
         let kind = EventType::Warning;
         self.events
             .publish_about(binding.reference(), kind, reason, note);
+    }
+
+    /// Publishes an event about a problem of the fleet API on one of its namespaces.
+    pub fn warn_of_api(&self, namespace: &str, reason: &str, note: impl Into<String>) {
+        let about = CoreObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: Some(namespace.to_owned()),
+            ..CoreObjectReference::default()
+        };
+        let kind = EventType::Warning;
+        self.events.publish_about(about, kind, reason, note);
     }
 
     /// Publishes an event on a binding and one on its template.

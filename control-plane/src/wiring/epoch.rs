@@ -9,11 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::client::{Profile, Route};
-use muster_shared::events::EventType;
 use muster_shared::fleet_epoch;
 use muster_shared::fleet_id::FleetId;
 use muster_shared::fleet_servers::FleetServer;
@@ -203,14 +201,7 @@ impl Watch {
         if told.as_deref() == Some(words) {
             return;
         }
-        let about = ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Namespace".to_owned()),
-            name: Some(CLUSTER_NAMESPACE.to_owned()),
-            ..ObjectReference::default()
-        };
-        let events = &self.fleet.events;
-        events.publish_about(about, EventType::Warning, REASON, words);
+        self.fleet.warn_of_api(CLUSTER_NAMESPACE, REASON, words);
         *told = Some(words.to_owned());
     }
 

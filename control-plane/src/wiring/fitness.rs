@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Api, ListParams};
-use muster_shared::events::EventType;
 use muster_shared::k8s::{Node, ReplicaSet};
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::serve::Health;
@@ -56,14 +54,7 @@ fn report(fleet: &Fleet, health: &Health, why: &str) {
          (chart value fleetApi.mode=bundled)."
     );
     health.note(PART, Some(note.clone()));
-    let about = ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Namespace".to_owned()),
-        name: Some(SYSTEM_NAMESPACE.to_owned()),
-        ..ObjectReference::default()
-    };
-    let events = &fleet.events;
-    events.publish_about(about, EventType::Warning, REASON, note);
+    fleet.warn_of_api(SYSTEM_NAMESPACE, REASON, note);
 }
 
 async fn check(fleet: &Fleet) -> Result<Option<String>, ApiError> {
