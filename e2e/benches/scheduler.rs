@@ -5,7 +5,7 @@
 //! whom of the bindings that wait it helps. What is counted is processor time, which others on the
 //! machine disturb less than the clock. Prints figures, judges none: `cargo bench -p muster-e2e
 //! --bench scheduler -- --clusters 100`. How long bindings take through an API is for the benchmark
-//! `failover` to say: `cargo bench -p muster-e2e --bench failover -- --workloads 10000`.
+//! `scale` to say: `cargo bench -p muster-e2e --bench scale -- --clusters 10 --workloads 10000`.
 
 mod common;
 

@@ -95,7 +95,7 @@ pub fn cluster(name: &str) -> Value {
 }
 
 /// Time without a write after which a control plane is done. Its slowest writers pause for less.
-pub const QUIET: Duration = Duration::from_secs(4);
+const QUIET: Duration = Duration::from_secs(4);
 
 /// Waits until nothing has been written for a while.
 pub async fn quiet(fleet: &Running, patience: Duration) -> anyhow::Result<()> {
