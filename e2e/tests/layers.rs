@@ -196,6 +196,38 @@ const COMMANDS: Floors = &[
     &["version"],
 ];
 
+/// The embedded API server, from what is on the wire to what a test starts.
+const APISERVER: Floors = &[
+    &["catalog"],
+    &["wire"],
+    &["audit"],
+    &["faults"],
+    &["schema"],
+    &["store"],
+    &["table"],
+    &["registry"],
+    &["apply"],
+    &["patch"],
+    &["auth"],
+    &["admission_config"],
+    &["context"],
+    &["kinds"],
+    &["admission"],
+    &["verbs"],
+    &["subresources"],
+    &["reviews"],
+    &["openapi"],
+    &["discovery"],
+    &["paths"],
+    &["controllers"],
+    &["server"],
+    &["serve"],
+    &["snapshot"],
+    &["running"],
+    &["seed"],
+    &["testing"],
+];
+
 /// Oracles know the history alone, and what features stand in it; faults and the network need each
 /// other's words.
 const SIMULATION: Floors = &[
@@ -282,6 +314,14 @@ fn the_fuzz_driver_uses_nothing_of_the_product() {
             .collect();
         assert!(others.is_empty(), "{} uses {others:?}", file.display());
     }
+}
+
+#[test]
+fn layers_of_the_embedded_api_point_one_way() {
+    assert_eq!(
+        arrows_upwards("e2e/apiserver", APISERVER),
+        Vec::<String>::new()
+    );
 }
 
 #[test]

@@ -5,15 +5,15 @@
 //! file.
 
 mod admission;
+mod admission_config;
 mod apply;
 pub mod audit;
 mod auth;
+mod catalog;
 mod context;
 mod controllers;
 mod discovery;
 pub mod faults;
-#[cfg(test)]
-mod floors;
 mod kinds;
 mod openapi;
 mod patch;

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::admission::config::Admission;
+use crate::admission_config::Admission;
 use crate::audit::Audit;
 use crate::auth::authorize::Access;
 use crate::auth::identity::{Authority, Credentials, IdentityError, TlsError, User};

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::config::hooks::Hook;
-use super::config::review::{self, Attributes, Verdict};
+use crate::admission_config::hooks::Hook;
+use crate::admission_config::review::{self, Attributes, Verdict};
 use crate::context::RequestContext;
 use crate::patch;
 use crate::wire::clock;

@@ -6,17 +6,16 @@
 //! at once.
 
 mod asking;
-pub mod config;
 mod policies;
 mod rounds;
 
 use serde_json::{Value, json};
 
+use crate::admission_config::matching::{self, Resource};
+use crate::admission_config::review::Attributes;
+pub use crate::admission_config::review::user_info;
 use crate::context::RequestContext;
 use crate::wire::status_error::StatusError;
-use config::matching::{self, Resource};
-use config::review::Attributes;
-pub use config::review::user_info;
 use rounds::{mutate_all, validate_all};
 
 /// What is to be done to an object.

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::config::review::Attributes;
 use super::rounds::covers;
+use crate::admission_config::review::Attributes;
 use crate::context::RequestContext;
 use crate::wire::status_error::{GroupName, StatusError};
 

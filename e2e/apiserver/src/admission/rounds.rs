@@ -4,9 +4,9 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::asking::{Trouble, ask, lay_over};
-use super::config::hooks::Hook;
-use super::config::matching::{self, Asked, Rule};
-use super::config::review::{self, Attributes};
+use crate::admission_config::hooks::Hook;
+use crate::admission_config::matching::{self, Asked, Rule};
+use crate::admission_config::review::{self, Attributes};
 use crate::context::RequestContext;
 use crate::schema::cel::Scope;
 use crate::wire::status_error::{GroupName, StatusError};

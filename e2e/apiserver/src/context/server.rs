@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-use crate::admission::config::Admission;
+use crate::admission_config::Admission;
 use crate::audit::Audit;
 use crate::auth::authorize::Access;
 use crate::auth::identity::Authority;

@@ -1,7 +1,6 @@
 //! What single kinds do: the table of the built-in ones, and the strategies by which they are
 //! created, changed and deleted.
 
-pub mod catalog;
 mod certificate_requests;
 mod daemon_sets;
 pub mod definitions;

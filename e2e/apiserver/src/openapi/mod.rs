@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use serde_json::{Map, Value, json};
 
-use crate::kinds::catalog::{self, Kind};
+use crate::catalog::{self, Kind};
 use paths::Resource;
 use schemas::Schemas;
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 
 /// What a path is about.
 pub struct Resource {

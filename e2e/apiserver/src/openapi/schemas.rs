@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 use crate::schema::builtin::{DEFINITIONS, definition_name};
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";

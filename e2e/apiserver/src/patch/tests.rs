@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::strategic;
-use crate::kinds::catalog;
+use crate::catalog;
 use crate::schema::Schema;
 
 fn pod() -> Schema {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use serde_json::Value;
 
-use crate::kinds::catalog;
+use crate::catalog;
 use crate::registry::kind_facts::KindFacts;
 use crate::schema::Schema;
 use crate::store::{Collection, Store};

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 use super::build::{Builder, OBJECT_META};
 use super::node::{Id, Node};
-use crate::kinds::catalog::{self, Kind};
+use crate::catalog::{self, Kind};
 
 /// OpenAPI definitions of the built-in kinds and all they refer to, by full type name; references
 /// read `#/$defs/NAME`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 
 /// Fills in what depends on other fields; the table's defaults are in place already.
 pub fn conditional(kind: &Kind, object: &mut Value) {

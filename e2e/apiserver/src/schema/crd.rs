@@ -258,11 +258,8 @@ mod tests {
             let crd = serde_json::to_value(crd).expect("serializes");
             let mut named = crd.clone();
             crate::schema::Schema::builtin(
-                crate::kinds::catalog::of_object(
-                    "apiextensions.k8s.io/v1",
-                    "CustomResourceDefinition",
-                )
-                .unwrap(),
+                crate::catalog::of_object("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+                    .unwrap(),
             )
             .default(&mut named);
             assert_eq!(check_crd(&named), [], "{}", crd["metadata"]["name"]);

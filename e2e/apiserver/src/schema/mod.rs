@@ -25,7 +25,7 @@ use std::sync::Arc;
 use node::{At, Id, Node};
 use serde_json::{Value, json};
 
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 use crate::wire::field_error::FieldError;
 
 /// The shape of one kind. Cheap to clone.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Schema;
-use crate::kinds::catalog;
+use crate::catalog;
 
 fn schema(api_version: &str, kind: &str) -> Schema {
     Schema::builtin(catalog::of_object(api_version, kind).expect("a built-in kind"))

@@ -7,7 +7,7 @@ mod path;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 use column::Column;
 
 /// What goes into `object` of every row (`includeObject` in the query).

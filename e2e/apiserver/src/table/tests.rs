@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Columns, IncludeObject, age, table};
-use crate::kinds::catalog;
+use crate::catalog;
 
 fn now() -> Timestamp {
     "2026-01-02T00:00:00Z".parse().expect("a time")

@@ -13,7 +13,7 @@ mod workloads;
 use serde_json::Value;
 
 use super::crd;
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 use crate::wire::field_error::FieldError;
 use crate::wire::names::{self, NameRule};
 

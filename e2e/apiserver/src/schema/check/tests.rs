@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::catalog;
+use crate::catalog;
 use crate::schema::Schema;
 
 fn admitted(mut object: Value) -> (Schema, Value) {
@@ -18,7 +18,9 @@ fn admitted(mut object: Value) -> (Schema, Value) {
 
 /// Returns the object with `change` merged in.
 fn changed(object: &Value, change: &Value) -> Value {
-    crate::patch::merge(object, change)
+    let mut merged = object.clone();
+    json_patch::merge(&mut merged, change);
+    merged
 }
 
 fn create(object: &Value, change: &Value) -> Vec<String> {

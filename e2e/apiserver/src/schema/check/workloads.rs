@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Check;
 use super::pods;
-use crate::kinds::catalog::Kind;
+use crate::catalog::Kind;
 use crate::wire::field_error::FieldError;
 use crate::wire::selectors::Selector;
 

@@ -192,7 +192,7 @@ fn field(names: &HashMap<String, usize>, package: &str, text: &'static str) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::catalog;
+    use crate::catalog;
 
     #[test]
     fn every_message_that_is_referred_to_is_there_or_too_new() {
