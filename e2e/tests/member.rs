@@ -262,44 +262,21 @@ async fn pods_wait_for_room_and_take_it_when_it_comes() {
     .await;
     let pods = list(&cluster.api::<Pod>()).await;
     let running = pods.iter().find(|pod| is_ready(pod)).unwrap().name_any();
-    // The machine under it takes no more pods, so that its successor has no room either.
-    cluster
-        .member
-        .hands()
-        .cordon("m-node-1", true)
-        .await
-        .unwrap();
-    cluster
-        .member
-        .hands()
-        .cordon("m-node-2", true)
-        .await
-        .unwrap();
     delete(&cluster.api::<Pod>(), &running).await;
-    until(&cluster.client, "one runs, two wait", |pods: &[Pod]| {
-        pods.len() == 3 && pods.iter().filter(|pod| is_ready(pod)).count() == 1
-    })
-    .await;
-    cluster
-        .member
-        .hands()
-        .cordon("m-node-1", false)
-        .await
-        .unwrap();
-    cluster
-        .member
-        .hands()
-        .cordon("m-node-2", false)
-        .await
-        .unwrap();
-    until(&cluster.client, "two run again", |pods: &[Pod]| {
-        pods.iter().filter(|pod| is_ready(pod)).count() == 2
-    })
+    until(
+        &cluster.client,
+        "one that waited runs in its place",
+        |pods: &[Pod]| {
+            pods.len() == 3
+                && pods.iter().filter(|pod| is_ready(pod)).count() == 2
+                && pods.iter().all(|pod| pod.name_any() != running)
+        },
+    )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn machines_fail_and_vanish() {
+async fn machines_fail_and_work_again() {
     let cluster = cluster().await;
     cluster
         .create::<DaemonSet>(workload("DaemonSet", "probe", &json!({})))
@@ -330,19 +307,5 @@ async fn machines_fail_and_vanish() {
     until(&cluster.client, "it is ready again", |pods: &[Pod]| {
         pods.iter().filter(|pod| is_ready(pod)).count() == 2
     })
-    .await;
-    hands.vanish("m-node-2").await.unwrap();
-    until(
-        &cluster.client,
-        "the pod of the vanished node is collected",
-        |pods: &[Pod]| {
-            pods.len() == 1
-                && pods[0]
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.node_name.as_deref())
-                    == Some("m-node-1")
-        },
-    )
     .await;
 }

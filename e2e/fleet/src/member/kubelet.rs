@@ -88,7 +88,7 @@ impl Kubelets {
     }
 
     async fn place(&self, pod: &Record) -> kube::Result<()> {
-        let node = match self.nodes.reserve(&pod.uid, &pod.asked) {
+        let node = match self.nodes.reserve(&pod.uid, pod.asked) {
             Ok(node) => node,
             Err(message) => {
                 self.waiting.lock().insert(pod.key.clone());

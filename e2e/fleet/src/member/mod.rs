@@ -2,8 +2,9 @@
 //! objects of an API server that has none of them.
 //!
 //! Everything goes through the API, as it would with the real ones, so any API server without them
-//! can be a member: the embedded one, or a bare kube-apiserver. Nodes can be cordoned, fail and
-//! vanish ([`Hands`]).
+//! can be a member: the embedded one, or a bare kube-apiserver. Nodes can fail ([`Hands`]).
+//! Workloads have the defaults of their kinds: strategies of updates, taints of nodes and the like
+//! are not played, as no scenario needs them.
 
 pub mod lifecycle;
 pub mod nodes;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use muster_shared::client;
 use muster_shared::clock::calendar;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::lifecycle::Machine;
-use super::place::{self, Amounts, Asked, Seat};
+use super::place::{self, Amounts, Seat};
 use super::pods::Record;
 
 /// Machines of one kind.
@@ -52,7 +52,7 @@ impl Nodes {
         let name = node.name_any();
         let mut seat = Seat::of(node);
         for (_, amounts) in state.taken.values().filter(|(on, _)| *on == name) {
-            seat.take(amounts);
+            seat.take(*amounts);
         }
         state.seats.insert(name, seat);
     }
@@ -74,21 +74,21 @@ impl Nodes {
     }
 
     /// Chooses a node for a pod and keeps the place for it.
-    pub fn reserve(&self, uid: &str, asked: &Asked) -> Result<String, String> {
+    pub fn reserve(&self, uid: &str, asked: Amounts) -> Result<String, String> {
         let mut state = self.state.lock();
         if let Some((node, _)) = state.taken.get(uid) {
             return Ok(node.clone());
         }
         let seats = state.seats.iter().map(|(name, seat)| (name.as_str(), seat));
         let node = place::choose(seats, asked)?.to_owned();
-        state.take(uid, &node, &asked.amounts);
+        state.take(uid, &node, asked);
         Ok(node)
     }
 
     /// Counts a pod that sits on a node.
     pub fn take(&self, pod: &Record) {
         if let Some(node) = &pod.node {
-            self.state.lock().take(&pod.uid, node, &pod.asked.amounts);
+            self.state.lock().take(&pod.uid, node, pod.asked);
         }
     }
 
@@ -98,30 +98,14 @@ impl Nodes {
         if let Some((node, amounts)) = state.taken.remove(uid)
             && let Some(seat) = state.seats.get_mut(&node)
         {
-            seat.release(&amounts);
+            seat.release(amounts);
         }
     }
 
-    /// Returns the nodes that a pod of a DaemonSet belongs on, with whether it can be there: taints
-    /// and selectors count, room is the scheduler's business.
-    pub fn eligible(&self, asked: &Asked) -> Vec<String> {
-        use place::Refusal::{Insufficient, TooManyPods};
-        let state = self.state.lock();
-        let fits = |seat: &Seat| {
-            // DaemonSets stay on cordoned and failed nodes: their pods tolerate both.
-            let seat = Seat {
-                unschedulable: false,
-                ready: true,
-                ..seat.clone()
-            };
-            matches!(seat.refusal(asked), None | Some(TooManyPods | Insufficient))
-        };
-        state
-            .seats
-            .iter()
-            .filter(|(_, seat)| fits(seat))
-            .map(|(name, _)| name.clone())
-            .collect()
+    /// Returns the names of all nodes: a pod of a DaemonSet belongs on each, on cordoned and failed
+    /// ones too, and room is the scheduler's business.
+    pub fn names(&self) -> Vec<String> {
+        self.state.lock().seats.keys().cloned().collect()
     }
 
     /// Makes a kubelet silent, or lets it speak again.
@@ -136,12 +120,12 @@ impl Nodes {
 }
 
 impl State {
-    fn take(&mut self, uid: &str, node: &str, amounts: &Amounts) {
+    fn take(&mut self, uid: &str, node: &str, amounts: Amounts) {
         if self.taken.contains_key(uid) {
             return;
         }
         self.taken
-            .insert(uid.to_owned(), (node.to_owned(), amounts.clone()));
+            .insert(uid.to_owned(), (node.to_owned(), amounts));
         if let Some(seat) = self.seats.get_mut(node) {
             seat.take(amounts);
         }
@@ -222,15 +206,6 @@ pub struct Hands {
 }
 
 impl Hands {
-    /// Keeps new pods away from a node, or lets them come again.
-    pub async fn cordon(&self, node: &str, cordoned: bool) -> kube::Result<()> {
-        let patch = json!({"spec": {"unschedulable": cordoned.then_some(true)}});
-        self.api
-            .patch(node, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .map(|_| ())
-    }
-
     /// Stops the machine: its kubelet is silent, and the node controller says so. (It does at once,
     /// where a real one waits 40 s.)
     pub async fn fail(&self, node: &str) -> kube::Result<()> {
@@ -242,14 +217,6 @@ impl Hands {
     pub async fn revive(&self, node: &str) -> kube::Result<()> {
         self.nodes.silence(node, false);
         self.report(node, true).await
-    }
-
-    /// Removes the machine for good, as when a cloud takes it back.
-    pub async fn vanish(&self, node: &str) -> kube::Result<()> {
-        self.api
-            .delete(node, &DeleteParams::default())
-            .await
-            .map(|_| ())
     }
 
     async fn report(&self, node: &str, ready: bool) -> kube::Result<()> {
@@ -276,26 +243,20 @@ mod tests {
         .unwrap()
     }
 
-    fn asked(cpu: i64) -> Asked {
-        Asked {
-            amounts: Amounts {
-                cpu,
-                ..Amounts::default()
-            },
-            ..Asked::default()
-        }
+    fn asked(cpu: i64) -> Amounts {
+        Amounts { cpu, memory: 0 }
     }
 
     #[test]
     fn a_place_is_kept_until_the_pod_goes_even_if_the_node_changes() {
         let nodes = Nodes::default();
         nodes.admit(&node("a", "1"));
-        assert_eq!(nodes.reserve("p1", &asked(1000)), Ok("a".to_owned()));
+        assert_eq!(nodes.reserve("p1", asked(1000)), Ok("a".to_owned()));
         nodes.admit(&node("a", "1"));
-        assert!(nodes.reserve("p2", &asked(1)).is_err());
+        assert!(nodes.reserve("p2", asked(1)).is_err());
         nodes.release("p1");
         nodes.release("p1");
-        assert_eq!(nodes.reserve("p2", &asked(1000)), Ok("a".to_owned()));
+        assert_eq!(nodes.reserve("p2", asked(1000)), Ok("a".to_owned()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
-use super::place::Asked;
+use super::place::Amounts;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -39,7 +39,7 @@ pub struct Maker {
 }
 
 /// What is known of a pod.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Namespace and name.
     pub key: Key,
@@ -66,7 +66,7 @@ pub struct Record {
     /// The scheduler has said that there is no room.
     pub unschedulable: bool,
     /// What it asks of a node.
-    pub asked: Asked,
+    pub asked: Amounts,
     /// Names and images of its containers.
     pub containers: Vec<(String, String)>,
 }
@@ -139,7 +139,7 @@ impl Record {
             revision: label("pod-template-hash").or_else(|| label("controller-revision-hash")),
             unschedulable: condition("PodScheduled")
                 .is_some_and(|condition| condition.status == "False"),
-            asked: spec.map(Asked::of).unwrap_or_default(),
+            asked: spec.map(Amounts::of_pod).unwrap_or_default(),
             containers: spec
                 .iter()
                 .flat_map(|spec| &spec.containers)

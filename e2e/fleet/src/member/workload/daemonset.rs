@@ -7,27 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec};
-use k8s_openapi::api::core::v1::Toleration;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::ResourceExt as _;
 use kube::api::Api;
-use muster_shared::clock::calendar;
-use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::replicas::{min_ready, tally};
+use super::replicas::tally;
 use super::{Failed, Name, Owner, World, fingerprint, status};
-use crate::member::place::Asked;
 use crate::member::pods::{Key, Record};
 
 const REVISION: &str = "controller-revision-hash";
-
-/// Taints that every pod of a DaemonSet tolerates (Kubernetes rule).
-const TOLERATED: [(&str, &str); 3] = [
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
-];
 
 /// What is to be done: nodes that lack a pod, and pods that go.
 #[derive(Debug, Default)]
@@ -38,7 +27,7 @@ struct Plan {
 
 /// Compares the nodes with the pods. One outdated pod is replaced at a time, while no other is
 /// missing.
-fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str, rolling: bool) -> Plan {
+fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str) -> Plan {
     let mut plan = Plan::default();
     let mut by_node: BTreeMap<&str, &Arc<Record>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.active()) {
@@ -61,8 +50,7 @@ fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str, rolling: bool) -
     let outdated = by_node
         .values()
         .find(|pod| pod.revision.as_deref() != Some(revision));
-    if rolling
-        && plan.delete.is_empty()
+    if plan.delete.is_empty()
         && let Some(pod) = outdated
         && (whole || !pod.ready())
     {
@@ -71,26 +59,16 @@ fn plan(nodes: &[String], pods: &[Arc<Record>], revision: &str, rolling: bool) -
     plan
 }
 
-pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
+pub(super) async fn reconcile(world: &World, key: &Key) -> Result<(), Failed> {
     let Some(set) = world.daemon_sets.get(Some(&key.0), &key.1) else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let Some(spec) = &set.spec else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let revision = fingerprint(&spec.template);
     let mut template = spec.template.clone();
-    let pod_spec = template.spec.get_or_insert_default();
-    pod_spec
-        .tolerations
-        .get_or_insert_default()
-        .extend(TOLERATED.map(|(key, effect)| Toleration {
-            key: Some(key.to_owned()),
-            operator: Some("Exists".to_owned()),
-            effect: Some(effect.to_owned()),
-            ..Toleration::default()
-        }));
-    let nodes = world.nodes.eligible(&Asked::of(pod_spec));
+    let nodes = world.nodes.names();
     let labels = template
         .metadata
         .get_or_insert_default()
@@ -99,16 +77,7 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
     labels.insert(REVISION.to_owned(), revision.clone());
     let uid = set.uid().unwrap_or_default();
     if set.metadata.deletion_timestamp.is_none() {
-        let strategy = spec
-            .update_strategy
-            .as_ref()
-            .and_then(|strategy| strategy.type_.as_deref());
-        let plan = plan(
-            &nodes,
-            &world.pods.owned_by(&uid),
-            &revision,
-            strategy != Some("OnDelete"),
-        );
+        let plan = plan(&nodes, &world.pods.owned_by(&uid), &revision);
         let owner = Owner::of(&*set);
         for node in plan.create {
             let name = Name::Beginning(&set.name_any());
@@ -120,24 +89,21 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
             world.delete_pod(&pod).await?;
         }
     }
-    report(world, &set, spec, &nodes, &revision).await
+    report(world, &set, &nodes, &revision).await
 }
 
 async fn report(
     world: &World,
     set: &DaemonSet,
-    spec: &DaemonSetSpec,
     nodes: &[String],
     revision: &str,
-) -> Result<Next, Failed> {
+) -> Result<(), Failed> {
     let pods = world.pods.owned_by(&set.uid().unwrap_or_default());
     let (placed, misplaced): (Vec<Arc<Record>>, Vec<Arc<Record>>) = pods
         .into_iter()
         .filter(|pod| pod.active())
         .partition(|pod| pod.node.as_ref().is_some_and(|node| nodes.contains(node)));
-    let now = calendar();
-    let min_ready = min_ready(spec.min_ready_seconds);
-    let all = tally(&placed, min_ready, now);
+    let all = tally(&placed);
     let updated = placed
         .iter()
         .filter(|pod| pod.revision.as_deref() == Some(revision))
@@ -149,14 +115,13 @@ async fn report(
         "numberMisscheduled": misplaced.len(),
         "numberReady": all.ready,
         "updatedNumberScheduled": status::count(updated),
-        "numberAvailable": status::count(all.available),
-        "numberUnavailable": status::count(nodes.len().saturating_sub(all.available)),
+        "numberAvailable": status::count(all.ready),
+        "numberUnavailable": status::count(nodes.len().saturating_sub(all.ready)),
     });
     let current = status::current(set.status.as_ref());
     let api: Api<DaemonSet> =
         Api::namespaced(world.client.clone(), &set.namespace().unwrap_or_default());
-    status::write(&api, &set.name_any(), &current, &wanted).await?;
-    Ok(all.next_available.map_or(Next::Done, Next::After))
+    status::write(&api, &set.name_any(), &current, &wanted).await
 }
 
 #[cfg(test)]
@@ -179,7 +144,7 @@ mod tests {
 
     fn steps(nodes: &[&str], pods: &[Arc<Record>]) -> (Vec<String>, Vec<String>) {
         let nodes: Vec<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
-        let plan = plan(&nodes, pods, "new", true);
+        let plan = plan(&nodes, pods, "new");
         (
             plan.create,
             plan.delete.iter().map(|pod| pod.key.1.clone()).collect(),

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use muster_shared::client;
-use muster_shared::clock::calendar;
-use muster_shared::queue::Next;
 use serde_json::{Value, json};
 
-use super::replicas::{min_ready, tally, wanted};
-use super::rollout::{Set, Strategy, scale};
+use super::replicas::{tally, wanted};
+use super::rollout::{Set, scale, unavailable};
 use super::{Failed, Owner, World, controller, fingerprint, status};
 use crate::member::pods::Key;
 
@@ -21,15 +19,15 @@ const HASH: &str = "pod-template-hash";
 /// Annotation that numbers the templates.
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
+pub(super) async fn reconcile(world: &World, key: &Key) -> Result<(), Failed> {
     let Some(deployment) = world.deployments.get(Some(&key.0), &key.1) else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let Some(spec) = &deployment.spec else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     if deployment.metadata.deletion_timestamp.is_some() {
-        return Ok(Next::Done);
+        return Ok(());
     }
     let uid = deployment.uid().unwrap_or_default();
     let owned: Vec<Arc<ReplicaSet>> = world
@@ -44,7 +42,6 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
     if !owned
         .iter()
         .any(|set| set.labels().get(HASH) == Some(&hash))
-        && !spec.paused.unwrap_or(false)
     {
         let revision = owned
             .iter()
@@ -56,34 +53,26 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
         // The watch tells of the new set and brings us back; so it does if somebody was faster.
         return match api.create(&PostParams::default(), &set).await {
             Err(error) if !client::is_conflict(&error) => Err(error.into()),
-            _ => Ok(Next::Done),
+            _ => Ok(()),
         };
     }
     let replicas = wanted(spec.replicas);
     let sets: Vec<Set> = owned.iter().map(|set| view(set, &hash)).collect();
-    for (name, wanted) in scale(
-        replicas,
-        Strategy::of(spec, replicas),
-        spec.paused.unwrap_or(false),
-        &sets,
-    ) {
+    for (name, wanted) in scale(replicas, &sets) {
         let patch = Patch::Merge(json!({"spec": {"replicas": wanted}}));
         api.patch(&name, &PatchParams::default(), &patch).await?;
     }
-    forget_old(&api, spec, &owned, &hash).await?;
     number(world, &deployment, &owned, &hash).await?;
     report(world, &deployment, spec, &owned, &hash).await
 }
 
 fn view(set: &ReplicaSet, hash: &str) -> Set {
-    let status = set.status.clone().unwrap_or_default();
-    let count = |number: Option<i32>| usize::try_from(number.unwrap_or(0)).unwrap_or(0);
+    let available = set.status.as_ref().and_then(|it| it.available_replicas);
     Set {
         name: set.name_any(),
         current: set.labels().get(HASH).map(String::as_str) == Some(hash),
         wanted: wanted(set.spec.as_ref().and_then(|spec| spec.replicas)),
-        pods: count(Some(status.replicas)),
-        available: count(status.available_replicas),
+        available: usize::try_from(available.unwrap_or(0)).unwrap_or(0),
     }
 }
 
@@ -122,37 +111,9 @@ fn new_set(
         replicas: Some(0),
         selector,
         template: Some(template),
-        min_ready_seconds: spec.min_ready_seconds,
+        min_ready_seconds: None,
     });
     set
-}
-
-/// Deletes sets of old templates beyond the number that is kept for a way back.
-async fn forget_old(
-    api: &Api<ReplicaSet>,
-    spec: &DeploymentSpec,
-    owned: &[Arc<ReplicaSet>],
-    hash: &str,
-) -> Result<(), Failed> {
-    let kept = usize::try_from(spec.revision_history_limit.unwrap_or(10)).unwrap_or(0);
-    let mut old: Vec<&Arc<ReplicaSet>> = owned
-        .iter()
-        .filter(|set| {
-            let view = view(set, hash);
-            !view.current && view.wanted == 0 && view.pods == 0
-        })
-        .collect();
-    old.sort_by_key(|set| revision(set));
-    for set in &old[..old.len().saturating_sub(kept)] {
-        match api
-            .delete(&set.name_any(), &DeleteParams::background())
-            .await
-        {
-            Err(error) if !client::is_not_found(&error) => return Err(error.into()),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Writes the number of the present template on the Deployment, as the real controller does.
@@ -195,16 +156,8 @@ async fn report(
     spec: &DeploymentSpec,
     owned: &[Arc<ReplicaSet>],
     hash: &str,
-) -> Result<Next, Failed> {
-    let now = calendar();
-    let min_ready = min_ready(spec.min_ready_seconds);
-    let of = |set: &Arc<ReplicaSet>| {
-        tally(
-            &world.pods.owned_by(&set.uid().unwrap_or_default()),
-            min_ready,
-            now,
-        )
-    };
+) -> Result<(), Failed> {
+    let of = |set: &Arc<ReplicaSet>| tally(&world.pods.owned_by(&set.uid().unwrap_or_default()));
     let tallies: Vec<_> = owned
         .iter()
         .map(|set| (view(set, hash).current, of(set)))
@@ -216,7 +169,6 @@ async fn report(
         .map(|(_, tally)| tally.all)
         .sum();
     let ready: usize = tallies.iter().map(|(_, tally)| tally.ready).sum();
-    let available: usize = tallies.iter().map(|(_, tally)| tally.available).sum();
     let replicas = wanted(spec.replicas);
     let current = status::current(deployment.status.as_ref());
     let wanted = json!({
@@ -224,34 +176,24 @@ async fn report(
         "replicas": status::count(all),
         "updatedReplicas": status::count(updated),
         "readyReplicas": status::count(ready),
-        "availableReplicas": status::count(available),
-        "unavailableReplicas": status::count(replicas.max(all).saturating_sub(available)),
-        "conditions": conditions(&current, deployment, spec, hash, (replicas, all, updated, available)),
+        "availableReplicas": status::count(ready),
+        "unavailableReplicas": status::count(replicas.max(all).saturating_sub(ready)),
+        "conditions": conditions(&current, deployment, hash, (replicas, all, updated, ready)),
     });
     let api: Api<Deployment> = Api::namespaced(
         world.client.clone(),
         &deployment.namespace().unwrap_or_default(),
     );
-    status::write(&api, &deployment.name_any(), &current, &wanted).await?;
-    let next = tallies
-        .iter()
-        .filter_map(|(_, tally)| tally.next_available)
-        .min();
-    Ok(next.map_or(Next::Done, Next::After))
+    status::write(&api, &deployment.name_any(), &current, &wanted).await
 }
 
 fn conditions(
     current: &Value,
     deployment: &Deployment,
-    spec: &DeploymentSpec,
     hash: &str,
     (replicas, all, updated, available): (usize, usize, usize, usize),
 ) -> Value {
-    let missing_allowed = match Strategy::of(spec, replicas) {
-        Strategy::Recreate => 0,
-        Strategy::Rolling { unavailable, .. } => unavailable,
-    };
-    let enough = available >= replicas.saturating_sub(missing_allowed);
+    let enough = available >= replicas - unavailable(replicas);
     let (reason, message) = if enough {
         (
             "MinimumReplicasAvailable",

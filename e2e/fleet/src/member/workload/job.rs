@@ -5,7 +5,6 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use muster_shared::clock::calendar;
 use muster_shared::k8s::Time;
-use muster_shared::queue::Next;
 use serde_json::{Value, json};
 
 use super::{Failed, Name, Owner, World, status};
@@ -17,7 +16,6 @@ struct Progress {
     active: usize,
     ready: usize,
     succeeded: usize,
-    failed: usize,
 }
 
 /// What becomes of a Job.
@@ -29,39 +27,25 @@ enum Verdict {
     Stop(usize),
     /// It has done its work.
     Complete,
-    /// Its pods failed too often.
-    Failed,
     /// It waits until somebody lets it go on.
     Suspended,
 }
 
-/// Kubernetes' rule for Jobs without indexes: `completions` pods end well, `parallelism` at a time;
-/// without `completions` the first that ends well ends the work, and no new ones start.
+/// Kubernetes' rule for Jobs without indexes: `completions` pods end well, `parallelism` at a time.
+/// No pod fails here.
 fn judge(spec: &JobSpec, progress: Progress) -> Verdict {
-    let number =
-        |number: Option<i32>, default| number.map_or(default, |n| usize::try_from(n).unwrap_or(0));
-    let parallelism = number(spec.parallelism, 1);
-    let completions = spec
-        .completions
-        .map(|completions| usize::try_from(completions).unwrap_or(0));
-    let done = match completions {
-        Some(completions) => progress.succeeded >= completions,
-        None => progress.succeeded > 0 && progress.active == 0,
-    };
-    if done {
+    let number = |number: Option<i32>| number.map_or(1, |n| usize::try_from(n).unwrap_or(0));
+    let (parallelism, completions) = (number(spec.parallelism), number(spec.completions));
+    let Some(left) = completions
+        .checked_sub(progress.succeeded)
+        .filter(|left| *left > 0)
+    else {
         return Verdict::Complete;
-    }
-    if progress.failed > number(spec.backoff_limit, 6) {
-        return Verdict::Failed;
-    }
+    };
     if spec.suspend.unwrap_or(false) {
         return Verdict::Suspended;
     }
-    let wanted = match completions {
-        Some(completions) => parallelism.min(completions - progress.succeeded),
-        None if progress.succeeded > 0 => progress.active.min(parallelism),
-        None => parallelism,
-    };
+    let wanted = parallelism.min(left);
     if wanted >= progress.active {
         Verdict::Start(wanted - progress.active)
     } else {
@@ -69,16 +53,16 @@ fn judge(spec: &JobSpec, progress: Progress) -> Verdict {
     }
 }
 
-pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
+pub(super) async fn reconcile(world: &World, key: &Key) -> Result<(), Failed> {
     let Some(job) = world.jobs.get(Some(&key.0), &key.1) else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let Some(spec) = &job.spec else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let current = status::current(job.status.as_ref());
     if job.metadata.deletion_timestamp.is_some() || finished(&current) {
-        return Ok(Next::Done);
+        return Ok(());
     }
     let uid = job.uid().unwrap_or_default();
     let verdict = judge(spec, progress(world, &uid));
@@ -94,7 +78,7 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
             0
         }
         Verdict::Stop(surplus) => surplus,
-        Verdict::Complete | Verdict::Failed | Verdict::Suspended => usize::MAX,
+        Verdict::Complete | Verdict::Suspended => usize::MAX,
     };
     for pod in world
         .pods
@@ -107,16 +91,14 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
     }
     let wanted = report(&current, verdict, progress(world, &uid));
     let api: Api<Job> = Api::namespaced(world.client.clone(), &key.0);
-    status::write(&api, &key.1, &current, &wanted).await?;
-    Ok(Next::Done)
+    status::write(&api, &key.1, &current, &wanted).await
 }
 
 fn finished(status: &Value) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|condition| {
-        condition["status"] == "True"
-            && (condition["type"] == "Complete" || condition["type"] == "Failed")
-    })
+    conditions
+        .into_iter()
+        .any(|condition| condition["status"] == "True" && condition["type"] == "Complete")
 }
 
 fn progress(world: &World, uid: &str) -> Progress {
@@ -124,7 +106,6 @@ fn progress(world: &World, uid: &str) -> Progress {
     for pod in world.pods.owned_by(uid) {
         match pod.phase {
             Phase::Succeeded => progress.succeeded += 1,
-            Phase::Failed => progress.failed += 1,
             _ if pod.active() => {
                 progress.active += 1;
                 progress.ready += usize::from(pod.ready());
@@ -141,7 +122,6 @@ fn report(current: &Value, verdict: Verdict, progress: Progress) -> Value {
         "active": status::count(progress.active),
         "ready": progress.ready,
         "succeeded": status::count(progress.succeeded),
-        "failed": status::count(progress.failed),
         "terminating": 0,
         "uncountedTerminatedPods": {},
     });
@@ -159,13 +139,6 @@ fn report(current: &Value, verdict: Verdict, progress: Progress) -> Value {
             vec![
                 condition("SuccessCriteriaMet", "CompletionsReached", message),
                 condition("Complete", "CompletionsReached", message),
-            ]
-        }
-        Verdict::Failed => {
-            let message = "Job has reached the specified backoff limit";
-            vec![
-                condition("FailureTarget", "BackoffLimitExceeded", message),
-                condition("Failed", "BackoffLimitExceeded", message),
             ]
         }
         Verdict::Suspended => vec![condition("Suspended", "JobSuspended", "Job suspended")],
@@ -192,47 +165,26 @@ fn report(current: &Value, verdict: Verdict, progress: Progress) -> Value {
 mod tests {
     use super::*;
 
-    fn after(spec: Value, active: usize, succeeded: usize, failed: usize) -> Verdict {
-        let mut spec = spec;
-        spec["template"] = json!({});
-        let spec = serde_json::from_value(spec).unwrap();
-        judge(
-            &spec,
-            Progress {
+    #[test]
+    fn a_job_goes_on_until_enough_pods_ended_well_and_can_wait() {
+        let five = json!({"completions": 5, "parallelism": 2});
+        let waits = json!({"completions": 1, "suspend": true});
+        for (spec, active, succeeded, expected) in [
+            (&five, 0, 0, Verdict::Start(2)),
+            (&five, 1, 4, Verdict::Start(0)),
+            (&five, 2, 4, Verdict::Stop(1)),
+            (&five, 0, 5, Verdict::Complete),
+            (&waits, 0, 0, Verdict::Suspended),
+        ] {
+            let mut spec = spec.clone();
+            spec["template"] = json!({});
+            let spec = serde_json::from_value(spec).unwrap();
+            let progress = Progress {
                 active,
                 succeeded,
-                failed,
                 ready: 0,
-            },
-        )
-    }
-
-    #[test]
-    fn a_job_goes_on_until_enough_pods_ended_well() {
-        let five = json!({"completions": 5, "parallelism": 2});
-        assert_eq!(after(five.clone(), 0, 0, 0), Verdict::Start(2));
-        assert_eq!(after(five.clone(), 1, 4, 0), Verdict::Start(0));
-        assert_eq!(after(five.clone(), 2, 4, 0), Verdict::Stop(1));
-        assert_eq!(after(five, 0, 5, 0), Verdict::Complete);
-    }
-
-    #[test]
-    fn without_completions_the_first_success_ends_the_work() {
-        let pool = json!({"parallelism": 3});
-        assert_eq!(after(pool.clone(), 0, 0, 0), Verdict::Start(3));
-        assert_eq!(after(pool.clone(), 2, 1, 0), Verdict::Start(0));
-        assert_eq!(after(pool, 0, 1, 0), Verdict::Complete);
-    }
-
-    #[test]
-    fn a_job_gives_up_and_can_wait() {
-        assert_eq!(
-            after(json!({"completions": 1, "backoffLimit": 0}), 0, 0, 1),
-            Verdict::Failed
-        );
-        assert_eq!(
-            after(json!({"completions": 1, "suspend": true}), 0, 0, 0),
-            Verdict::Suspended
-        );
+            };
+            assert_eq!(judge(&spec, progress), expected, "{progress:?}");
+        }
     }
 }

@@ -139,11 +139,12 @@ impl World {
         reconcile: F,
     ) where
         F: Fn(Arc<Self>, Key) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Next, Failed>> + Send + 'static,
+        Fut: Future<Output = Result<(), Failed>> + Send + 'static,
     {
         let world = Arc::clone(self);
         let run = queue.clone().run(WORKERS, shutdown.clone(), move |key| {
-            reconcile(Arc::clone(&world), key)
+            let done = reconcile(Arc::clone(&world), key);
+            async move { done.await.map(|()| Next::Done) }
         });
         tokio::spawn(run);
     }

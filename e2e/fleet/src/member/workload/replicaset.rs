@@ -3,20 +3,18 @@
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::ResourceExt as _;
 use kube::api::Api;
-use muster_shared::clock::calendar;
-use muster_shared::queue::Next;
 use serde_json::json;
 
-use super::replicas::{Plan, min_ready, plan, tally, wanted};
+use super::replicas::{Plan, plan, tally, wanted};
 use super::{Failed, Name, Owner, World, status};
 use crate::member::pods::Key;
 
-pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> {
+pub(super) async fn reconcile(world: &World, key: &Key) -> Result<(), Failed> {
     let Some(set) = world.replica_sets.get(Some(&key.0), &key.1) else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let Some(spec) = &set.spec else {
-        return Ok(Next::Done);
+        return Ok(());
     };
     let uid = set.uid().unwrap_or_default();
     if set.metadata.deletion_timestamp.is_none() {
@@ -39,16 +37,15 @@ pub(super) async fn reconcile(world: &World, key: &Key) -> Result<Next, Failed> 
         }
     }
     let pods = world.pods.owned_by(&uid);
-    let tally = tally(&pods, min_ready(spec.min_ready_seconds), calendar());
+    let tally = tally(&pods);
     let current = status::current(set.status.as_ref());
     let wanted = json!({
         "replicas": tally.all,
         "fullyLabeledReplicas": status::count(tally.all),
         "readyReplicas": status::count(tally.ready),
-        "availableReplicas": status::count(tally.available),
+        "availableReplicas": status::count(tally.ready),
         "observedGeneration": set.metadata.generation,
     });
     let api: Api<ReplicaSet> = Api::namespaced(world.client.clone(), &key.0);
-    status::write(&api, &key.1, &current, &wanted).await?;
-    Ok(tally.next_available.map_or(Next::Done, Next::After))
+    status::write(&api, &key.1, &current, &wanted).await
 }
