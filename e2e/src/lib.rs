@@ -15,14 +15,13 @@
 //! use muster_e2e::harness::dump::dump;
 //! use muster_e2e::harness::fleet::Fleet;
 //! use muster_e2e::harness::provider;
-//! use muster_e2e::harness::route::Effect;
 //! use muster_e2e::sandbox::scenario;
 //!
 //! # async fn example() -> anyhow::Result<()> {
 //! let mut plan = scenario::plan("target/debug/sandbox".into(), "/tmp/example".into(), 3);
 //! plan.provider = provider::chosen()?;
 //! let fleet = Fleet::start(plan).await?;
-//! fleet.member("member1")?.to_fleet.inject_on("/leases", Effect::Hang);
+//! fleet.cut("member1")?;
 //! fleet.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n").await?;
 //! let outcome = fleet.observer.await_that(
 //!     "member1 is told of the namespace all the same",

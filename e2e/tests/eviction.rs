@@ -8,11 +8,11 @@ use crate::heartbeats::{
 use crate::support;
 use http::StatusCode;
 use kube::api::Api;
+use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
 use muster_e2e::harness::objects::{delete, merge};
 use muster_e2e::harness::observer::View;
-use muster_e2e::harness::route::Effect;
 use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -124,19 +124,19 @@ async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gon
         .await?;
         // Nothing that the control plane sees announces its departure.
         let clusters = Api::<Cluster>::all(fleet.client.clone());
-        fleet.to_fleet.inject_on("v1alpha1/clusters", Effect::Hang);
+        fleet.disturb("v1alpha1/clusters", Effect::Hang);
         let free = json!({"metadata": {"finalizers": null}});
         merge(&clusters, "member1", free).await;
         delete(&clusters, "member1").await;
         fleet.compact();
-        fleet.to_fleet.heal();
+        fleet.mend();
         let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
-        fleet.to_fleet.inject_on("/clusters/member1", refused);
+        fleet.disturb("/clusters/member1", refused);
         heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(5), |view| {
             exactly(0, "left", left(view))
         })
         .await?;
-        fleet.to_fleet.heal();
+        fleet.mend();
         heartbeats::until(fleet, "the others leave", |view| {
             exactly(4, "left", left(view))
         })

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use kube::api::{Patch, PatchParams, WatchEvent, WatchParams};
@@ -12,7 +11,7 @@ use muster_e2e::apiserver::{ApiServer, Forget, Options, Running};
 use muster_e2e::harness::access::{self, Account};
 use muster_e2e::harness::objects::create;
 use muster_e2e::harness::provider::Cluster;
-use muster_e2e::harness::route::{Condition, Effect, Route};
+use muster_e2e::harness::route::{Condition, Route};
 use muster_shared::client::{self, Profile};
 use muster_shared::k8s::{Api, ConfigMap, Lease, LeaseSpec, MicroTime, ObjectMeta, ServiceAccount};
 use serde_json::json;
@@ -83,21 +82,6 @@ impl Scene {
             .expect("a good one");
     }
 
-    /// Opens a watch of ConfigMaps by the route, and returns it past its first event.
-    async fn watch(
-        &self,
-    ) -> impl futures::Stream<Item = kube::Result<WatchEvent<ConfigMap>>> + use<> {
-        self.write("first").await;
-        let api: Api<ConfigMap> = Api::default_namespaced(self.routed.clone());
-        let only = WatchParams::default().labels("of=us");
-        let mut events = api.watch(&only, "0").await.unwrap().boxed();
-        let first = timeout(PATIENCE, events.try_next())
-            .await
-            .expect("the first event");
-        first.unwrap().expect("an event");
-        events
-    }
-
     /// Creates a ConfigMap as somebody else who writes.
     async fn write(&self, name: &str) {
         let api: Api<ConfigMap> = Api::default_namespaced(self.direct.clone());
@@ -121,39 +105,6 @@ async fn a_cut_route_answers_nothing_and_delivers_when_it_is_healed() {
     assert!(timeout(IN_VAIN, scene.ask()).await.is_err());
     scene.route.heal();
     scene.works().await;
-}
-
-#[tokio::test]
-async fn a_fault_on_a_path_leaves_the_others_alone() {
-    let scene = Scene::set().await;
-    scene
-        .route
-        .inject_on("/leases", Effect::Answer(StatusCode::SERVICE_UNAVAILABLE));
-    scene.works().await;
-    let leases: Api<Lease> = Api::default_namespaced(scene.routed.clone());
-    assert_eq!(code(&leases.get("any").await.unwrap_err()), 503);
-}
-
-#[tokio::test]
-async fn a_server_that_hangs_takes_requests_and_never_answers_them() {
-    let scene = Scene::set().await;
-    let mut watch = std::pin::pin!(scene.watch().await);
-    scene.route.inject_on("/configmaps", Effect::Hang);
-    assert!(timeout(IN_VAIN, scene.ask()).await.is_err());
-    scene.write("unseen").await;
-    assert!(
-        timeout(IN_VAIN, watch.next()).await.is_err(),
-        "watches fall silent"
-    );
-    scene.route.heal();
-    scene.works().await;
-    let end = timeout(PATIENCE, watch.next())
-        .await
-        .expect("the watch ends");
-    assert!(
-        !matches!(end, Some(Ok(_))),
-        "what hung is dead when it is healed: {end:?}"
-    );
 }
 
 #[tokio::test]

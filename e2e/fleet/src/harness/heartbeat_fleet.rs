@@ -26,6 +26,7 @@ use super::route::Route;
 use super::test_bed::fleet_api;
 use super::{access, kubeconfig};
 use muster_test_apiserver::Running;
+use muster_test_apiserver::faults::{Effect, Scope};
 use muster_test_apiserver::seed::Seeds;
 
 /// Pause between two heartbeats of a cluster.
@@ -60,6 +61,8 @@ pub struct HeartbeatFleet {
     players: Players,
     bindings: Seeds,
     api: Running,
+    /// Name of the control plane in the fleet API.
+    user: String,
     _guard: DropGuard,
 }
 
@@ -142,6 +145,7 @@ impl HeartbeatFleet {
             players,
             bindings: api.seeds("work.karmada.io", "v1alpha2", "resourcebindings")?,
             api,
+            user: account.user(),
             _guard: shutdown.drop_guard(),
         })
     }
@@ -163,6 +167,18 @@ impl HeartbeatFleet {
     pub fn heal<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let names = names.into_iter().map(str::to_owned);
         self.players.answering().extend(names);
+    }
+
+    /// Makes requests of the control plane whose path contains this go wrong until they are
+    /// [mended](Self::mend).
+    pub fn disturb(&self, path: &str, effect: Effect) {
+        let scope = Scope::user(&self.user).at(path);
+        self.api.faults().inject_for(scope, effect);
+    }
+
+    /// Lets the requests of the control plane pass again.
+    pub fn mend(&self) {
+        self.api.faults().heal();
     }
 
     /// Makes the fleet API forget its history, so that watches which are behind have to list anew.

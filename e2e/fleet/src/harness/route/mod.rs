@@ -7,36 +7,35 @@
 //! | what | how |
 //! |---|---|
 //! | packets are lost | [`Route::set`] with a [`Condition`] |
-//! | 429, 500, 503; no answer | [`Route::inject_on`] with an [`Effect`] |
 //! | the party's clock is wrong | [`Route::set_clock`] |
 //!
-//! [`Route::heal`] undoes all of it. The faults work in front of every provider's API; restarting
-//! the API itself is the provider's ([`Cluster::restart`](super::provider::Cluster::restart)).
+//! Both work in front of every provider's API; restarting the API itself is the provider's
+//! ([`Cluster::restart`](super::provider::Cluster::restart)), and what else goes wrong with requests
+//! is injected into the embedded server.
 
 pub mod clock;
-pub mod http_fault_proxy;
+pub mod clock_proxy;
 pub mod tcp_path;
 
 use jiff::SignedDuration;
 use kube::config::Kubeconfig;
 
-pub use muster_test_apiserver::faults::{Effect, Scope};
 pub use tcp_path::Condition;
 
-use http_fault_proxy::HttpFaultProxy;
+use clock_proxy::ClockProxy;
 use tcp_path::TcpPath;
 
 /// A way to an API. Dropping it closes every connection on it.
 #[derive(Debug)]
 pub struct Route {
     path: TcpPath,
-    proxy: HttpFaultProxy,
+    proxy: ClockProxy,
 }
 
 impl Route {
     /// Opens a way to the API that the kubeconfig describes.
     pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
-        let proxy = HttpFaultProxy::open(target).await?;
+        let proxy = ClockProxy::open(target).await?;
         Ok(Self {
             path: TcpPath::open(proxy.address()).await?,
             proxy,
@@ -54,37 +53,23 @@ impl Route {
         self.path.set(condition);
     }
 
-    /// Adds a fault to requests whose path contains this.
-    pub fn inject_on(&self, path: &str, effect: Effect) {
-        let scope = Scope::path(path);
-        self.proxy.faults().inject_for(scope, effect);
-    }
-
     /// Makes the clock of the party on this way wrong by this much, ahead if positive; see
     /// [`clock`].
     pub fn set_clock(&self, wrong_by: SignedDuration) {
         self.proxy.set_clock(wrong_by);
     }
 
-    /// Takes all faults away; a wrong clock stays wrong.
+    /// Lets everything pass again; a wrong clock stays wrong.
     pub fn heal(&self) {
         self.set(Condition::Up);
-        self.proxy.faults().heal();
     }
 
     /// Returns what is wrong on this way, for reports; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        let (network, faults) = (
-            self.path.condition(),
-            self.proxy.faults().effects(None, None),
-        );
-        let clock = self.proxy.clock();
+        let (network, clock) = (self.path.condition(), self.proxy.clock());
         let mut troubles = Vec::new();
         if network != Condition::Up {
             troubles.push(format!("network {network:?}"));
-        }
-        if !faults.is_empty() {
-            troubles.push(format!("faults {faults:?}"));
         }
         if !clock.is_zero() {
             troubles.push(format!("clock wrong by {clock:#}"));

@@ -1,5 +1,5 @@
-//! The HTTP side of a route: an endpoint with TLS of its own that passes requests on to an API,
-//! unless a fault says otherwise.
+//! The HTTP side of a route: an endpoint with TLS of its own that passes requests on to an API, and
+//! moves the times in them while the clock of whoever asks is wrong.
 //!
 //! It knows no more of the API than its address and root certificate: whoever asks shows a token,
 //! and that passes through. So it works in front of any server.
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use base64::Engine as _;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, header};
+use http::{HeaderMap, Request, Response, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -22,24 +22,18 @@ use kube::Client;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use muster_shared::client::{self, Profile};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::clock::moved;
-use muster_test_apiserver::faults::{Effect, Faults, Scope, silences};
 use muster_test_apiserver::identity::Authority;
 
 type Body = UnsyncBoxBody<Bytes, Cut>;
 
-/// The connection ends here, as the network would end it.
+/// Why a connection ends here.
 #[derive(Debug, thiserror::Error)]
 pub enum Cut {
-    /// A fault asks for it.
-    #[error("cut by an injected fault")]
-    Fault,
     /// The API behind ended it.
     #[error("the API behind the proxy: {0}")]
     Behind(#[from] Box<kube::Error>),
@@ -50,7 +44,7 @@ pub enum Cut {
 
 /// An endpoint in front of an API. Dropping it closes every connection through it.
 #[derive(Debug)]
-pub struct HttpFaultProxy {
+pub struct ClockProxy {
     address: SocketAddr,
     root: String,
     passage: Arc<Passage>,
@@ -60,20 +54,24 @@ pub struct HttpFaultProxy {
 /// What requests pass through.
 struct Passage {
     behind: Client,
-    faults: Faults,
-    /// How wrong the clock of whoever asks is.
-    clock: Mutex<SignedDuration>,
+    clock: Mutex<Clock>,
+}
+
+/// The clock of whoever asks.
+#[derive(Default)]
+struct Clock {
+    wrong_by: SignedDuration,
+    /// Cancelled when the clock changes.
+    connections: CancellationToken,
 }
 
 impl std::fmt::Debug for Passage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Passage")
-            .field("faults", &self.faults)
-            .finish_non_exhaustive()
+        f.debug_struct("Passage").finish_non_exhaustive()
     }
 }
 
-impl HttpFaultProxy {
+impl ClockProxy {
     /// Opens an endpoint on a free port of loopback, in front of the API that the kubeconfig
     /// describes.
     pub async fn open(target: &Kubeconfig) -> anyhow::Result<Self> {
@@ -93,8 +91,7 @@ impl HttpFaultProxy {
             root: authority.root().to_owned(),
             passage: Arc::new(Passage {
                 behind: client::connect(&config, Profile::Watch)?,
-                faults: Faults::default(),
-                clock: Mutex::new(SignedDuration::ZERO),
+                clock: Mutex::default(),
             }),
             _closed: closed.clone().drop_guard(),
         };
@@ -107,22 +104,18 @@ impl HttpFaultProxy {
         self.address
     }
 
-    /// Returns the faults that requests meet.
-    pub fn faults(&self) -> &Faults {
-        &self.passage.faults
-    }
-
     /// Returns by how much the clock of whoever asks is wrong.
     pub fn clock(&self) -> SignedDuration {
-        *self.passage.clock.lock()
+        self.passage.clock.lock().wrong_by
     }
 
     /// Makes the clock of whoever asks wrong by this much, from the next request on; see
     /// [`clock`](super::clock).
     pub fn set_clock(&self, wrong_by: SignedDuration) {
-        *self.passage.clock.lock() = wrong_by;
+        let mut clock = self.passage.clock.lock();
+        clock.wrong_by = wrong_by;
         // Watches that run were begun by another clock.
-        self.passage.faults.cut_connections();
+        std::mem::take(&mut clock.connections).cancel();
     }
 
     /// Returns the same identity, at the proxy instead of at the API; `address` is the proxy's own
@@ -162,7 +155,7 @@ async fn accept(
         };
         let (tls, passage, closed) = (tls.clone(), Arc::clone(&passage), closed.clone());
         tokio::spawn(async move {
-            let cut = passage.faults.connection();
+            let cut = passage.clock.lock().connections.clone();
             tokio::select! {
                 () = closed.cancelled() => {}
                 () = cut.cancelled() => {}
@@ -189,20 +182,7 @@ async fn serve(stream: TcpStream, tls: &TlsAcceptor, passage: &Arc<Passage>) {
 
 impl Passage {
     async fn pass(self: Arc<Self>, request: Request<Incoming>) -> Result<Response<Body>, Cut> {
-        let path = request.uri().path().to_owned();
-        let query = request.uri().query().unwrap_or_default();
-        let watches = query
-            .split('&')
-            .any(|pair| matches!(pair, "watch=true" | "watch=1"));
-        for effect in self.faults.effects(None, Some(&path)) {
-            match effect {
-                Effect::Hang => return Err(self.hang(&path).await),
-                Effect::Answer(code) => return Ok(answer(code)),
-                // Faults of servers, which are injected there.
-                Effect::Cut | Effect::Hold | Effect::DropWatches | Effect::NotReady => {}
-            }
-        }
-        let wrong_by = *self.clock.lock();
+        let wrong_by = self.clock.lock().wrong_by;
         let (mut parts, body) = request.into_parts();
         for hop in [header::HOST, header::CONNECTION, header::ACCEPT_ENCODING] {
             parts.headers.remove(hop);
@@ -225,9 +205,6 @@ impl Passage {
                 SignedDuration::ZERO
             },
             held: Vec::new(),
-            faults: self.faults.subscribe(),
-            path,
-            watches,
         };
         let body = futures::stream::unfold(Some(stream), |stream| async move {
             let mut stream = stream?;
@@ -242,21 +219,6 @@ impl Passage {
             StreamBody::new(body).boxed_unsync(),
         ))
     }
-
-    /// Says nothing until the fault is gone; what was asked is dead by then.
-    async fn hang(&self, path: &str) -> Cut {
-        let mut changes = self.faults.subscribe();
-        while self
-            .faults
-            .effects(None, Some(path))
-            .contains(&Effect::Hang)
-        {
-            if changes.changed().await.is_err() {
-                break;
-            }
-        }
-        Cut::Fault
-    }
 }
 
 /// An answer on its way.
@@ -265,23 +227,12 @@ struct Stream {
     wrong_by: SignedDuration,
     /// The beginning of a line, while times are rewritten: a time does not lie across two lines.
     held: Vec<u8>,
-    faults: watch::Receiver<Vec<(Scope, Effect)>>,
-    path: String,
-    watches: bool,
 }
 
 impl Stream {
     async fn next(&mut self) -> Result<Option<Bytes>, Cut> {
         loop {
-            if self.watches {
-                self.may_speak().await?;
-            }
-            let frame = tokio::select! {
-                frame = self.body.frame() => frame,
-                // A fault may concern what is silent just now.
-                Ok(()) = self.faults.changed(), if self.watches => continue,
-            };
-            let Some(frame) = frame else {
+            let Some(frame) = self.body.frame().await else {
                 let rest = std::mem::take(&mut self.held);
                 return Ok((!rest.is_empty()).then(|| rewritten(rest.into(), self.wrong_by)));
             };
@@ -300,22 +251,6 @@ impl Stream {
             }
         }
     }
-
-    /// Waits while a fault silences this watch. What hung is dead when the fault is gone.
-    async fn may_speak(&mut self) -> Result<(), Cut> {
-        let mut hung = false;
-        loop {
-            let effect = silences(&self.faults.borrow_and_update(), "", &self.path);
-            match effect {
-                None if !hung => return Ok(()),
-                Some(Effect::Hang) => {
-                    hung = true;
-                    self.faults.changed().await.map_err(|_| Cut::Fault)?;
-                }
-                None | Some(_) => return Err(Cut::Fault),
-            }
-        }
-    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -329,30 +264,4 @@ fn rewritten(bytes: Bytes, wrong_by: SignedDuration) -> Bytes {
         Ok(text) if !wrong_by.is_zero() => moved(text, wrong_by).into_owned().into(),
         _ => bytes,
     }
-}
-
-/// Returns the answer of a server that is in trouble, as kube-apiserver words it.
-fn answer(code: StatusCode) -> Response<Body> {
-    let reason = match code {
-        StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
-        StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
-        StatusCode::INTERNAL_SERVER_ERROR => "InternalError",
-        _ => "Unknown",
-    };
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "injected fault", "reason": reason, "code": code.as_u16(),
-    });
-    let body = Full::new(Bytes::from(status.to_string()));
-    let mut response = Response::new(body.map_err(|never| match never {}).boxed_unsync());
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        header::HeaderValue::from_static("application/json"),
-    );
-    if code == StatusCode::TOO_MANY_REQUESTS {
-        headers.insert(header::RETRY_AFTER, 1.into());
-    }
-    response
 }
