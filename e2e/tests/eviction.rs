@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use crate::heartbeats::{
-    self, Setting, exactly, is_on, is_pending, left, says, silent, taint, tainted, told,
-};
+use crate::heartbeats::{self, Setting, exactly, is_on, left, says, silent, taint, tainted, told};
 use crate::support;
-use http::StatusCode;
 use kube::api::Api;
-use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::apply::apply;
 use muster_e2e::harness::heartbeat_fleet::{HeartbeatFleet, name};
-use muster_e2e::harness::objects::{delete, merge};
+use muster_e2e::harness::objects::delete;
 use muster_e2e::harness::observer::View;
 use muster_shared::api::cluster::Cluster;
 use serde_json::{Value, json};
@@ -105,42 +101,6 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
         Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_failed_cluster_that_vanished_counts_until_the_api_says_that_it_is_gone() {
-    let setting = Setting::named("vanished", 9).flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        taint_policy(fleet, 1, 1).await?;
-        place(fleet, 5, 1)?;
-        let victims = names(1..=5);
-        fleet.cut(victims.iter().map(String::as_str));
-        heartbeats::until(fleet, "five of nine are too many", |view| {
-            exactly(5, "tainted", tainted(view))?;
-            is_pending(view, "web-3-0", "True", "StoppedByThreshold")
-        })
-        .await?;
-        // Nothing that the control plane sees announces its departure.
-        let clusters = Api::<Cluster>::all(fleet.client.clone());
-        fleet.disturb("v1alpha1/clusters", Effect::Hang);
-        let free = json!({"metadata": {"finalizers": null}});
-        merge(&clusters, "member1", free).await;
-        delete(&clusters, "member1").await;
-        fleet.compact();
-        fleet.mend();
-        let refused = Effect::Answer(StatusCode::INTERNAL_SERVER_ERROR);
-        fleet.disturb("/clusters/member1", refused);
-        heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(5), |view| {
-            exactly(0, "left", left(view))
-        })
-        .await?;
-        fleet.mend();
-        heartbeats::until(fleet, "the others leave", |view| {
-            exactly(4, "left", left(view))
-        })
-        .await
     })
     .await;
 }

@@ -35,4 +35,3 @@ mod stolen;
 mod support;
 mod taints;
 mod webhook;
-mod witnesses;

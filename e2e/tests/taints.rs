@@ -181,32 +181,6 @@ async fn the_taints_of_a_policy_go_with_it_whether_or_not_its_deletion_was_seen(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_no_execute_eviction_off_only_prefer_no_execute_moves_and_the_rest_is_told() {
-    let setting = Setting::named("no-execute-off", 4)
-        .flag("--resource-eviction-rate=50")
-        .flag("--enable-no-execute-taint-eviction=false");
-    heartbeats::run(setting, async |fleet| {
-        let behavior = json!({"failover": {"cluster": {"tolerationSeconds": 0}}});
-        fleet.place("stays", "member1", &behavior)?;
-        fleet.place("asks", "member2", &behavior)?;
-        taint(fleet, "member1", "NoExecute").await;
-        taint(fleet, "member2", "PreferNoExecute").await;
-        let message = says(fleet, "stays", "False", "NoExecuteEvictionOff").await?;
-        for part in [
-            "example.com/mine:NoExecute",
-            "--enable-no-execute-taint-eviction",
-        ] {
-            assert!(message.contains(part), "{message}");
-        }
-        told(fleet, "stays", &["NoExecuteEvictionOff"]).await?;
-        says(fleet, "asks", "False", "Evicted").await?;
-        let time = Duration::from_secs(3);
-        holds(fleet, "it stays", time, stays_on_member1("stays")).await
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn without_the_taint_manager_no_taint_moves_anything() {
     for flag in [
         "--enable-taint-manager=false",

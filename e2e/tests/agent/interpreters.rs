@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::PostParams;
 use muster_e2e::harness::interpreter_webhook::InterpreterWebhook;
-use muster_e2e::harness::objects::{create, delete, event, merge, merge_status};
+use muster_e2e::harness::objects::{create, delete, event, merge};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::interpreter_webhook::ResourceInterpreterWebhookConfiguration;
@@ -201,31 +201,6 @@ async fn without_the_right_to_read_customizations_nothing_is_called_healthy_unti
         .await
         .unwrap();
     bench.applied("web", "True").await;
-}
-
-#[tokio::test]
-async fn kinds_without_a_rule_are_as_healthy_as_they_say() {
-    let (bench, _agent) = Bench::with_agent().await;
-    running(&bench).await;
-    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
-    for (ready, expected) in [
-        ("False", ResourceHealth::Unhealthy),
-        ("True", ResourceHealth::Healthy),
-    ] {
-        let said = json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}});
-        merge(&widgets, "w", &said).await;
-        bench.healthy("w", expected).await;
-    }
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": "sum", "namespace": "default"},
-        "spec": {"template": {"spec": {"restartPolicy": "Never",
-            "containers": [{"name": "sum", "image": "sum:1"}]}}}});
-    bench.create_of("sum", json!([job])).await;
-    bench.healthy("sum", ResourceHealth::Unhealthy).await;
-    let jobs = bench.objects("batch/v1", "Job", "jobs");
-    let runs = json!({"status": {"startTime": "2026-01-01T00:00:00Z", "active": 1, "ready": 1}});
-    merge_status(&jobs, "sum", &runs).await;
-    bench.healthy("sum", ResourceHealth::Healthy).await;
 }
 
 #[tokio::test]

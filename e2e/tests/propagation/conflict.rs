@@ -6,7 +6,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge, merge_status};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
@@ -61,34 +61,6 @@ async fn tries(bench: &Bench, path: &str, times: usize) -> Duration {
     let first = Instant::now();
     tried(times).await;
     first.elapsed()
-}
-
-/// Checks an application whose state cannot be told, because others always write its status first.
-#[tokio::test]
-async fn what_happens_to_an_application_is_told_with_pauses_however_many_conflicts_it_meets() {
-    let bench = Bench::start().await;
-    let behavior =
-        json!({ "decisionConditions": { "tolerationSeconds": 300 }, "purgeMode": "Gracefully" });
-    let binding = json!({ "metadata": { "name": "web-deployment" }, "spec": {
-        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
-        "clusters": [{ "name": "m1", "replicas": 1 }],
-        "failover": { "application": behavior },
-    } });
-    create::<ResourceBinding>(&bench.here(), binding).await;
-    let unhealthy = json!({ "status": { "aggregatedStatus": [
-        { "clusterName": "m1", "applied": true, "health": "Unhealthy" },
-    ] } });
-    let bindings: Api<ResourceBinding> = bench.here();
-    merge_status(&bindings, "web-deployment", unhealthy).await;
-    let path = "/resourcebindings/web-deployment/status";
-    let scope = Scope::path(path);
-    let conflict = Effect::Answer(StatusCode::CONFLICT);
-    bench.faults().inject_for(scope, conflict);
-    bench.audit().begin();
-    let _control_plane = bench.control_plane_of("applicationFailover");
-    // Five attempts at once, then pauses of 100 ms and twice as long each time.
-    let took = tries(&bench, path, 20).await;
-    assert!(took > Duration::from_millis(500), "{took:?}");
 }
 
 /// Lets the control plane write the status of a binding upon a version that is no longer the

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use kube::api::DynamicObject;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, delete, list, merge};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{gone, until};
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
+use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::override_policy::OverridePolicy;
 use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::work::Work;
@@ -329,20 +329,4 @@ async fn a_priority_class_that_comes_later_is_taken_then() {
     bench
         .bound("web-deployment", "it has the priority", priority)
         .await;
-}
-
-#[tokio::test]
-async fn a_template_whose_binding_cannot_have_its_name_is_told() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let role = json!({ "metadata": { "name": "under_score" }, "rules": [] });
-    create::<k8s_openapi::api::rbac::v1::ClusterRole>(&bench.all(), role).await;
-    let selector = json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "under_score" });
-    place_everywhere(&bench, "roles", selector, json!({})).await;
-    let told = bench
-        .told("ClusterPropagationPolicy", "roles", "ApplyPolicyFailed")
-        .await;
-    assert!(told.contains("under_score-clusterrole"), "{told}");
-    let bindings: Api<ClusterResourceBinding> = bench.all();
-    assert!(list(&bindings).await.is_empty());
 }

@@ -131,30 +131,6 @@ async fn a_restart_does_not_start_the_clock_anew() {
 }
 
 #[tokio::test]
-async fn an_application_that_recovers_in_time_stays() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let (here, _) = running(
-        &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 600 } }),
-    )
-    .await;
-    fails(&bench, here).await;
-    said(&bench, "True", "WaitingForToleration").await;
-    bench.report(here, "web", 4).await;
-    let rest = said(&bench, "False", "ApplicationRecovered").await;
-    assert!(is_in(&rest, here));
-    binding(&bench, "nothing is remembered", |binding| {
-        !binding
-            .metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key(HISTORY))
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn the_new_copy_is_told_the_state_of_the_old_one_which_goes_first() {
     for mode in ["Directly", "Immediately"] {
         replaced_with_its_state(mode).await;

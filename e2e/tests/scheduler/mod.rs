@@ -232,31 +232,6 @@ async fn a_new_member_gets_its_copy_of_what_is_not_divided_and_nothing_of_what_i
 }
 
 #[tokio::test]
-async fn a_restart_repeats_nothing() {
-    let bench = Bench::with_members(&[("m1", 10), ("m2", 10)]).await;
-    let first = bench.scheduler();
-    bench.bind("copies", 2, json!({})).await;
-    bench.bind("divided", 4, aggregated()).await;
-    let copies = bench.placed("copies", "m1:2 m2:2").await;
-    let divided = bench.placed("divided", "m1:4").await;
-    first.stop().await.unwrap();
-
-    let _second = bench.scheduler();
-    // Something that the second one does after it has looked at everything that was there.
-    bench.bind("witness", 1, aggregated()).await;
-    bench.placed("witness", "m1:1").await;
-    for before in [copies, divided] {
-        let after = bench.bindings().get(&before.name_any()).await.unwrap();
-        assert_eq!(
-            after.resource_version(),
-            before.resource_version(),
-            "{}",
-            before.name_any()
-        );
-    }
-}
-
-#[tokio::test]
 async fn what_others_write_at_the_same_time_survives() {
     let bench = Bench::with_members(&[("m1", 100)]).await;
     let _scheduler = bench.scheduler();

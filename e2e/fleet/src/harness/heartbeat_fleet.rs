@@ -26,7 +26,6 @@ use super::route::Route;
 use super::test_bed::fleet_api;
 use super::{access, kubeconfig};
 use muster_test_apiserver::Running;
-use muster_test_apiserver::faults::{Effect, Scope};
 use muster_test_apiserver::seed::Seeds;
 
 /// Pause between two heartbeats of a cluster.
@@ -60,9 +59,7 @@ pub struct HeartbeatFleet {
     pub to_fleet: Route,
     players: Players,
     bindings: Seeds,
-    api: Running,
-    /// Name of the control plane in the fleet API.
-    user: String,
+    _api: Running,
     _guard: DropGuard,
 }
 
@@ -144,8 +141,7 @@ impl HeartbeatFleet {
             to_fleet,
             players,
             bindings: api.seeds("work.karmada.io", "v1alpha2", "resourcebindings")?,
-            api,
-            user: account.user(),
+            _api: api,
             _guard: shutdown.drop_guard(),
         })
     }
@@ -167,23 +163,6 @@ impl HeartbeatFleet {
     pub fn heal<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         let names = names.into_iter().map(str::to_owned);
         self.players.answering().extend(names);
-    }
-
-    /// Makes requests of the control plane whose path contains this go wrong until they are
-    /// [mended](Self::mend).
-    pub fn disturb(&self, path: &str, effect: Effect) {
-        let scope = Scope::user(&self.user).at(path);
-        self.api.faults().inject_for(scope, effect);
-    }
-
-    /// Lets the requests of the control plane pass again.
-    pub fn mend(&self) {
-        self.api.faults().heal();
-    }
-
-    /// Makes the fleet API forget its history, so that watches which are behind have to list anew.
-    pub fn compact(&self) {
-        self.api.store().forget_history();
     }
 
     /// Puts a workload on a cluster, as the scheduler would have left it; `more` is merged into the
