@@ -25,17 +25,10 @@ pub fn validate(
             continue;
         };
         let (policy, binding) = (&policy.name, &bound.binding);
-        if bound.warns {
-            context.warn(format!(
-                "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
-            ));
-        }
-        if bound.denies {
-            let message = format!(
-                "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
-            );
-            return Err(refusal(attributes, &reason, &message));
-        }
+        let message = format!(
+            "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
+        );
+        return Err(refusal(attributes, &reason, &message));
     }
     Ok(())
 }

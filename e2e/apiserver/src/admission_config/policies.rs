@@ -1,9 +1,9 @@
 //! Validating admission policies: expressions that are evaluated here, in the place of a webhook.
 //!
-//! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong is
-//! decided by the failure policy, and nobody is kept from repairing a policy. Parameters, the
-//! authorizer, the object of the namespace and selectors are left out: a policy that uses them is
-//! refused when it is written.
+//! As in kube-apiserver a policy counts through its bindings only, an expression that goes wrong
+//! refuses the request, and nobody is kept from repairing a policy. Parameters, the authorizer, the
+//! object of the namespace, selectors, computed messages, failures that are ignored and bindings
+//! that only warn are left out: a policy that uses them is refused when it is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,10 +34,6 @@ pub struct Bound {
     pub policy: Arc<Policy>,
     /// Name of the binding.
     pub binding: String,
-    /// Whether a request is refused.
-    pub denies: bool,
-    /// Whether the client is warned.
-    pub warns: bool,
 }
 
 /// A policy.
@@ -49,7 +45,6 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     conditions: Vec<Condition>,
     validations: Vec<Validation>,
-    ignore_failure: bool,
 }
 
 #[derive(Debug)]
@@ -57,7 +52,6 @@ struct Validation {
     source: String,
     expression: Expr,
     message: String,
-    message_expression: Option<Expr>,
     reason: String,
 }
 
@@ -106,16 +100,9 @@ impl Policies {
         let bindings = self.bindings.present("");
         let bound = bindings.iter().filter_map(|object| {
             let object = object.value();
-            let spec = &object["spec"];
-            let does = |action: &str| {
-                let actions = spec["validationActions"].as_array();
-                actions.is_some_and(|actions| actions.iter().any(|it| it == action))
-            };
             Some(Bound {
-                policy: Arc::clone(policies.get(spec["policyName"].as_str()?)?),
+                policy: Arc::clone(policies.get(object["spec"]["policyName"].as_str()?)?),
                 binding: object["metadata"]["name"].as_str()?.to_owned(),
-                denies: does("Deny"),
-                warns: does("Warn"),
             })
         });
         bound.collect()
@@ -141,10 +128,6 @@ impl Policy {
                 source: text(&validation["expression"]),
                 expression: compile(&validation["expression"])?,
                 message: text(&validation["message"]),
-                message_expression: match &validation["messageExpression"] {
-                    Value::Null => None,
-                    source => Some(compile(source)?),
-                },
                 reason: match validation["reason"].as_str() {
                     Some(reason) => reason.to_owned(),
                     None => "Invalid".to_owned(),
@@ -157,7 +140,6 @@ impl Policy {
             rules: matching::rules(&spec["matchConstraints"]["resourceRules"]),
             conditions: conditions.iter().map(Condition::read).collect(),
             validations: validations.collect::<Option<_>>()?,
-            ignore_failure: spec["failurePolicy"] == "Ignore",
         })
     }
 
@@ -172,8 +154,7 @@ impl Policy {
                 fields.remove(field);
             }
         }
-        let failed =
-            |message: String| (!self.ignore_failure).then(|| ("Invalid".to_owned(), message));
+        let failed = |message: String| Some(("Invalid".to_owned(), message));
         let scope = Scope::new([
             ("object", &object),
             ("oldObject", &old),
@@ -188,7 +169,7 @@ impl Policy {
             let source = &validation.source;
             match scope.holds(&validation.expression) {
                 Ok(true) => None,
-                Ok(false) => Some((validation.reason.clone(), validation.message(&scope))),
+                Ok(false) => Some((validation.reason.clone(), validation.message())),
                 Err(Failure::Wrong(error)) => {
                     failed(format!("expression '{source}' resulted in error: {error}"))
                 }
@@ -201,13 +182,11 @@ impl Policy {
 }
 
 impl Validation {
-    fn message(&self, scope: &Scope<'_>) -> String {
-        let said = self.message_expression.as_ref();
-        let said = said.and_then(|it| scope.text(it));
-        match said.as_deref().map(str::trim) {
-            Some(said) if !said.is_empty() && !said.contains('\n') => said.to_owned(),
-            _ if !self.message.is_empty() => self.message.clone(),
-            _ => format!("failed expression: {}", self.source),
+    fn message(&self) -> String {
+        if self.message.is_empty() {
+            format!("failed expression: {}", self.source)
+        } else {
+            self.message.clone()
         }
     }
 }
