@@ -82,18 +82,6 @@ async fn patch_status(bench: &Bench, name: &str, status: &Value) {
 }
 
 #[tokio::test]
-async fn texts_that_are_one_quantity_are_two_values_of_a_config_map() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("a", json!([config_map("a", "1.1")])).await;
-    let change = json!({"spec": {"workload": {"manifests": [config_map("a", "1.10")]}}});
-    merge(&bench.works(), "a", &change).await;
-    until(&bench.config_maps(), "a", "it has the new text", |object| {
-        value(object) == "1.10"
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1")])).await;

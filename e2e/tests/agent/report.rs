@@ -183,52 +183,6 @@ async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses
 }
 
 #[tokio::test]
-async fn a_hung_member_is_told_to_be_old_news() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.member.faults().inject(Effect::Hang);
-    let old = bench
-        .has(MEMBER, &[("StatusUpToDate", "False", "CollectionFailed")])
-        .await;
-    let message = &old.condition("StatusUpToDate").unwrap().message;
-    assert!(
-        message.contains("nodes and pods not collected since"),
-        "{message}"
-    );
-}
-
-#[tokio::test]
-async fn conditions_and_fields_of_others_survive_our_reports() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    let cluster = bench.joined().await;
-    let mut conditions = serde_json::to_value(&cluster.status.unwrap().conditions).unwrap();
-    conditions
-        .as_array_mut()
-        .unwrap()
-        .push(json!({"type": "Drained", "status": "True", "reason": "R",
-        "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}));
-    let theirs = json!({"status": {"conditions": conditions, "remedyActions": ["TrafficControl"]}});
-    merge_status(&bench.clusters(), MEMBER, &theirs).await;
-    create_node(&bench, "n1", true).await;
-    let after = until(
-        &bench.clusters(),
-        MEMBER,
-        "the node is counted",
-        |cluster| {
-            let status = cluster.status.as_ref();
-            status
-                .and_then(|status| status.node_summary)
-                .is_some_and(|nodes| nodes.total_num == 1)
-        },
-    )
-    .await;
-    assert_eq!(condition(&after, "Drained"), Some(("True", "R")));
-    assert_eq!(after.status.unwrap().remedy_actions, ["TrafficControl"]);
-}
-
-#[tokio::test]
 async fn a_name_that_another_cluster_bears_is_refused() {
     let bench = Bench::start().await;
     let other = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": MEMBER},
