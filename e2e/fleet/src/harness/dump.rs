@@ -7,6 +7,7 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
+use muster_shared::k8s::Condition;
 
 use super::fleet::Fleet;
 use super::process::last_lines;
@@ -41,23 +42,25 @@ fn heading(out: &mut String, text: &str) {
     let _ = writeln!(out, "── {text}");
 }
 
+fn conditions<'a>(out: &mut String, all: impl IntoIterator<Item = &'a Condition>) {
+    for it in all {
+        let (since, message) = (it.last_transition_time.0, &it.message);
+        let _ = writeln!(
+            out,
+            "    {}={} {} since {since}: {message}",
+            it.type_, it.status, it.reason
+        );
+    }
+}
+
 fn clusters(fleet: &Fleet, out: &mut String) {
     heading(out, "clusters");
     let mut clusters = fleet.observer.view.clusters.list();
     clusters.sort_by_key(|cluster| cluster.name_any());
     for cluster in clusters {
         let _ = writeln!(out, "{}", cluster.name_any());
-        for condition in cluster.status.iter().flat_map(|status| &status.conditions) {
-            let _ = writeln!(
-                out,
-                "    {}={} {} since {}: {}",
-                condition.type_,
-                condition.status,
-                condition.reason,
-                condition.last_transition_time.0,
-                condition.message
-            );
-        }
+        let status = cluster.status.iter();
+        conditions(out, status.flat_map(|it| &it.conditions));
         for taint in &cluster.spec.taints {
             let _ = writeln!(out, "    taint {}:{}", taint.key, taint.effect);
         }
@@ -87,13 +90,7 @@ fn bindings(fleet: &Fleet, out: &mut String) {
                 task.from_cluster, task.reason, task.producer
             );
         }
-        for condition in &status.conditions {
-            let _ = writeln!(
-                out,
-                "    {}={} {}: {}",
-                condition.type_, condition.status, condition.reason, condition.message
-            );
-        }
+        conditions(out, &status.conditions);
         for item in &status.aggregated_status {
             let _ = writeln!(
                 out,
@@ -121,13 +118,8 @@ fn works(fleet: &Fleet, out: &mut String) {
             work.namespace().unwrap_or_default(),
             work.name_any()
         );
-        for condition in work.status.iter().flat_map(|status| &status.conditions) {
-            let _ = writeln!(
-                out,
-                "    {}={} {}: {}",
-                condition.type_, condition.status, condition.reason, condition.message
-            );
-        }
+        let status = work.status.iter();
+        conditions(out, status.flat_map(|it| &it.conditions));
     }
 }
 
