@@ -41,29 +41,7 @@ fn without_failover(plan: &mut Plan) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_empties_a_cluster_while_failover_is_off_and_each_copy_waits_for_its_successor() {
-    let setting = Setting {
-        plan: without_failover,
-        ..Setting::named("drain-gate-off")
-    };
-    scenario(setting, async |story: &Story| Ok(drain(story).await?)).await;
-}
-
-async fn drain(story: &Story) -> anyhow::Result<()> {
-    let preview = muster(story, &["drain", VICTIM, "--dry-run"]).await?;
-    println!("{preview}");
-    let told = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await?;
-    println!("{told}");
-    anyhow::ensure!(told.contains(&format!("{VICTIM}: drained")), "{told}");
-    let left = told.split(" of ").nth(1).context("a count")?;
-    anyhow::ensure!(!left.starts_with("0 "), "nothing was there: {told}");
-    let told = muster(story, &["undrain", VICTIM]).await?;
-    anyhow::ensure!(told.contains("nothing moves back"), "{told}");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_moved_comes_home_when_a_person_asks_and_each_copy_waits_for_its_successor() {
+async fn a_drain_with_failover_off_and_the_way_home_leave_no_gaps() {
     let setting = Setting {
         plan: without_failover,
         ..Setting::named("rebalance")
@@ -74,6 +52,9 @@ async fn what_moved_comes_home_when_a_person_asks_and_each_copy_waits_for_its_su
 async fn rebalance(story: &Story) -> anyhow::Result<()> {
     let told = muster(story, &["drain", VICTIM, "--wait", "--timeout=90s"]).await?;
     anyhow::ensure!(told.contains(&format!("{VICTIM}: drained")), "{told}");
+    let left = told.split(" of ").nth(1).context("a count")?;
+    anyhow::ensure!(!left.starts_with("0 "), "nothing was there: {told}");
+    story.no_gaps()?;
     let told = muster(story, &["undrain", VICTIM]).await?;
     anyhow::ensure!(told.contains("nothing moves back"), "{told}");
     // No pod can start at home for now.
