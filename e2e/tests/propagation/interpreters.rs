@@ -144,11 +144,15 @@ fn injecting(bench: &Bench) -> Task {
 }
 
 #[tokio::test]
-async fn a_custom_resource_is_divided_and_shows_the_status_of_its_copies() {
+async fn a_customization_that_comes_and_goes_changes_how_a_custom_resource_is_divided_and_shown() {
     let bench = with_widgets().await;
-    customize(&bench, widgets()).await;
     let _control_plane = bench.control_plane();
     widget(&bench, "w", 6, &json!({})).await;
+    for member in ["m1", "m2"] {
+        let whole = |manifest: &Value| manifest["spec"]["size"] == 6;
+        bench.sent(member, "Widget", "w", whole).await;
+    }
+    customize(&bench, widgets()).await;
     for member in ["m1", "m2"] {
         let half = |manifest: &Value| manifest["spec"]["size"] == 3;
         bench.sent(member, "Widget", "w", half).await;
@@ -165,22 +169,6 @@ async fn a_custom_resource_is_divided_and_shows_the_status_of_its_copies() {
         it.data["status"] == json!({ "ready": 5 })
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_customization_that_comes_and_goes_changes_what_is_there() {
-    let bench = with_widgets().await;
-    let _control_plane = bench.control_plane();
-    widget(&bench, "w", 6, &json!({})).await;
-    for member in ["m1", "m2"] {
-        let whole = |manifest: &Value| manifest["spec"]["size"] == 6;
-        bench.sent(member, "Widget", "w", whole).await;
-    }
-    customize(&bench, widgets()).await;
-    for member in ["m1", "m2"] {
-        let half = |manifest: &Value| manifest["spec"]["size"] == 3;
-        bench.sent(member, "Widget", "w", half).await;
-    }
     let customizations = bench.all::<ResourceInterpreterCustomization>();
     delete(&customizations, "widgets").await;
     for member in ["m1", "m2"] {
