@@ -164,6 +164,7 @@ async fn a_storage_that_fences_itself_is_promoted_while_the_old_cluster_is_silen
         text.replace("      fencing:\n        afterSeconds: 15\n", "")
             .replace("# whenUnreachable", "whenUnreachable")
     };
+    muster_shared::tls::install_provider();
     with_data("promoting", promoting, async |fleet, engines, first| {
         fleet.cut(first)?;
         let second = engines.until_started(2, SOON).await?;
