@@ -130,7 +130,8 @@ where
         &self.queue
     }
 
-    /// Returns the notification of what concerns all keys, as [`resyncs`](Self::resyncs) lists them.
+    /// Returns the notification of what concerns all keys, as [`resyncs`](Self::resyncs) lists
+    /// them.
     pub fn everything(&self) -> Arc<Notify> {
         Arc::clone(&self.everything)
     }

@@ -67,9 +67,9 @@ impl Works {
         self.has_stood_by.store(true, Ordering::SeqCst);
     }
 
-    /// Lists the Works again if another agent may have acted for the member. The watch may have been
-    /// cut off unnoticed: a Work that the other one has removed would be applied as the cache shows
-    /// it, and nobody would ever remove its objects.
+    /// Lists the Works again if another agent may have acted for the member. The watch may have
+    /// been cut off unnoticed: a Work that the other one has removed would be applied as the cache
+    /// shows it, and nobody would ever remove its objects.
     pub async fn take_over(&self) {
         let _taking_over = self.taking_over.lock().await;
         if self.has_stood_by.swap(false, Ordering::SeqCst)

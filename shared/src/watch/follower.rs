@@ -144,8 +144,8 @@ impl<K: Followed> Follower<K> {
         self
     }
 
-    /// Opens another watch and lists everything again also when it is asked to, as soon as the watch
-    /// has nothing to tell.
+    /// Opens another watch and lists everything again also when it is asked to, as soon as the
+    /// watch has nothing to tell.
     pub(super) fn asked_by(mut self, asked: Arc<Notify>) -> Self {
         self.asked = asked;
         self

@@ -339,8 +339,8 @@ impl<K: Followed> Informer<K> {
             .await;
     }
 
-    /// Has everything listed again, and waits until that list is in the cache. A watch may have been
-    /// cut off for a minute before that is noticed.
+    /// Has everything listed again, and waits until that list is in the cache. A watch may have
+    /// been cut off for a minute before that is noticed.
     pub async fn confirmed(&self) {
         let mut lists = self.inner.synced.subscribe();
         self.inner.asked.notify_one();

@@ -583,8 +583,8 @@ mod tests {
         assert_eq!(preserves, Some(true));
     }
 
-    /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that needs
-    /// the ConfigMap as well and may go anywhere. The agents have applied what they are told.
+    /// Returns a fleet with the Deployment in m1, which may be preserved, and another one that
+    /// needs the ConfigMap as well and may go anywhere. The agents have applied what they are told.
     async fn shared(preserves: bool, other_in: &str) -> Stand {
         let mut web = referrer();
         web["metadata"]["finalizers"] = json!(["karmada.io/binding-controller"]);

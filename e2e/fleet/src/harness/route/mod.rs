@@ -10,8 +10,8 @@
 //! | the party's clock is wrong | [`Route::set_clock`] |
 //!
 //! Both work in front of every provider's API; restarting the API itself is the provider's
-//! ([`Cluster::restart`](super::provider::Cluster::restart)), and what else goes wrong with requests
-//! is injected into the embedded server.
+//! ([`Cluster::restart`](super::provider::Cluster::restart)), and what else goes wrong with
+//! requests is injected into the embedded server.
 
 pub mod clock;
 pub mod clock_proxy;
