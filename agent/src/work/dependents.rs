@@ -38,27 +38,24 @@ pub fn is_of(object: &Value, owner: &Value) -> bool {
 /// Returns what stops an object that belongs to one that is stopped; `None` if it runs no more, or
 /// ends.
 pub fn action(object: &Value, kind: &GroupVersionKind) -> Option<Action> {
-    if object.pointer("/metadata/deletionTimestamp").is_some() {
+    if object.pointer("/metadata/deletionTimestamp").is_some() || has_ended(object) {
         return None;
     }
-    if kind.kind == "Pod" {
-        let phase = object.pointer("/status/phase").and_then(Value::as_str);
-        return (!matches!(phase, Some("Succeeded" | "Failed"))).then_some(Action::Delete);
-    }
-    let conditions = object
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let is_over = conditions
-        .into_iter()
-        .flatten()
-        .any(|it| it["status"] == "True" && (it["type"] == "Complete" || it["type"] == "Failed"));
-    if is_over {
-        return None;
-    }
-    if fencing::is_queued(object) {
+    if kind.kind == "Pod" || fencing::is_queued(object) {
         return Some(Action::Delete);
     }
     fencing::stop(object, &json!({ "spec": { "suspend": true } })).map(Action::Patch)
+}
+
+/// Returns whether a pod or a Job has run to its end, as its status says.
+pub fn has_ended(object: &Value) -> bool {
+    let status = &object["status"];
+    let conditions = status["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
+        || conditions.any(|it| {
+            it["status"] == "True" && (it["type"] == "Complete" || it["type"] == "Failed")
+        })
 }
 
 /// Returns whether an object is one that the agent has stopped, so that what it has made is stopped

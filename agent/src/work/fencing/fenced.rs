@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::work::partial;
+use crate::work::{dependents, partial};
 
 /// A fenced object: its identity, its orders, whether it is marked as stopped, and the fields that
 /// its orders change. What its users wrote is kept as text: as values it would take many times the
@@ -18,6 +18,8 @@ use crate::work::partial;
 pub struct Fenced {
     /// Identity, orders, deletion and mark.
     pub head: Value,
+    /// Whether its status says that it has run to its end, as that of a pod or a Job does.
+    pub has_ended: bool,
     /// The fields that the orders change, as JSON.
     fields: Box<str>,
 }
@@ -38,10 +40,12 @@ impl<'de> Deserialize<'de> for Fenced {
         static SHAPE: LazyLock<Value> = LazyLock::new(|| {
             json!({ "metadata": {
                 "name": true, "namespace": true, "uid": true, "deletionTimestamp": true,
-                "labels": { label::FENCED: true },
+                "labels": { label::FENCED: true, label::KUEUE_QUEUE: true },
                 "annotations": { annotation::FENCING: true, annotation::FLEET: true, annotation::STOPPED: true },
             }})
         });
+        static STATUS: LazyLock<Value> =
+            LazyLock::new(|| json!({ "status": { "phase": true, "conditions": true } }));
         let text = Box::<RawValue>::deserialize(deserializer)?;
         let mut head = partial::fields(text.get(), &SHAPE).map_err(D::Error::custom)?;
         let stop = Orders::of(&head).and_then(|orders| orders.stop);
@@ -53,8 +57,11 @@ impl<'de> Deserialize<'de> for Fenced {
         if fencing::stopped(&head).is_some() {
             head["metadata"]["annotations"][annotation::STOPPED] = json!("{}");
         }
+        // One whose status cannot be read may run.
+        let status = partial::fields(text.get(), &STATUS);
         Ok(Self {
             head,
+            has_ended: status.is_ok_and(|status| dependents::has_ended(&status)),
             fields: fields.to_string().into(),
         })
     }

@@ -203,7 +203,7 @@ impl Objects {
         let api = self.api_of(place, text(&fenced.head, "namespace"));
         let subject = Subject::of(kind, &fenced);
         let is_marked = dependents::has_stopped(&fenced.head);
-        let step = Step::of(&api, &fenced);
+        let step = Step::of(&api, kind, &fenced);
         // A write may take a while, and what it needs is in the step.
         drop(fenced);
         let may_have_dependents = match &step {

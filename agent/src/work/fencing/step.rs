@@ -87,7 +87,7 @@ impl Subject {
 
 /// Request that stops an object.
 pub enum Step {
-    /// Nothing: it is stopped, or it is being deleted.
+    /// Nothing: it is stopped, has run to its end, or is being deleted.
     None {
         /// Whether its orders stop it, and did.
         is_stopped: bool,
@@ -99,9 +99,13 @@ pub enum Step {
 }
 
 impl Step {
-    /// Decides by the object as it was read.
-    pub fn of(api: &Api<Raw>, fenced: &Fenced) -> Self {
-        match Orders::of(&fenced.head).and_then(|orders| orders.stop) {
+    /// Decides by the object of a kind as it was read. The fleet may not know that Kueue starts it:
+    /// a namespace of the member with a default queue gives the label of that queue.
+    pub fn of(api: &Api<Raw>, kind: &GroupVersionKind, fenced: &Fenced) -> Self {
+        let is_queued = fencing::is_queued(&fenced.head);
+        let is_task = matches!((&*kind.group, &*kind.kind), ("", "Pod") | ("batch", "Job"));
+        let stop = Orders::of(&fenced.head).and_then(|orders| orders.stop);
+        match stop.filter(|order| !is_queued || order["spec"]["suspend"] != true) {
             Some(order) => {
                 let object = fenced.object();
                 match fencing::stop(&object, &order) {
@@ -109,7 +113,9 @@ impl Step {
                     Some(patch) => Self::Stop(merge(api, &object, patch)),
                 }
             }
-            None if text(&fenced.head, "deletionTimestamp").is_some() => {
+            None if text(&fenced.head, "deletionTimestamp").is_some()
+                || is_task && fenced.has_ended =>
+            {
                 Self::None { is_stopped: false }
             }
             None => Self::Delete(delete(api, &fenced.head)),

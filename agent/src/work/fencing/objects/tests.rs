@@ -34,13 +34,16 @@ impl Server {
         };
         let groups = match path {
             "/api" => json!([group("", &[("pods", "Pod")])]),
-            "/apis" => json!([group(
-                "apps",
-                &[
-                    ("deployments", "Deployment"),
-                    ("statefulsets", "StatefulSet")
-                ]
-            )]),
+            "/apis" => json!([
+                group(
+                    "apps",
+                    &[
+                        ("deployments", "Deployment"),
+                        ("statefulsets", "StatefulSet")
+                    ]
+                ),
+                group("batch", &[("jobs", "Job")])
+            ]),
             _ => Value::Null,
         };
         if groups.is_array() {
@@ -191,6 +194,48 @@ async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
                 .all(|it| it.contains("karmada.io%2Fmanaged%3Dtrue")),
             "{lists:?}"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_a_queue_is_deleted_unless_it_has_ended() {
+    let suspend = json!({ "spec": { "suspend": true } });
+    let (queued, plain) = (json!({ label::KUEUE_QUEUE: "team" }), json!({}));
+    for (what, labels, stop, condition, expected) in [
+        ("no queue", &plain, Some(&suspend), "Other", Some("PATCH")),
+        ("known to the fleet", &queued, None, "Other", Some("DELETE")),
+        (
+            "known to the member alone",
+            &queued,
+            Some(&suspend),
+            "Other",
+            Some("DELETE"),
+        ),
+        ("complete", &queued, None, "Complete", None),
+        ("failed", &queued, Some(&suspend), "Failed", None),
+    ] {
+        let mut job = json!({
+            "metadata": { "name": "sum", "namespace": "shop", "uid": "u", "labels": labels },
+            "spec": { "suspend": false },
+            "status": { "conditions": [{ "type": condition, "status": "True" }] },
+        });
+        let orders = Orders {
+            after_seconds: 60,
+            grace_seconds: 0,
+            stop: stop.cloned(),
+        };
+        orders.write(&mut job);
+        let (objects, server) = Server {
+            objects: HashMap::from([("jobs", vec![job])]),
+            most: 50,
+            ..Server::default()
+        }
+        .start();
+        let (fleet, events) = (FleetId::Unknown(String::new()), Events::nowhere());
+        let kind = GroupVersionKind::gvk("batch", "v1", "Job");
+        objects.stop(&kind, &|_| true, &fleet, &events).await;
+        let expected: Vec<_> = expected.iter().map(|it| format!("{it} jobs/sum")).collect();
+        assert_eq!(server.wrote(), expected, "{what}");
     }
 }
 
