@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
+use futures::stream::{self, StreamExt as _};
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::completion::{is_divided_job, is_undone};
 use muster_control_plane::fleet::works::CachedWork;
@@ -14,6 +15,9 @@ use muster_shared::client::get_opt;
 use muster_shared::k8s::{Api, Client, Job};
 use muster_shared::names;
 use serde_json::{Value, json};
+
+/// Jobs that are read at a time.
+const AT_ONCE: usize = 8;
 
 /// A divided Job.
 pub(super) struct Divided {
@@ -37,7 +41,10 @@ impl Jobs {
         let specs = bindings.iter().map(|it| (BindingKey::of(it), &it.spec));
         let specs = specs.filter(|(_, spec)| is_divided_job(spec) && is_there(spec));
         let read = specs.map(async |(key, spec)| Some((key, Divided::read(client, spec).await?)));
-        Self(join_all(read).await.into_iter().flatten().collect())
+        let read: Vec<_> = read.collect();
+        let read = stream::iter(read).buffer_unordered(AT_ONCE);
+        let read: Vec<_> = read.collect().await;
+        Self(read.into_iter().flatten().collect())
     }
 
     /// Returns whether a part of the workload of a binding would run nowhere if that were so;
@@ -73,5 +80,58 @@ impl Divided {
             template,
             works: stay.collect(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_many_jobs_a_few_are_read_at_a_time() {
+        let bindings = (0..100).map(|number| {
+            let binding: AnyBinding = serde_json::from_value(json!({
+                "metadata": { "namespace": "shop", "name": format!("sum-{number}-job") },
+                "spec": {
+                    "resource": {
+                        "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop",
+                        "name": format!("sum-{number}"),
+                    },
+                    "replicas": 1,
+                    "clusters": [{ "name": "m1", "replicas": 1 }],
+                    "placement": { "replicaScheduling": { "replicaSchedulingType": "Divided" } },
+                },
+            }))
+            .unwrap();
+            Arc::new(binding)
+        });
+        let bindings: Vec<_> = bindings.collect();
+        let [open, all, most] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (asked, peak) = (Arc::clone(&all), Arc::clone(&most));
+        let service = service_fn(move |_: Request<Body>| {
+            let (open, all, most) = (Arc::clone(&open), Arc::clone(&all), Arc::clone(&most));
+            async move {
+                all.fetch_add(1, Ordering::SeqCst);
+                most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                open.fetch_sub(1, Ordering::SeqCst);
+                let body = Body::from(b"{}".to_vec());
+                let answer = Response::builder().status(404).body(body).unwrap();
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        let client = Client::new(service, "default");
+        let jobs = Jobs::read(&client, &bindings, &["m1".to_owned()]).await;
+        assert!(jobs.0.is_empty());
+        assert_eq!(asked.load(Ordering::SeqCst), bindings.len());
+        let peak = peak.load(Ordering::SeqCst);
+        assert!(peak <= AT_ONCE, "{peak} at a time");
     }
 }
