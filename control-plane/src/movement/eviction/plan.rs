@@ -87,7 +87,7 @@ pub enum Nowhere {
     #[error("no other cluster would take it over: each cluster that fits has it already")]
     Again,
     /// Whether a cluster would take over the part of a Job in the one that it leaves is not known.
-    #[error("its template cannot be read, so that it is not known who would take it over")]
+    #[error("its template or Works cannot be read, so that it is not known who would take it over")]
     Unread,
     /// None of the chosen clusters is available, with the reason for each.
     #[error("no other cluster could take it: {0}")]

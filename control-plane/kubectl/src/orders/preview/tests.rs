@@ -230,7 +230,7 @@ fn a_part_of_a_job_leaves_at_once_only_for_a_cluster_without_a_part() {
     for (members, jobs, leaves, why) in [
         (3, &read, true, ""),
         (2, &read, false, "each cluster that fits has it already"),
-        (3, &unread, false, "cannot be read"),
+        (3, &unread, false, "its template or Works cannot be read"),
     ] {
         let preview = preview(
             (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
