@@ -333,7 +333,9 @@ impl<'a> Situation<'a> {
         status.is_some_and(|RawExtension(status)| {
             let balancer = status.get("loadBalancer");
             let no_address = |it: &Value| it["ingress"].as_array().is_none_or(Vec::is_empty);
-            balancer.is_some_and(no_address) || status.get("disruptionsAllowed").is_some()
+            let pods = |field: &str| status[field].as_i64();
+            let asked = pods("desiredHealthy").zip(pods("expectedPods"));
+            balancer.is_some_and(no_address) || asked.is_some_and(|(least, all)| least > all)
         })
     }
 

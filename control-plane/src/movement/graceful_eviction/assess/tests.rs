@@ -740,14 +740,24 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
 }
 
 #[test]
-fn a_disruption_budget_that_was_never_met_holds_no_old_copy() {
+fn a_disruption_budget_that_no_pods_can_meet_holds_no_old_copy() {
     use ResourceHealth::{Healthy, Unhealthy};
-    let budget = |pods: i64| Some(json!({"disruptionsAllowed": 0, "currentHealthy": pods}));
+    let budget = |(least, healthy, all): (i64, i64, i64)| {
+        Some(json!({
+            "disruptionsAllowed": 0, "desiredHealthy": least, "currentHealthy": healthy,
+            "expectedPods": all,
+        }))
+    };
     let targets = [target("new", 0)];
-    for (old, expected) in [(Unhealthy, Some(Done::Replaced)), (Healthy, None)] {
+    for (old, pods, expected) in [
+        (Unhealthy, (3, 2, 2), Some(Done::Replaced)),
+        // Pods of it have failed, and it protects the others.
+        (Unhealthy, (3, 2, 4), None),
+        (Healthy, (2, 2, 2), None),
+    ] {
         let reports = [
-            report("old", old.clone(), budget(2)),
-            report("new", Unhealthy, budget(0)),
+            report("old", old, budget(pods)),
+            report("new", Unhealthy, budget((pods.0, 0, 0))),
         ];
         let scene = Scene {
             has_rule: true,
@@ -755,7 +765,7 @@ fn a_disruption_budget_that_was_never_met_holds_no_old_copy() {
         };
         let done = assess(&[task(None)], &scene, at(1)).done;
         let done = done.first().map(|(_, done)| *done);
-        assert_eq!(done, expected, "{old:?}");
+        assert_eq!(done, expected, "{pods:?}");
     }
 }
 
