@@ -102,7 +102,7 @@ impl Step {
     /// Decides by the object of a kind as it was read. The fleet may not know that Kueue starts it:
     /// a namespace of the member with a default queue gives the label of that queue.
     pub fn of(api: &Api<Raw>, kind: &GroupVersionKind, fenced: &Fenced) -> Self {
-        let is_queued = fencing::is_queued(&fenced.head);
+        let is_queued = fencing::is_queued(&fenced.head) && kind.kind != "CronJob";
         let is_task = matches!((&*kind.group, &*kind.kind), ("", "Pod") | ("batch", "Job"));
         let stop = Orders::of(&fenced.head).and_then(|orders| orders.stop);
         match stop.filter(|order| !is_queued || order["spec"]["suspend"] != true) {

@@ -101,7 +101,8 @@ pub fn orders(
     };
     let stop = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
         Kind::Scaled => Some(json!({ "spec": { "replicas": 0 } })),
-        Kind::Suspended if is_queued(manifest) => None,
+        // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
+        Kind::Suspended if is_queued(manifest) && spec.resource.kind == "Job" => None,
         Kind::Custom if is_suspendable(manifest) && is_queued(manifest) => None,
         Kind::Suspended => Some(json!({ "spec": { "suspend": true } })),
         Kind::Custom if is_suspendable(manifest) => Some(json!({ "spec": { "suspend": true } })),
@@ -271,7 +272,12 @@ mod tests {
     #[test]
     fn what_a_queue_would_start_again_is_deleted() {
         let fencing = json!({ "afterSeconds": 60 });
-        for (api_version, kind) in [("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet")] {
+        let suspend = json!({ "spec": { "suspend": true } });
+        for (api_version, kind, expected) in [
+            ("batch/v1", "Job", None),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", None),
+            ("batch/v1", "CronJob", Some(suspend)),
+        ] {
             let spec = spec(api_version, kind, 3, &fencing);
             let manifest = json!({
                 "apiVersion": api_version, "kind": kind,
@@ -279,7 +285,7 @@ mod tests {
                 "spec": { "suspend": false },
             });
             let orders = orders(&spec, &manifest, &Interpreters::default());
-            assert_eq!(orders.ok().flatten().unwrap().stop, None, "{kind}");
+            assert_eq!(orders.ok().flatten().unwrap().stop, expected, "{kind}");
         }
     }
 

@@ -42,7 +42,7 @@ impl Server {
                         ("statefulsets", "StatefulSet")
                     ]
                 ),
-                group("batch", &[("jobs", "Job")])
+                group("batch", &[("jobs", "Job"), ("cronjobs", "CronJob")])
             ]),
             _ => Value::Null,
         };
@@ -201,20 +201,20 @@ async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
 async fn a_job_in_a_queue_is_deleted_unless_it_has_ended() {
     let suspend = json!({ "spec": { "suspend": true } });
     let (queued, plain) = (json!({ label::KUEUE_QUEUE: "team" }), json!({}));
-    for (what, labels, stop, condition, expected) in [
-        ("no queue", &plain, Some(&suspend), "Other", Some("PATCH")),
-        ("known to the fleet", &queued, None, "Other", Some("DELETE")),
-        (
-            "known to the member alone",
-            &queued,
-            Some(&suspend),
-            "Other",
-            Some("DELETE"),
-        ),
-        ("complete", &queued, None, "Complete", None),
-        ("failed", &queued, Some(&suspend), "Failed", None),
-    ] {
-        let mut job = json!({
+    let (job, cron_job) = (("jobs", "Job"), ("cronjobs", "CronJob"));
+    let (patched, deleted, left) = (Some("PATCH"), Some("DELETE"), None);
+    let all = [
+        // The fleet does not know of the queue: a default of the member has given it.
+        (job, &queued, Some(&suspend), "Other", deleted),
+        (job, &queued, None, "Other", deleted),
+        (job, &plain, Some(&suspend), "Other", patched),
+        (job, &queued, None, "Complete", left),
+        (job, &queued, Some(&suspend), "Failed", left),
+        // Its Jobs may be in a queue, but not it.
+        (cron_job, &queued, Some(&suspend), "Other", patched),
+    ];
+    for ((plural, kind), labels, stop, condition, expected) in all {
+        let mut object = json!({
             "metadata": { "name": "sum", "namespace": "shop", "uid": "u", "labels": labels },
             "spec": { "suspend": false },
             "status": { "conditions": [{ "type": condition, "status": "True" }] },
@@ -224,18 +224,19 @@ async fn a_job_in_a_queue_is_deleted_unless_it_has_ended() {
             grace_seconds: 0,
             stop: stop.cloned(),
         };
-        orders.write(&mut job);
+        orders.write(&mut object);
         let (objects, server) = Server {
-            objects: HashMap::from([("jobs", vec![job])]),
+            objects: HashMap::from([("jobs", Vec::new()), (plural, vec![object])]),
             most: 50,
             ..Server::default()
         }
         .start();
         let (fleet, events) = (FleetId::Unknown(String::new()), Events::nowhere());
-        let kind = GroupVersionKind::gvk("batch", "v1", "Job");
-        objects.stop(&kind, &|_| true, &fleet, &events).await;
-        let expected: Vec<_> = expected.iter().map(|it| format!("{it} jobs/sum")).collect();
-        assert_eq!(server.wrote(), expected, "{what}");
+        let of_kind = GroupVersionKind::gvk("batch", "v1", kind);
+        objects.stop(&of_kind, &|_| true, &fleet, &events).await;
+        let expected = expected.map(|it| format!("{it} {plural}/sum"));
+        let expected: Vec<_> = expected.into_iter().collect();
+        assert_eq!(server.wrote(), expected, "{kind} {condition} {labels}");
     }
 }
 
