@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
 use super::index::{Index, Range, Touched, kinds_of};
-use super::writes::{preserve, record, release, send};
+use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::binding_index::Trait;
@@ -264,43 +264,35 @@ impl Distributor {
     }
 
     /// Returns the templates that a referrer names and those that it chooses by label; where it was
-    /// going away (`left`) before this process looked at it, those whose bindings name it.
+    /// going away (`left`) before this process looked at it, those of what it shows
+    /// ([`recorded`]) whose bindings name it.
     fn needs(
         &self,
         fleet: &Fleet,
         key: &BindingKey,
         left: Option<&AnyBinding>,
     ) -> BTreeSet<TemplateKey> {
-        let index = self.index.lock();
-        let is_known = index.knows(key);
-        let (mut needs, ranges) = (index.needs(key), index.ranges(key));
-        drop(index);
-        if is_known {
-            for range in &ranges {
-                for (template_key, template) in within(fleet, range) {
-                    if self.index.lock().chooses(key, &template_key, &template) {
-                        needs.insert(template_key);
-                    }
-                }
-            }
-            return needs;
+        let known = self.index.lock().dependencies(key);
+        let is_known = known.is_some();
+        let shown = || left.map(recorded).unwrap_or_default();
+        let mut own = Index::default();
+        own.set(key, known.unwrap_or_else(shown));
+        let mut needs = own.needs(key);
+        for range in own.ranges(key) {
+            let near = within(fleet, &range);
+            let chosen = near.filter(|(template_key, it)| own.chooses(key, template_key, it));
+            needs.extend(chosen.map(|(template_key, _)| template_key));
         }
-        let targets = left.iter().flat_map(|it| &it.spec.clusters);
-        let tasks = left.iter().flat_map(|it| &it.spec.graceful_eviction_tasks);
-        let clusters = targets.map(|it| &it.name);
-        let clusters: BTreeSet<_> = clusters.chain(tasks.map(|it| &it.from_cluster)).collect();
-        let near = clusters
-            .into_iter()
-            .flat_map(|it| fleet.bindings.index().naming(it));
-        let names_it = |binding: &Arc<AnyBinding>| {
-            let mut referrers = binding.spec.required_by.iter();
-            referrers.any(|it| BindingKey::of_snapshot(it) == *key)
+        // Anybody may write on a binding of theirs that it refers to what is not theirs.
+        let names_it = |template: &TemplateKey| {
+            let binding = fleet.bindings.get(&BindingKey::for_template(template));
+            binding.is_some_and(|it| {
+                let mut referrers = it.spec.required_by.iter();
+                referrers.any(|it| BindingKey::of_snapshot(it) == *key)
+            })
         };
-        let near = near.filter_map(|it| fleet.bindings.get(&it));
-        let needed = near.filter(names_it);
-        needed
-            .map(|it| TemplateKey::of(&it.spec.resource))
-            .collect()
+        needs.retain(|template| is_known || names_it(template));
+        needs
     }
 
     /// Brings the binding of a template in line with its referrers.

@@ -64,6 +64,11 @@ impl Index {
         touched
     }
 
+    /// Returns what a referrer needs; `None` where that is not known.
+    pub fn dependencies(&self, referrer: &BindingKey) -> Option<Vec<Dependency>> {
+        self.needs.get(referrer).cloned()
+    }
+
     /// Returns the templates that a referrer names.
     pub fn needs(&self, referrer: &BindingKey) -> BTreeSet<TemplateKey> {
         let needs = self.needs.get(referrer).into_iter().flatten();

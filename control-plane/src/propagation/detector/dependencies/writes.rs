@@ -57,11 +57,7 @@ pub(super) async fn record(
     binding: &AnyBinding,
     needs: &[Dependency],
 ) -> Result<bool, Error> {
-    let held = binding
-        .metadata
-        .annotations
-        .as_ref()
-        .and_then(|all| all.get(annotation::DEPENDENCIES));
+    let held = shown(binding);
     let text = (!needs.is_empty()).then(|| json!(needs).to_string());
     let wanted = text.filter(|text| text.len() <= LONGEST_RECORD);
     if held == wanted.as_ref() {
@@ -73,6 +69,17 @@ pub(super) async fn record(
     } });
     let written = key.merge(&fleet.client, "record the dependencies of", &patch);
     Ok(!written.await?.is_overtaken())
+}
+
+/// Returns what a binding shows that it refers to.
+pub(super) fn recorded(binding: &AnyBinding) -> Vec<Dependency> {
+    let needs = shown(binding).and_then(|text| serde_json::from_str(text).ok());
+    needs.unwrap_or_default()
+}
+
+fn shown(binding: &AnyBinding) -> Option<&String> {
+    let annotations = binding.metadata.annotations.as_ref()?;
+    annotations.get(annotation::DEPENDENCIES)
 }
 
 /// Has what a binding without a policy of its own places stay in the members beside a workload that
