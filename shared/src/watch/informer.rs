@@ -28,6 +28,8 @@ const CONFIRMATION: Duration = Duration::from_secs(30);
 /// How often that time is doubled while each list lacks something: in a fleet in which very much is
 /// deleted, lists lack what went while they were made.
 const MOST_DOUBLED: u32 = 5;
+/// Time after which a list that broke off is made again while somebody waits for it.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Change of one object.
 #[derive(Debug)]
@@ -235,7 +237,11 @@ impl<K: Followed> Informer<K> {
                 () = shutdown.cancelled() => return,
                 news = follower.next() => news,
             };
+            let broke_off = matches!(news, News::BrokenOff);
             match self.observe(news, &mut list) {
+                Some(true) if broke_off && self.inner.synced.receiver_count() > 0 => {
+                    follower.list_again_at(Some(Instant::now() + jittered(SOON)));
+                }
                 Some(true) => {
                     let pause = jittered(CONFIRMATION * 2_u32.pow(lacking));
                     follower.list_again_at(Some(Instant::now() + pause));

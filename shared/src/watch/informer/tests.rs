@@ -303,6 +303,18 @@ async fn a_cache_whose_watch_tells_nothing_is_confirmed_when_somebody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_confirmation_that_somebody_waits_for_is_tried_again_soon_where_it_is_refused() {
+    let before = answer(&[plain("a")]);
+    let after = answer(&[plain("a"), plain("b")]);
+    let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
+    let api = attacked(vec![before.clone(), before, (503, busy), after], "");
+    let informer = followed_for(api, Duration::from_secs(10)).await;
+    let confirmed = tokio::time::timeout(Duration::from_secs(10), informer.confirmed());
+    confirmed.await.unwrap();
+    assert_eq!(informer.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_confirmation_that_fails_once_is_tried_again() {
     let (whole, short) = (answer(&[plain("a"), plain("b")]), answer(&[plain("a")]));
     let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
