@@ -70,7 +70,7 @@ use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Followed, Informer, Refused, Selection};
 use tokio::sync::OnceCell;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
@@ -89,6 +89,9 @@ use crate::settings::{COMPONENT, Settings};
 /// Time that the lists may take which a process makes before it takes over. An API that does not
 /// answer them must not keep the fleet without anybody who acts.
 const CONFIRMATION: Duration = Duration::from_secs(20);
+/// Time after the first lists in which they need not be made again: a process that starts alone gets
+/// its lease a moment later.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
 /// written goes through `client`.
@@ -430,9 +433,9 @@ impl Fleet {
     pub async fn ready(&self) -> bool {
         let ready = async {
             self.synced().await;
-            let stood_by = !self.leadership.is_current();
+            let synced = Instant::now();
             self.leadership.acquired().await;
-            if stood_by {
+            if synced.elapsed() > FRESH {
                 self.confirmed.get_or_init(|| self.confirm()).await;
             }
         };
@@ -458,6 +461,7 @@ impl Fleet {
         let lists = async {
             tokio::join!(
                 again(&self.clusters),
+                again(&self.taint_policies),
                 both(&self.policies),
                 both(&self.override_policies),
                 both::<AnyBinding>(&self.bindings),

@@ -90,25 +90,40 @@ async fn a_pause_that_is_ended_ends_at_once() {
     assert_eq!(held(&stand), (false, false));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
-    let api = FakeApi::default();
+/// Returns the fleet of an API that is followed by a process which does not lead yet, and the tasks
+/// that follow it.
+fn standby(api: &FakeApi) -> (Arc<Fleet>, Tasks) {
     let lease = json!({"metadata": {"namespace": "karmada-system", "name": "leader"}, "spec": {}});
     api.put("leases", lease);
-    api.put("clusters", cluster("m1"));
-    api.hide("clusters", "", "m1");
     let config = Config::new("http://fleet".parse().unwrap());
     let gateway = Gateway::over(Arc::new(api.clone()), "fleet", config);
     let mut tasks = Tasks::new(CancellationToken::new());
     let leadership = Leadership::elected();
-    let fleet = Fleet::new(
-        &gateway,
-        Settings::default(),
-        leadership.clone(),
-        &mut tasks,
-    )
-    .unwrap();
+    let fleet = Fleet::new(&gateway, Settings::default(), leadership, &mut tasks).unwrap();
     fleet.follow(&mut tasks);
+    (fleet, tasks)
+}
+
+/// Has the process of a fleet take part in the election.
+fn elect(fleet: &Fleet) {
+    let candidate = Candidate {
+        namespace: "karmada-system".to_owned(),
+        name: "leader".to_owned(),
+        identity: "b".to_owned(),
+        timing: Timing::default(),
+        annotations: Annotations::default(),
+    };
+    let (client, leadership) = (fleet.urgent_client.clone(), fleet.leadership.clone());
+    let retire = CancellationToken::new();
+    tokio::spawn(lease::campaign(client, candidate, leadership, retire));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
+    let api = FakeApi::default();
+    api.put("clusters", cluster("m1"));
+    api.hide("clusters", "", "m1");
+    let (fleet, _tasks) = standby(&api);
     let waiting = Arc::clone(&fleet);
     let ready = tokio::spawn(async move { waiting.ready().await });
     pass(5).await;
@@ -117,17 +132,22 @@ async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
     api.show_again("clusters", "", "m1");
     pass(5).await;
     assert!(fleet.clusters.list().is_empty());
-    let candidate = Candidate {
-        namespace: "karmada-system".to_owned(),
-        name: "leader".to_owned(),
-        identity: "b".to_owned(),
-        timing: Timing::default(),
-        annotations: Annotations::default(),
-    };
-    let client = fleet.urgent_client.clone();
-    let retire = CancellationToken::new();
-    tokio::spawn(lease::campaign(client, candidate, leadership, retire));
+    elect(&fleet);
     let ready = tokio::time::timeout(Duration::from_secs(10), ready).await;
     assert!(ready.unwrap().unwrap());
     assert_eq!(fleet.cluster_names(), ["m1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_leads_as_soon_as_it_knows_the_fleet_waits_for_no_other_list() {
+    let api = FakeApi::default();
+    let (fleet, _tasks) = standby(&api);
+    let waiting = Arc::clone(&fleet);
+    let ready = tokio::spawn(async move { waiting.ready().await });
+    fleet.synced().await;
+    pass(1).await;
+    assert!(!ready.is_finished(), "it has no lease yet");
+    elect(&fleet);
+    let ready = tokio::time::timeout(Duration::from_millis(500), ready).await;
+    assert!(ready.unwrap().unwrap());
 }
