@@ -128,11 +128,18 @@ impl Detector {
             return self.identify(&policy).await;
         };
         let mut rest = Rest::default();
-        let bound: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
+        let (bound, named) = {
+            let memory = self.memory();
+            (memory.bound.by_id(&claim), memory.bound.by_policy(&key))
+        };
+        let bound: BTreeSet<Arc<BindingKey>> = bound.into_iter().collect();
         // What the policy claimed by a former id, which it lost in an edit, is claimed anew.
-        for template in self.templates_of(&key).filter(|it| !bound.contains(it)) {
-            self.templates.add(template);
+        for binding in named.iter().filter(|it| !bound.contains(*it)) {
+            if let Some(template) = self.template_of(binding) {
+                self.templates.add(template);
+            }
         }
+        let bound: Vec<TemplateKey> = bound.iter().filter_map(|it| self.template_of(it)).collect();
         for template in bound {
             match self.fleet.templates.get(&template) {
                 Lookup::Found(found) if !selects(&policy, Subject::of(&template.kind, &found)) => {
