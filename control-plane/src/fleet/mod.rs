@@ -89,8 +89,8 @@ use crate::settings::{COMPONENT, Settings};
 /// Time that the lists may take which a process makes before it takes over. An API that does not
 /// answer them must not keep the fleet without anybody who acts.
 const CONFIRMATION: Duration = Duration::from_secs(20);
-/// Time after the first lists in which they need not be made again: a process that starts alone gets
-/// its lease a moment later.
+/// Time after the first lists in which they need not be made again: a process that starts alone
+/// gets its lease a moment later.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The fleet as the control plane sees it. The caches may be read by anybody at any time; what is
@@ -445,8 +445,8 @@ impl Fleet {
         }
     }
 
-    /// Lists clusters, policies, bindings and Works again, whose states decisions compare with each
-    /// other.
+    /// Lists clusters, policies, templates, bindings and Works again, whose states decisions
+    /// compare with each other.
     async fn confirm(&self) {
         async fn again<K: Followed>(cache: &Informer<K>) {
             // A kind that is not served is never listed.
@@ -465,12 +465,13 @@ impl Fleet {
                 both(&self.policies),
                 both(&self.override_policies),
                 both::<AnyBinding>(&self.bindings),
+                self.templates.confirmed(),
                 again(&self.works)
             )
         };
         if timeout(CONFIRMATION, lists).await.is_err() {
             tracing::warn!(
-                "clusters, policies, bindings and works could not all be listed again: taking over with what was heard of them"
+                "clusters, policies, templates, bindings and works could not all be listed again: taking over with what was heard of them"
             );
         }
     }

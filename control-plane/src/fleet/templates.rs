@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use kube::Client;
 use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
@@ -95,6 +96,21 @@ impl Templates {
     pub fn on_change(&self, listener: impl Fn(&TemplateChange) + Send + Sync + 'static) {
         let mut listeners = self.inner.listeners.write();
         listeners.push(Box::new(listener));
+    }
+
+    /// Has the templates of every kind that is watched listed again, and waits until those lists
+    /// are in the caches. A kind whose watch fails now, as one that was removed, is left out.
+    pub async fn confirmed(&self) {
+        let mut watched = Vec::new();
+        for entry in self.read().values() {
+            if let Watched::Following { informer, .. } = &entry.watched
+                && informer.is_synced()
+                && informer.refused().is_none()
+            {
+                watched.push(informer.clone());
+            }
+        }
+        join_all(watched.iter().map(Informer::confirmed)).await;
     }
 
     /// Returns the kinds that something names.

@@ -10,6 +10,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::Fleet;
+use super::template::{Kind, TemplateKey};
+use super::template_event::Lookup;
 use super::testing::{FakeApi, Stand, cluster, pass, refusal};
 use crate::settings::Settings;
 
@@ -123,19 +125,32 @@ async fn a_process_that_stood_by_lists_again_before_it_takes_over() {
     let api = FakeApi::default();
     api.put("clusters", cluster("m1"));
     api.hide("clusters", "", "m1");
+    let web = json!({"metadata": {"namespace": "shop", "name": "web"}});
+    api.put("deployments", web);
+    api.hide("deployments", "shop", "web");
+    api.serve_deployments();
     let (fleet, _tasks) = standby(&api);
+    let template = TemplateKey {
+        kind: Arc::new(Kind::new("apps/v1", "Deployment")),
+        namespace: Some("shop".to_owned()),
+        name: "web".to_owned(),
+    };
+    fleet.templates.name(&template.kind);
     let waiting = Arc::clone(&fleet);
     let ready = tokio::spawn(async move { waiting.ready().await });
     pass(5).await;
     assert!(!ready.is_finished(), "another process leads");
-    // The cluster joins, and no watch tells of it.
+    // The cluster joins, the template is made, and no watch tells of them.
     api.show_again("clusters", "", "m1");
+    api.show_again("deployments", "shop", "web");
     pass(5).await;
     assert!(fleet.clusters.list().is_empty());
+    assert!(matches!(fleet.templates.get(&template), Lookup::Absent));
     elect(&fleet);
     let ready = tokio::time::timeout(Duration::from_secs(10), ready).await;
     assert!(ready.unwrap().unwrap());
     assert_eq!(fleet.cluster_names(), ["m1"]);
+    assert!(matches!(fleet.templates.get(&template), Lookup::Found(_)));
 }
 
 #[tokio::test(start_paused = true)]
