@@ -7,14 +7,18 @@ use serde_json::{Map, Value, json};
 /// Fields of a Service by which its server says what kinds of addresses it gave it.
 const FAMILIES: [&str; 2] = ["ipFamilies", "ipFamilyPolicy"];
 
-/// Removes node ports and IP families that nobody wrote: those that no manager of the object's
-/// fields owns, because the server filled them in. An object that does not tell who manages its
-/// spec keeps them. Returns the IP families: fingerprints that are recorded of templates have them.
-pub fn drop_allocated(object: &mut Value) -> Map<String, Value> {
+/// Field of a Service for the port at which load balancers ask for its health.
+const HEALTH: &str = "healthCheckNodePort";
+
+/// Takes the values of node ports and IP families that nobody wrote: those that no manager of the
+/// object's fields owns, because the server filled them in. The fields stay, as null: an override
+/// may replace or remove them. An object that does not tell who manages its spec keeps them.
+/// Returns the IP families: fingerprints that are recorded of templates have them.
+pub fn blank_allocated(object: &mut Value) -> Map<String, Value> {
     let mut families = Map::new();
     let has_node_port = |port: &Value| port["nodePort"].is_number();
     let ports = object["spec"]["ports"].as_array().map(Vec::as_slice);
-    let health = &object["spec"]["healthCheckNodePort"];
+    let health = &object["spec"][HEALTH];
     let has_families = object["spec"]["clusterIP"].is_string()
         && FAMILIES.iter().any(|it| !object["spec"][*it].is_null());
     let has_ports = ports.is_some_and(|it| it.iter().any(has_node_port)) || health.is_number();
@@ -31,8 +35,8 @@ pub fn drop_allocated(object: &mut Value) -> Map<String, Value> {
     let ports = object["spec"]["ports"].as_array_mut();
     for port in ports.into_iter().flatten() {
         let is_written = specs.iter().any(|spec| owns_node_port(spec, port));
-        if let Some(port) = port.as_object_mut().filter(|_| !is_written) {
-            port.remove("nodePort");
+        if let Some(number) = port.get_mut("nodePort").filter(|_| !is_written) {
+            number.take();
         }
     }
     let owns = |field: &str| {
@@ -40,18 +44,35 @@ pub fn drop_allocated(object: &mut Value) -> Map<String, Value> {
             .iter()
             .any(|spec| spec.get(format!("f:{field}")).is_some())
     };
-    let given = FAMILIES.iter().filter(|it| has_families && !owns(it));
-    let given: Vec<&str> = given.copied().collect();
-    if let Some(spec) = object["spec"].as_object_mut() {
-        families.extend(given.into_iter().filter_map(|it| spec.remove_entry(it)));
+    let Some(spec) = object["spec"].as_object_mut() else {
+        return families;
+    };
+    for field in FAMILIES.iter().filter(|it| has_families && !owns(it)) {
+        if let Some(value) = spec.get_mut(*field) {
+            families.insert((*field).to_owned(), value.take());
+        }
     }
-    let owns_health = |spec: &Value| !spec["f:healthCheckNodePort"].is_null();
-    if !specs.iter().any(owns_health)
-        && let Some(spec) = object["spec"].as_object_mut()
-    {
-        spec.remove("healthCheckNodePort");
+    if let Some(number) = spec.get_mut(HEALTH).filter(|_| !owns(HEALTH)) {
+        number.take();
     }
     families
+}
+
+/// Removes the node ports and IP families that have no value: those that nobody wrote and no
+/// override gave one.
+pub fn drop_blank(object: &mut Value) {
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    spec.retain(|field, value| {
+        !value.is_null() || (field != HEALTH && !FAMILIES.contains(&field.as_str()))
+    });
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten() {
+        if let Some(port) = port.as_object_mut() {
+            port.retain(|field, value| !value.is_null() || field != "nodePort");
+        }
+    }
 }
 
 /// Returns whether a field manager owns the node port of a port. `spec` is what it manages of the
@@ -87,7 +108,8 @@ mod tests {
                 ],
             },
         });
-        drop_allocated(&mut service);
+        blank_allocated(&mut service);
+        drop_blank(&mut service);
         service
     }
 
@@ -152,7 +174,8 @@ mod tests {
                     "ports": [{"port": 80, "protocol": "TCP"}],
                 },
             });
-            drop_allocated(&mut service);
+            blank_allocated(&mut service);
+            drop_blank(&mut service);
             ["ipFamilies", "ipFamilyPolicy"].map(|field| service["spec"].get(field).is_some())
         };
         for (what, spec, expected) in [

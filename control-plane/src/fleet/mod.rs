@@ -1,6 +1,6 @@
 //! State that all controllers share: connections, one cache per kind, leadership.
 
-mod allocated;
+pub mod allocated;
 pub mod api_error;
 pub mod attribution;
 pub mod availability;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::allocated::drop_allocated;
+use super::allocated::{blank_allocated, drop_blank};
 use super::job_status::is_complete;
 use super::labelled::Labelled;
 
@@ -168,9 +168,9 @@ fn has_succeeded(object: &Value) -> bool {
 }
 
 impl Template {
-    /// Takes an object in, without what its server gave it by itself.
+    /// Takes an object in, without the values that its server gave it by itself.
     pub fn new(mut object: Value) -> Result<Self, serde_json::Error> {
-        let families = drop_allocated(&mut object);
+        let families = blank_allocated(&mut object);
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -178,6 +178,7 @@ impl Template {
             object.get("metadata").unwrap_or(&Value::Null),
         )?);
         let text = object.to_string().into_boxed_str();
+        drop_blank(&mut object);
         if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
             spec.extend(families);
         }
@@ -196,6 +197,14 @@ impl Template {
     /// Returns the object as JSON; it is parsed anew at each call. `kind` is filled in, because the
     /// items of a list of a built-in kind do not carry it.
     pub fn object(&self, kind: &Kind) -> Value {
+        let mut object = self.to_override(kind);
+        drop_blank(&mut object);
+        object
+    }
+
+    /// Returns the object as overrides change it: the fields whose values its server gave it by
+    /// itself are there, as null.
+    pub fn to_override(&self, kind: &Kind) -> Value {
         let mut object: Value = serde_json::from_str(&self.text).unwrap_or_default();
         object["apiVersion"] = json!(kind.api_version);
         object["kind"] = json!(kind.kind);
@@ -389,8 +398,10 @@ mod tests {
         });
         let template = Template::new(service).unwrap();
         assert_eq!(template.fingerprint(), "0fc9b82bfe421cc3");
-        let sent = template.object(&Kind::new("v1", "Service"));
-        assert!(sent["spec"]["ipFamilies"].is_null());
+        let kind = Kind::new("v1", "Service");
+        let [sent, overridden] = [template.object(&kind), template.to_override(&kind)];
+        assert_eq!(sent["spec"].get("ipFamilies"), None);
+        assert_eq!(overridden["spec"].get("ipFamilies"), Some(&Value::Null));
     }
 
     #[test]

@@ -216,7 +216,7 @@ fn overridden(
     if selected.is_empty() {
         return Ok(None);
     }
-    let mut manifest = template.object(&key.kind);
+    let mut manifest = template.to_override(&key.kind);
     let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
     let asked = replicas(&manifest);
     apply(fleet, &selected, &mut manifest, cluster).map_err(|error| error.to_string())?;

@@ -99,7 +99,7 @@ pub(super) fn prepare(
     }
     let origin = origin(key, id);
     let subject = Subject::of(&template_key.kind, &template);
-    let object = template.object(&template_key.kind);
+    let object = template.to_override(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let mut keepers = None;
     let completions = completions(fleet, works, id);

@@ -12,6 +12,7 @@ use muster_shared::api::policy::{ConflictResolution, PurgeMode};
 use muster_shared::names::{self, annotation, label};
 use serde_json::{Map, Value, json};
 
+use crate::fleet::allocated::drop_blank;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::to_divide;
 use crate::fleet::fencing;
@@ -224,6 +225,7 @@ pub fn render<E: From<muster_interpreter::Error>>(
         annotations.extend(overriding(&mut manifest, &target.name)?);
         // Not before: an override that changes or removes such a field would fail.
         prune(&mut manifest);
+        drop_blank(&mut manifest);
         keep_when_finished(&mut manifest);
         let conflict = conflict_resolution(spec, &manifest);
         let text = |key: &str| {

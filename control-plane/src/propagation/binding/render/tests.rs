@@ -1,4 +1,5 @@
 use super::*;
+use crate::fleet::template::{Kind, Template};
 
 #[test]
 fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
@@ -93,6 +94,38 @@ fn an_override_finds_what_the_fleet_api_filled_in_and_no_member_gets_it() {
         for work in works {
             assert_eq!(work.manifest.pointer(path), None, "{path}");
         }
+    }
+}
+
+#[test]
+fn an_override_finds_what_the_fleet_api_allocated_and_a_member_gets_what_it_writes_alone() {
+    let service = json!({
+        "metadata": {"namespace": "shop", "name": "web", "managedFields": [
+            {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}}}},
+        ]},
+        "spec": {
+            "clusterIP": "10.96.0.7", "healthCheckNodePort": 31000,
+            "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "ports": [{"port": 80, "protocol": "TCP", "nodePort": 30080}],
+        },
+    });
+    let template = Template::new(service).unwrap();
+    let template = template.to_override(&Kind::new("v1", "Service"));
+    let plain = json!({"ports": [{"port": 80, "protocol": "TCP"}]});
+    for (path, value) in [
+        ("/spec/ports/0/nodePort", json!(30080)),
+        ("/spec/healthCheckNodePort", json!(31000)),
+        ("/spec/ipFamilies", json!(["IPv4"])),
+        ("/spec/ipFamilyPolicy", json!("SingleStack")),
+    ] {
+        let works = overridden(&template, |manifest, cluster| {
+            let held = manifest.pointer_mut(path).unwrap();
+            if cluster == "m2" {
+                *held = value.clone();
+            }
+        });
+        assert_eq!(works[0].manifest["spec"], plain, "{path}");
+        assert_eq!(works[1].manifest.pointer(path), Some(&value), "{path}");
     }
 }
 
