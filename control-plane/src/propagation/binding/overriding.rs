@@ -1,6 +1,7 @@
 //! Override policies of the templates of bindings: when they change, and what they make of a
 //! manifest.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
-use crate::propagation::overrides::{self, Policies, Selected, concerns};
+use crate::propagation::overrides::{self, Applied, Policies, Selected, concerns};
 
 /// Longest time that bindings wait after a start for the first list of override policies.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -106,13 +107,13 @@ impl Affected {
         if old == new || (old.is_none() && !knows_bindings) {
             return;
         }
+        let specs = [old, new].into_iter().flatten();
+        let specs: Vec<_> = specs.map(|spec| widened(namespace, spec)).collect();
         let selects = |key: &TemplateKey| match self.templates.get(key) {
             Lookup::Found(template) => {
                 let subject = Subject::of(&key.kind, &template);
-                [old, new]
-                    .into_iter()
-                    .flatten()
-                    .any(|spec| concerns(namespace, spec, subject).is_some())
+                let mut specs = specs.iter();
+                specs.any(|spec| concerns(namespace, spec, subject).is_some())
             }
             Lookup::Absent => false,
             Lookup::Unknown => true,
@@ -130,6 +131,19 @@ impl Affected {
             self.queue.add((*key).clone());
         }
     }
+}
+
+/// Returns the spec of a policy such that it selects what it may select in any cluster: what labels
+/// an OverridePolicy finds there depends on the ClusterOverridePolicies.
+fn widened<'a>(namespace: Option<&str>, spec: &'a OverrideSpec) -> Cow<'a, OverrideSpec> {
+    let mut spec = Cow::Borrowed(spec);
+    let selectors = &spec.resource_selectors;
+    if namespace.is_some() && selectors.iter().any(|it| it.label_selector.is_some()) {
+        for selector in &mut spec.to_mut().resource_selectors {
+            selector.label_selector = None;
+        }
+    }
+    spec
 }
 
 /// Waits until the override policies are known, but not for ever: bindings that need none of them,
@@ -167,19 +181,37 @@ pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, 
     Ok(Policies(wide.iter().chain(near).collect()))
 }
 
-/// Changes the manifest for a cluster by the policies that were selected for its template; returns
-/// the annotations of the Work.
+/// Changes the manifest of a template for a cluster by the override policies that may select it,
+/// and of which those of the fleet do (`wide`); returns the annotations of the Work.
 ///
 /// # Errors
 /// [`Error::Overrides`] if a change cannot be made, or nothing is known of the cluster.
 pub(super) fn apply(
     fleet: &Fleet,
-    selected: &[Selected<'_>],
+    (policies, wide): (&Policies, &[Selected<'_>]),
+    template: Subject<'_>,
     manifest: &mut Value,
     cluster: &str,
 ) -> Result<Pairs, Error> {
+    let by_fleet = change(fleet, wide, manifest, cluster)?;
+    let labels = labels(manifest);
+    let near = policies.near(Subject {
+        labels: Some(&labels),
+        ..template
+    });
+    let by_namespace = change(fleet, &near, manifest, cluster)?;
+    let applied = by_fleet.and(by_namespace);
+    Ok(applied.annotations().into_iter().collect())
+}
+
+fn change<'a>(
+    fleet: &Fleet,
+    selected: &'a [Selected<'_>],
+    manifest: &mut Value,
+    cluster: &str,
+) -> Result<Applied<'a>, Error> {
     if selected.is_empty() {
-        return Ok(Pairs::new());
+        return Ok(Applied::default());
     }
     let Some(cluster) = fleet.clusters.get(None, cluster) else {
         return Err(Error::Overrides {
@@ -188,12 +220,18 @@ pub(super) fn apply(
             ),
         });
     };
-    match overrides::apply(manifest, selected, &cluster) {
-        Ok(applied) => Ok(applied.annotations().into_iter().collect()),
-        Err(error) => Err(Error::Overrides {
-            reason: error.to_string(),
-        }),
-    }
+    overrides::apply(manifest, selected, &cluster).map_err(|error| Error::Overrides {
+        reason: error.to_string(),
+    })
+}
+
+/// Returns the labels of a manifest.
+fn labels(manifest: &Value) -> Pairs {
+    let labels = manifest["metadata"]["labels"].as_object();
+    let labels = labels.into_iter().flatten();
+    labels
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 /// Returns what the override policies make of a workload in a cluster, if there are any for it. A
@@ -212,14 +250,15 @@ fn overridden(
     };
     let subject = Subject::of(&key.kind, &template);
     let policies = policies(fleet, subject).map_err(|error| error.to_string())?;
-    let selected = policies.selected(subject);
-    if selected.is_empty() {
+    let wide = policies.wide(subject);
+    if wide.is_empty() && policies.near(subject).is_empty() {
         return Ok(None);
     }
     let mut manifest = template.to_override(&key.kind);
     let replicas = |manifest: &Value| manifest["spec"]["replicas"].as_i64();
     let asked = replicas(&manifest);
-    apply(fleet, &selected, &mut manifest, cluster).map_err(|error| error.to_string())?;
+    apply(fleet, (&policies, &wide), subject, &mut manifest, cluster)
+        .map_err(|error| error.to_string())?;
     let retained = &manifest["metadata"]["labels"][label::RETAIN_REPLICAS];
     Ok(Some(Overridden {
         asked,
@@ -284,6 +323,64 @@ mod tests {
             assert_eq!(got, least, "{overrides}");
             let refusals = ["m1", "m2"].map(|it| orders.refuse(&binding.spec, it).is_some());
             assert_eq!(refusals, [false, is_refused], "{overrides}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn policies_of_a_namespace_select_by_the_labels_that_those_of_the_fleet_leave() {
+        let policy = |namespace: Option<&str>, selector: Value, overriders: Value| {
+            json!({
+                "metadata": {"namespace": namespace, "name": "p"},
+                "spec": {
+                    "resourceSelectors": [selector],
+                    "overrideRules": [{"overriders": overriders}],
+                },
+            })
+        };
+        let kind = json!({"apiVersion": "apps/v1", "kind": "Deployment"});
+        let labelled = |value: &str| {
+            let mut selector = kind.clone();
+            selector["labelSelector"] = json!({"matchLabels": {"tier": value}});
+            let replicas = json!({"path": "/spec/replicas", "operator": "replace", "value": 2});
+            policy(Some("shop"), selector, json!({"plaintext": [replicas]}))
+        };
+        let mut wide = policy(
+            None,
+            kind.clone(),
+            json!({"labelsOverrider": [{"operator": "add", "value": {"tier": "small"}}]}),
+        );
+        wide["spec"]["overrideRules"][0]["targetCluster"] = json!({"clusterNames": ["m2"]});
+        for (value, least) in [("small", [4, 2]), ("large", [2, 4]), ("other", [4, 4])] {
+            let template = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"namespace": "shop", "name": "web", "labels": {"tier": "large"}},
+                "spec": {"replicas": 4},
+            });
+            let mut stand = Stand::new([
+                ("clusters", cluster("m1")),
+                ("clusters", cluster("m2")),
+                ("deployments", template),
+                ("clusteroverridepolicies", wide.clone()),
+                ("overridepolicies", labelled(value)),
+                ("resourcebindings", crate::fleet::testing::binding()),
+            ]);
+            stand.api.serve_deployments();
+            stand.fleet.follow_templates();
+            follow(&stand.fleet, &Queue::new("bindings"));
+            stand.follow().await;
+            crate::fleet::testing::pass(5).await;
+            let binding = stand.binding("web-deployment").unwrap();
+            let orders = &stand.fleet.orders;
+            let got = ["m1", "m2"].map(|it| orders.least(&binding.spec, it, 4));
+            assert_eq!(got, least, "{value}");
+            let affected = Affected {
+                bindings: stand.fleet.bindings.clone(),
+                templates: stand.fleet.templates.clone(),
+                queue: Queue::new("affected"),
+            };
+            let changed: AnyOverridePolicy = serde_json::from_value(labelled(value)).unwrap();
+            affected.by_policy(Some("shop"), (None, Some(&changed.spec)));
+            assert_eq!(affected.queue.len(), 1, "{value}");
         }
     }
 }

@@ -107,9 +107,10 @@ pub(super) fn prepare(
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject))
         .map(|policies| {
-            let selected = policies.selected(subject);
+            let wide = policies.wide(subject);
+            let all = (&policies, &*wide);
             let apply = |manifest: &mut _, cluster: &str| {
-                let mut annotations = overriding::apply(fleet, &selected, manifest, cluster)?;
+                let mut annotations = overriding::apply(fleet, all, subject, manifest, cluster)?;
                 annotations.extend(roles.and_then(|it| it.write(manifest, cluster)));
                 manifest_fits(manifest, cluster)?;
                 Ok(annotations)

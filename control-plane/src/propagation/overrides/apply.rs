@@ -37,6 +37,13 @@ pub struct Applied<'a> {
 }
 
 impl Applied<'_> {
+    /// Returns these policies and those that were applied after them.
+    pub fn and(mut self, later: Self) -> Self {
+        self.cluster.extend(later.cluster);
+        self.namespaced.extend(later.namespaced);
+        self
+    }
+
     /// Returns the annotations of the Work, as Karmada writes them: for each kind of policy that
     /// was applied, a JSON list of the names of the policies, in their order, with the changes.
     /// Where these are longer than 16 KiB, the names alone.

@@ -3,9 +3,9 @@
 //!
 //! ClusterOverridePolicies come first, then the OverridePolicies of the resource's namespace; among
 //! each, the least specific selector first, then by name, so that the most specific policy has the
-//! last word ([`mod@select`]). Each rule that applies to the cluster changes the manifest
-//! ([`mod@apply`]): images, commands, arguments, labels, annotations, embedded documents, then
-//! plain patches.
+//! last word ([`mod@select`]). OverridePolicies select by the labels that ClusterOverridePolicies
+//! leave. Each rule that applies to the cluster changes the manifest ([`mod@apply`]): images,
+//! commands, arguments, labels, annotations, embedded documents, then plain patches.
 //!
 //! An override must not change what identifies the resource: its API version, kind, namespace and
 //! name. Karmada accepts that, and then no longer finds the status of the resource.
@@ -22,7 +22,7 @@ mod yaml;
 #[cfg(test)]
 mod fuzz;
 
-pub use self::apply::apply;
+pub use self::apply::{Applied, apply};
 pub use self::limits::{DEEPEST_MANIFEST, Excess, check};
 pub use self::pointer::fault as pointer_fault;
 pub use self::select::{Policies, Selected, concerns};

@@ -24,11 +24,22 @@ pub struct Selected<'a> {
 }
 
 impl Policies {
-    /// Returns the policies that apply to a resource, in the order in which they are applied.
-    /// Policies that are being deleted apply to none.
-    pub fn selected(&self, subject: Subject<'_>) -> Vec<Selected<'_>> {
+    /// Returns the ClusterOverridePolicies that apply to a resource, in the order in which they are
+    /// applied. Policies that are being deleted apply to none.
+    pub fn wide(&self, subject: Subject<'_>) -> Vec<Selected<'_>> {
+        self.selected(true, subject)
+    }
+
+    /// Returns the OverridePolicies that apply to a resource as the ClusterOverridePolicies left
+    /// it, in the order in which they are applied.
+    pub fn near(&self, subject: Subject<'_>) -> Vec<Selected<'_>> {
+        self.selected(false, subject)
+    }
+
+    fn selected(&self, is_wide: bool, subject: Subject<'_>) -> Vec<Selected<'_>> {
         let present = self.0.iter().filter(|policy| !policy.is_deleting());
         let mut ranked: Vec<_> = present
+            .filter(|policy| policy.metadata.namespace.is_none() == is_wide)
             .filter_map(|policy| {
                 let namespace = policy.metadata.namespace.clone();
                 let strength = concerns(namespace.as_deref(), &policy.spec, subject)?;
@@ -40,12 +51,7 @@ impl Policies {
                 Some((strength, selected))
             })
             .collect();
-        ranked.sort_by(|(left, a), (right, b)| {
-            let order = |strength: Strength, policy: &Selected<'_>| {
-                (policy.namespace.is_some(), strength, policy.name.clone())
-            };
-            order(*left, a).cmp(&order(*right, b))
-        });
+        ranked.sort_by(|(left, a), (right, b)| (left, &a.name).cmp(&(right, &b.name)));
         ranked.into_iter().map(|(_, selected)| selected).collect()
     }
 }
@@ -128,14 +134,14 @@ mod tests {
                 name: "web",
                 labels: Some(&labels),
             };
-            let selected = policies.selected(subject);
+            let [wide, near] = [policies.wide(subject), policies.near(subject)];
             let text = |it: &Selected<'_>| {
                 it.namespace.as_ref().map_or_else(
                     || it.name.clone(),
                     |namespace| format!("{namespace}/{}", it.name),
                 )
             };
-            selected.iter().map(text).collect::<Vec<_>>()
+            wide.iter().chain(&near).map(text).collect::<Vec<_>>()
         };
         assert_eq!(
             names(Some("shop")),
