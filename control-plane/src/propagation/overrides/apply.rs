@@ -116,9 +116,7 @@ pub fn apply<'a>(
     let mut measured = None;
     for policy in policies {
         for (target, overriders) in policy.spec.rules() {
-            if target.is_some_and(|affinity| !matches_affinity(affinity, cluster))
-                || overriders.is_empty()
-            {
+            if target.is_some_and(|affinity| !matches_affinity(affinity, cluster)) {
                 continue;
             }
             let room = match measured.take() {

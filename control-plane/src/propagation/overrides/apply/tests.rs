@@ -102,6 +102,35 @@ fn each_cluster_gets_the_rules_that_name_it_and_the_last_policy_has_the_last_wor
 }
 
 #[test]
+fn a_rule_that_changes_nothing_is_told_where_it_applies() {
+    for (rules, expected) in [
+        (json!([]), Some(1)),
+        (json!([{ "overriders": {} }]), Some(1)),
+        (json!([{ "overriders": {} }, {}]), Some(2)),
+        (
+            json!([{ "targetCluster": { "clusterNames": ["m2"] } }]),
+            None,
+        ),
+    ] {
+        let spec = spec(json!({ "overrideRules": rules }));
+        let policies = [selected("p", Some("shop"), &spec)];
+        let mut manifest = web();
+        let applied = apply(&mut manifest, &policies, &cluster("m1", "eu")).unwrap();
+        let annotations = applied.annotations().into_iter();
+        let told: Vec<_> = annotations
+            .map(|(_, text)| serde_json::from_str::<Value>(&text).unwrap())
+            .collect();
+        let item = json!({ "policyName": "p", "overriders": {} });
+        let expected: Vec<_> = expected
+            .map(|of| json!(vec![item; of]))
+            .into_iter()
+            .collect();
+        assert_eq!(told, expected, "{rules}");
+        assert_eq!(manifest, web());
+    }
+}
+
+#[test]
 fn what_cannot_be_changed_is_told_with_policy_cluster_and_field() {
     for (overriders, reason) in [
         (
