@@ -1,6 +1,6 @@
 //! Patches of manifests, of their labels and annotations, and of documents inside them.
 
-use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation};
 use muster_shared::api::override_policy::{
     FieldOperation, FieldOverrider, LabelAnnotationOverrider, OverriderOperator, PlaintextOverrider,
 };
@@ -9,13 +9,16 @@ use serde_json::{Map, Value, json};
 use super::limits::{Bounded, Room};
 use super::{pointer, yaml};
 
-/// Makes one operation of a JSON patch.
+/// Path, operator and value of one change.
+type Step<'a> = (&'a str, &'a OverriderOperator, Option<&'a Value>);
+
+/// Makes one operation of a JSON patch of a document.
 fn operation(
-    path: &str,
-    operator: &OverriderOperator,
-    value: Option<&Value>,
+    document: &Value,
+    (path, operator, value): Step<'_>,
 ) -> Result<PatchOperation, String> {
     let path = pointer::parse(path)?;
+    let path = pointer::resolve(&path, document, *operator == OverriderOperator::Add);
     let value = value.cloned().unwrap_or(Value::Null);
     match operator {
         OverriderOperator::Add => Ok(PatchOperation::Add(AddOperation { path, value })),
@@ -27,11 +30,19 @@ fn operation(
     }
 }
 
-fn apply(
-    target: &mut Value,
-    operations: Result<Vec<PatchOperation>, String>,
-) -> Result<(), String> {
-    json_patch::patch(target, &Patch(operations?)).map_err(|error| error.to_string())
+/// Makes changes one after the other: all of them or none. The path of each is resolved against
+/// what those before it leave.
+fn apply<'a>(target: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Result<(), String> {
+    let mut changed = target.clone();
+    for (at, step) in steps.enumerate() {
+        let operation = operation(&changed, step)?;
+        json_patch::patch(&mut changed, &[operation]).map_err(|mut error| {
+            error.operation = at;
+            error.to_string()
+        })?;
+    }
+    *target = changed;
+    Ok(())
 }
 
 /// Applies all operations as one patch of the manifest: all of them or none.
@@ -39,11 +50,11 @@ fn apply(
 /// # Errors
 /// A text that names the operation that fails.
 pub(super) fn plaintext(manifest: &mut Value, list: &[PlaintextOverrider]) -> Result<(), String> {
-    let operations = list
-        .iter()
-        .map(|it| operation(&it.path, &it.operator, it.value.as_ref()))
-        .collect();
-    apply(manifest, operations)
+    let steps = list.iter();
+    apply(
+        manifest,
+        steps.map(|it| (&*it.path, &it.operator, it.value.as_ref())),
+    )
 }
 
 /// Changes labels or annotations (`field` of the metadata).
@@ -131,11 +142,11 @@ fn write_json(document: &Value, limit: usize) -> Result<String, String> {
 }
 
 fn edit(mut document: Value, operations: &[FieldOperation]) -> Result<Value, String> {
-    let operations = operations
-        .iter()
-        .map(|it| operation(&it.sub_path, &it.operator, it.value.as_ref()))
-        .collect();
-    apply(&mut document, operations)?;
+    let steps = operations.iter();
+    apply(
+        &mut document,
+        steps.map(|it| (&*it.sub_path, &it.operator, it.value.as_ref())),
+    )?;
     Ok(document)
 }
 
@@ -164,6 +175,16 @@ mod tests {
         let expected =
             json!({ "spec": { "replicas": 5, "list": [2, { "a": null }], "empty": null } });
         assert_eq!(patched, Ok(expected));
+        let from_end = plain(
+            json!({ "list": [1, 2, 3] }),
+            json!([
+                { "path": "/list/-1", "operator": "remove" },
+                { "path": "/list/-1", "operator": "replace", "value": 5 },
+                { "path": "/list/-1", "operator": "add", "value": 6 },
+                { "path": "/list/-2", "operator": "add", "value": 7 },
+            ]),
+        );
+        assert_eq!(from_end, Ok(json!({ "list": [1, 5, 7, 6] })));
         for (operations, reason) in [
             (
                 json!([{ "path": "/spec/x", "operator": "remove" }]),

@@ -1,6 +1,7 @@
 //! JSON pointers (RFC 6901).
 
 use json_patch::jsonptr::PointerBuf;
+use serde_json::Value;
 
 use super::limits::DEEPEST_MANIFEST;
 
@@ -24,9 +25,66 @@ pub fn fault(text: &str) -> Option<String> {
     parse(text).err()
 }
 
+/// Replaces negative indexes of lists in a pointer, which RFC 6901 does not have and Karmada's
+/// library takes: they count from the end of a list of the document, and from behind its end where
+/// an entry is added.
+pub(super) fn resolve(path: &PointerBuf, document: &Value, adds: bool) -> PointerBuf {
+    let mut resolved = PointerBuf::new();
+    let mut held = Some(document);
+    let mut tokens = path.tokens().peekable();
+    while let Some(token) = tokens.next() {
+        let key = token.decoded();
+        let is_new = adds && tokens.peek().is_none();
+        let list = held.and_then(Value::as_array);
+        let index = list.and_then(|list| from_end(&key, list.len() + usize::from(is_new)));
+        let key = index.map_or_else(|| key.into_owned(), |index| index.to_string());
+        held = match held {
+            Some(Value::Object(fields)) => fields.get(&key),
+            Some(Value::Array(list)) => key.parse().ok().and_then(|index: usize| list.get(index)),
+            _ => None,
+        };
+        resolved.push_back(key);
+    }
+    resolved
+}
+
+/// Returns the index that a negative one means in a list of this length.
+fn from_end(key: &str, length: usize) -> Option<usize> {
+    let index = key.parse::<isize>().ok().filter(|index| *index < 0)?;
+    length.checked_sub(index.unsigned_abs())
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_negative_index_counts_from_the_end_of_a_list() {
+        let document = json!({"list": [{"a": [1, 2]}, {"-1": 3}], "-1": []});
+        for (path, adds, expected) in [
+            ("/list/-1", false, "/list/1"),
+            ("/list/-2", false, "/list/0"),
+            ("/list/-2/a/-1", false, "/list/0/a/1"),
+            ("/list/-1", true, "/list/2"),
+            ("/list/-3", true, "/list/0"),
+            ("/list/-2/a/-1", true, "/list/0/a/2"),
+            ("/list/-3", false, "/list/-3"),
+            ("/list/-4", true, "/list/-4"),
+            ("/list/-0", false, "/list/-0"),
+            ("/list/-", true, "/list/-"),
+            ("/list/-1/-1", false, "/list/1/-1"),
+            ("/-1", false, "/-1"),
+            ("/none/-1", false, "/none/-1"),
+            ("/a~1b~0/-1", false, "/a~1b~0/-1"),
+            ("", false, ""),
+        ] {
+            let path = parse(path).unwrap();
+            let resolved = resolve(&path, &document, adds);
+            assert_eq!(resolved.as_str(), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_pointer_leads_no_deeper_than_a_manifest_may_be() {
