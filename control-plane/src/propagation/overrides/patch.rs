@@ -130,11 +130,46 @@ pub(super) fn document(
     Ok(())
 }
 
+/// Reads a document.
+///
+/// # Errors
+/// A text that says where it is no JSON, or that it has an integer which would lose digits when the
+/// document is written anew as a whole; never a value.
 fn read_json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| {
+    let document = serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         format!("the text is no JSON document at line {line}, column {column}")
+    })?;
+    if numbers(text).any(is_cut) {
+        return Err(
+            "the document has an integer of more than 64 bits: write it in quotation marks"
+                .to_owned(),
+        );
+    }
+    Ok(document)
+}
+
+/// Returns what of a JSON document may be a number.
+fn numbers(document: &str) -> impl Iterator<Item = &str> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    document.split(move |character: char| {
+        let was_escaped = std::mem::take(&mut is_escaped);
+        match character {
+            '"' if !was_escaped => is_quoted = !is_quoted,
+            '\\' if !was_escaped => is_escaped = true,
+            _ => {}
+        }
+        is_quoted || !(character.is_ascii_digit() || "+-.eE".contains(character))
     })
+}
+
+/// Returns whether a text is an integer that has more than 64 bits.
+fn is_cut(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty()
+        && digits.bytes().all(|byte| byte.is_ascii_digit())
+        && text.parse::<i64>().is_err()
+        && text.parse::<u64>().is_err()
 }
 
 fn write_json(document: &Value, limit: usize) -> Result<String, String> {
@@ -293,6 +328,38 @@ mod tests {
         .unwrap();
         let read: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(read, json!({ "db": { "host": "eu", "ports": [2] } }));
+    }
+
+    #[test]
+    fn a_json_document_with_an_integer_that_would_lose_digits_is_refused() {
+        let operations = json!([{ "subPath": "/a", "operator": "add", "value": 1 }]);
+        let change = |text: &str| in_document(text, "json", &operations);
+        for number in [
+            "18446744073709551616",
+            "-9223372036854775809",
+            "123456789012345678901234567890",
+        ] {
+            for text in [
+                format!("{{\"SECRET\": {number}}}"),
+                format!("{{\"SECRET\\\"\":[\"\\\\\",{number}]}}"),
+            ] {
+                let error = change(&text).unwrap_err();
+                assert!(error.contains("more than 64 bits"), "{text}: {error}");
+                assert!(!error.contains("SECRET"), "{error}");
+            }
+            let quoted = format!("{{\"a\":1,\"b\":\"\\\"{number}\"}}");
+            assert_eq!(change(&quoted), Ok(quoted));
+        }
+        for number in [
+            "18446744073709551615",
+            "-9223372036854775808",
+            "1e300",
+            "0.5",
+            "true",
+        ] {
+            let text = format!("{{\"a\":1,\"b\":{number}}}");
+            assert!(change(&text).is_ok(), "{number}");
+        }
     }
 
     #[test]
