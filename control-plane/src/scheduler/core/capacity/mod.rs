@@ -67,11 +67,8 @@ impl Capacity {
             .iter()
             .map(|name| amount::free(summary, name))
             .collect();
-        let pods = names
-            .binary_search_by(|name| (**name).cmp(PODS))
-            .map_or(0, |it| free[it]);
         Some(Self {
-            pods,
+            pods: amount::free_pods(summary),
             names,
             free,
             taken: Box::default(),
@@ -151,6 +148,31 @@ mod tests {
                 .replicas(Some(&demand("500m", "0")), GradeRule::Minimums);
             assert_eq!(room, replicas, "{used_cpu} {used_pods}");
         }
+    }
+
+    #[test]
+    fn amounts_of_pods_are_rounded_before_they_are_subtracted() {
+        for (allocatable, allocated, allocating, expected) in [
+            ("10", "500m", "0", 9),
+            ("10", "500m", "500m", 8),
+            ("9500m", "1", "0", 9),
+            ("10", "3", "2", 5),
+            ("1", "500m", "0", 0),
+        ] {
+            let member = capacity(json!({ "status": { "resourceSummary": {
+                "allocatable": { "cpu": "100", "pods": allocatable },
+                "allocated": { "pods": allocated }, "allocating": { "pods": allocating },
+            } } }));
+            let rooms = [None, Some(&demand("1", "0"))]
+                .map(|demand| member.replicas(demand, GradeRule::Minimums));
+            assert_eq!(
+                rooms, [expected; 2],
+                "{allocatable} {allocated} {allocating}"
+            );
+        }
+        let unlimited =
+            json!({ "status": { "resourceSummary": { "allocatable": { "cpu": "1" } } } });
+        assert_eq!(capacity(unlimited).replicas(None, GradeRule::Minimums), 0);
     }
 
     /// Returns the three clusters of "Scheduling based on customized cluster resource models", with
