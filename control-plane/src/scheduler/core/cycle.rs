@@ -29,7 +29,8 @@ use crate::fleet::completion::has_completed;
 pub struct Cycle {
     /// The affinity groups tried, in order; one without a name for a placement without groups.
     pub attempts: Vec<Attempt>,
-    /// The decision, or the failure of the first attempt.
+    /// The decision, or the failure of the first attempt; of the last one if that ended the search
+    /// for an unknown cluster.
     pub result: Result<Decision, FitError>,
     /// How long it took.
     pub spent: Spent,
@@ -54,11 +55,12 @@ impl Cycle {
     ) -> Self {
         let laps = StepTimer::start();
         let mut attempts: Vec<Attempt> = Vec::new();
+        let mut is_in_doubt = false;
         if let Some(placement) = &spec.placement {
             for trial in trials(spec, status, placement, snapshot, options) {
                 let result = trial.place(&laps);
                 // Another group would count the cluster out because nobody knows it.
-                let is_last = result.is_err() && !trial.unknown().is_empty();
+                is_in_doubt = result.is_err() && !trial.unknown().is_empty();
                 attempts.push(Attempt {
                     group: trial.group.to_owned(),
                     failure: result.as_ref().err().cloned(),
@@ -75,12 +77,19 @@ impl Cycle {
                         spent: laps.spent(),
                     };
                 }
-                if is_last {
+                if is_in_doubt {
                     break;
                 }
             }
         }
-        let failure = attempts.first().and_then(|attempt| attempt.failure.clone());
+        // That nothing fits the first group empties the binding, and the cluster that nobody knows
+        // may be the one that fits.
+        let decisive = if is_in_doubt {
+            attempts.last()
+        } else {
+            attempts.first()
+        };
+        let failure = decisive.and_then(|attempt| attempt.failure.clone());
         Self {
             attempts,
             result: Err(failure.unwrap_or(FitError::NoPlacement)),
@@ -213,7 +222,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Returns the targets that stay because nobody knows whether their clusters are there.
-    fn unknown(&self) -> Vec<&'a TargetCluster> {
+    pub fn unknown(&self) -> Vec<&'a TargetCluster> {
         match self.options.absent {
             Absent::Removed => Vec::new(),
             Absent::Stays => unknown_targets(self.spec, self.placement, self.group, self.snapshot),

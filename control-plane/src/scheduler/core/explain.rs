@@ -96,7 +96,7 @@ fn as_text<S: Serializer>(failure: &Option<FitError>, serializer: S) -> Result<S
 }
 
 /// Explains the decision on a binding, as it would be made now. The last explanation is that of the
-/// group in use, if any does.
+/// group in use, if any does, or of one whose clusters nobody knows.
 pub fn explain(
     spec: &ResourceBindingSpec,
     status: &ResourceBindingStatus,
@@ -109,9 +109,9 @@ pub fn explain(
     let mut explanations = Vec::new();
     for trial in trials(spec, status, placement, snapshot, options) {
         let explanation = trial.explain();
-        let used = explanation.failure.is_none();
+        let is_last = explanation.failure.is_none() || !trial.unknown().is_empty();
         explanations.push(explanation);
-        if used {
+        if is_last {
             break;
         }
     }

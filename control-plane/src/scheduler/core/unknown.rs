@@ -177,6 +177,10 @@ mod tests {
             { "affinityName": "home", "clusterNames": ["m1"] },
             { "affinityName": "away", "clusterNames": ["m2"] },
         ]});
+        let absent_first = json!({ "clusterAffinities": [
+            { "affinityName": "absent", "clusterNames": ["m4"] },
+            { "affinityName": "home", "clusterNames": ["m1"] },
+        ]});
         let copies = |placement: &Value, held: &[(&str, i32)]| placed(config_map(placement), held);
         let divided = |replicas, placement: &Value, held: &[(&str, i32)]| {
             placed(deployment(replicas, placement), held)
@@ -194,6 +198,7 @@ mod tests {
             ("three and no more", copies(&spread(json!({}), "cluster", 3, 3), &here), "m1:0 m2:0 m3:0"),
             ("its region is unknown, too", copies(&spread(json!({}), "region", 1, 1), &here), STAYS),
             ("no other group is taken for it", copies(&groups, &here), STAYS),
+            ("no group before it has a cluster", copies(&absent_first, &here), STAYS),
             // The person who made the policy gives the cluster up.
             ("it is excluded by name", copies(&without, &here), "m2:0 m3:0"),
             ("others are named", copies(&only(&["m2"]), &here), "m2:0"),

@@ -1,7 +1,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::scheduler::tests::fixtures::{cluster, config_map, deployment, dynamic, snapshot};
+use crate::scheduler::tests::fixtures::{
+    cluster, config_map, deployment, dynamic, placed, snapshot, tainted,
+};
 
 #[test]
 fn each_cluster_is_told_with_what_it_is_given_and_why() {
@@ -38,4 +40,18 @@ m2       yes   0      10        -      2      overflow affinity 1
         let explained = explain(&spec, &status, &clusters, &Options::default());
         assert_eq!(explained[0].to_string(), expected, "{what}");
     }
+}
+
+#[test]
+fn no_group_is_told_after_one_with_a_cluster_that_nobody_knows() {
+    let groups = json!({ "clusterAffinities": [
+        { "affinityName": "home", "clusterNames": ["m1"] },
+        { "affinityName": "away", "clusterNames": ["m2"] },
+    ] });
+    let spec = placed(config_map(&groups), &[("m1", 0)]);
+    let clusters = snapshot(&[cluster("m2", 10)]);
+    let status = ResourceBindingStatus::default();
+    let explained = explain(&spec, &status, &clusters, &Options::default());
+    assert_eq!(explained.len(), 1);
+    assert!(matches!(explained[0].failure, Some(FitError::Unknown(_))));
 }
