@@ -75,8 +75,8 @@ pub struct Fit {
     pub capacity: Option<i64>,
     /// Replicas that it holds, if it has the workload.
     pub holds: Option<i64>,
-    /// Whether it keeps what it holds and gets no more, because it would not let the workload in
-    /// anew.
+    /// Whether it keeps what it holds and gets no more where the others suffice, because it would
+    /// not let the workload in anew.
     pub closed: bool,
     /// Each filter that would then refuse it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -251,7 +251,12 @@ impl Fate {
         if fit.closed {
             let reasons: Vec<&str> = fit.closed_by.iter().map(|it| it.reason.as_str()).collect();
             let reasons = reasons.join(", ");
-            remarks.push(format!("keeps what it holds, admits no more: {reasons}"));
+            let told = if fit.given > fit.holds {
+                "gets more, as the others do not suffice, although it admits no more"
+            } else {
+                "keeps what it holds, admits no more"
+            };
+            remarks.push(format!("{told}: {reasons}"));
         }
         if !fit.selected {
             remarks.push("not chosen under the spread constraints".to_owned());

@@ -55,3 +55,23 @@ fn no_group_is_told_after_one_with_a_cluster_that_nobody_knows() {
     assert_eq!(explained.len(), 1);
     assert!(matches!(explained[0].failure, Some(FitError::Unknown(_))));
 }
+
+#[test]
+fn a_cluster_that_admits_no_more_and_gets_more_is_told_as_such() {
+    let keeps = "m1:2 m2:2, keeps what it holds, admits no more: ";
+    let gets = "m1:4 m2:2, gets more, as the others do not suffice, although it admits no more: ";
+    for (replicas, expected) in [(4, keeps), (6, gets)] {
+        let spec = placed(deployment(replicas, &dynamic()), &[("m1", 2)]);
+        let clusters = [tainted("m1", 2, "x", "NoSchedule"), cluster("m2", 2)];
+        let status = ResourceBindingStatus::default();
+        let explained = explain(&spec, &status, &snapshot(&clusters), &Options::default());
+        let given = explained[0].clusters.iter().map(|line| match &line.fate {
+            Fate::Fits(fit) => format!("{}:{}", line.name, fit.given.unwrap_or_default()),
+            _ => line.name.clone(),
+        });
+        let given = given.collect::<Vec<_>>().join(" ");
+        let why = explained[0].clusters[0].fate.why(true);
+        let told = format!("{given}, {why}");
+        assert!(told.starts_with(expected), "{told}");
+    }
+}
