@@ -7,11 +7,11 @@ use std::sync::Arc;
 use kube::{Api, Client, ResourceExt as _};
 use muster_shared::api::work::Work;
 use muster_shared::client::Head;
-use muster_shared::watch::Informer;
+use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
 
 use super::api_error::ApiError;
-use super::works::{CachedWork, uid_gone};
+use super::works::CachedWork;
 
 /// The uids of such Works. Cheap to clone.
 #[derive(Clone, Default)]
@@ -24,7 +24,9 @@ impl DeletedWorks {
         let deleted = Self::default();
         let kept = deleted.clone();
         works.on_change(move |change| {
-            if let Some(uid) = uid_gone(change) {
+            if let Change::Deleted { old } = change
+                && let Some(uid) = old.metadata.uid.as_deref()
+            {
                 kept.0.lock().remove(uid);
             }
         });

@@ -252,21 +252,6 @@ pub fn owner_id(work: &CachedWork) -> Option<&str> {
     id(label::RESOURCE_BINDING_ID).or_else(|| id(label::CLUSTER_RESOURCE_BINDING_ID))
 }
 
-/// Returns the uid of the Work that is gone with a change: it was deleted, or another Work has its
-/// name now.
-pub fn uid_gone(change: &Change<CachedWork>) -> Option<&str> {
-    match change {
-        Change::Applied {
-            old: Some(old),
-            new,
-        } if old.metadata.uid == new.metadata.uid => None,
-        Change::Applied { old: Some(old), .. } | Change::Deleted { old } => {
-            old.metadata.uid.as_deref()
-        }
-        Change::Applied { old: None, .. } => None,
-    }
-}
-
 /// Returns the cluster that a Work is for.
 pub fn cluster_of(work: &CachedWork) -> Option<&str> {
     cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
@@ -324,26 +309,6 @@ mod tests {
             },
         }});
         Arc::new(serde_json::from_value(work).unwrap())
-    }
-
-    #[test]
-    fn a_work_is_gone_when_it_is_deleted_and_when_another_one_has_its_name() {
-        let work = |uid: &str| -> Arc<CachedWork> {
-            let work = json!({ "metadata": { "name": "web", "uid": uid }, "spec": {} });
-            Arc::new(serde_json::from_value(work).unwrap())
-        };
-        let applied = |old: Option<&str>, new: &str| Change::Applied {
-            old: old.map(work),
-            new: work(new),
-        };
-        for (change, expected) in [
-            (applied(None, "1"), None),
-            (applied(Some("1"), "1"), None),
-            (applied(Some("1"), "2"), Some("1")),
-            (Change::Deleted { old: work("1") }, Some("1")),
-        ] {
-            assert_eq!(uid_gone(&change), expected);
-        }
     }
 
     /// Returns the clusters whose Works a binding has after changes.

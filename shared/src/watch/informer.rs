@@ -36,7 +36,8 @@ const SOON: Duration = Duration::from_secs(2);
 pub enum Change<K> {
     /// The object was created or changed.
     Applied {
-        /// Previous version in the cache; `None` if there was none.
+        /// Previous version of the object in the cache; `None` if there was none. It is never
+        /// another object of its name: the deletion of that one is told before.
         old: Option<Arc<K>>,
         /// New version in the cache.
         new: Arc<K>,
@@ -505,11 +506,18 @@ impl<K: Followed> Informer<K> {
         self.inner.objects.read()
     }
 
+    /// Takes in a new version of an object. Where it is another object of that name, nobody saw the
+    /// former one leave: its deletion is told first.
     fn apply(&self, held: Held<K>, new: Arc<K>) {
         let (namespace, name) = address(new.as_ref());
+        let old = self.peek(Some(namespace), name);
+        let is_another = old.as_ref().is_some_and(|old| are_two::<K>(old, &new));
+        if is_another {
+            self.depart(namespace, name, Departure::Deleted);
+        }
         self.come_back(namespace, name);
-        let old = self.write().put(held);
-        let old = old.and_then(|old| self.read_once(&old));
+        self.write().put(held);
+        let old = old.filter(|_| !is_another);
         self.notify(&Change::Applied { old, new });
     }
 
@@ -693,6 +701,14 @@ fn unchanged<K: Followed>(known: Option<&Held<K>>, listed: &K) -> Option<Held<K>
     known
         .filter(|known| same_version(known, version(listed)))
         .cloned()
+}
+
+/// Returns whether two objects of one name are known to be two.
+fn are_two<K: Followed>(old: &K, new: &K) -> bool {
+    match (&old.meta().uid, &new.meta().uid) {
+        (Some(old), Some(new)) => old != new,
+        _ => false,
+    }
 }
 
 fn same_version<K: Followed>(old: &Held<K>, new: Option<u64>) -> bool {

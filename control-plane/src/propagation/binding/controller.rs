@@ -43,7 +43,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::{preserves_on_deletion, protected};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::{Lookup, TemplateEvent};
-use crate::fleet::works::{CachedWork, Role, binding_of, cluster_of, uid_gone};
+use crate::fleet::works::{CachedWork, Role, binding_of, cluster_of};
 use crate::propagation::data::facts::roles;
 use crate::propagation::data::gates::keeps_copies;
 use crate::propagation::data::wakes;
@@ -114,7 +114,9 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     wakes::follow(fleet, &queue);
     let patches = Arc::clone(&memory.patches);
     fleet.works.on_change(move |change| {
-        if let Some(uid) = uid_gone(change) {
+        if let Change::Deleted { old } = change
+            && let Some(uid) = old.metadata.uid.as_deref()
+        {
             patches.forget(uid);
         }
     });

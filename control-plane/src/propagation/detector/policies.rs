@@ -97,11 +97,10 @@ fn listen(detector: &Arc<Detector>, policies: &Informer<AnyPropagationPolicy>) {
     });
 }
 
-/// Returns whether a policy changed in its spec or in its identity.
+/// Returns whether a policy changed in its spec, in its labels, or by being deleted.
 fn differ(old: &Policy, new: &Policy) -> bool {
     let (was, is) = (old.metadata(), new.metadata());
-    was.uid != is.uid
-        || was.generation != is.generation
+    was.generation != is.generation
         || was.labels != is.labels
         || old.is_deleting() != new.is_deleting()
 }

@@ -161,6 +161,53 @@ async fn only_what_was_seen_leaving_is_gone() {
     assert_eq!(known(labelled(), left(object("leaving"))).0, "gone");
 }
 
+#[tokio::test]
+async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_there() {
+    let made = |uid: Option<&str>| {
+        let mut made = object("kept");
+        made.metadata.uid = uid.map(str::to_owned);
+        made
+    };
+    for (before, after, expected) in [
+        (Some("1"), Some("2"), "applied; deleted, gone; applied"),
+        (Some("1"), Some("1"), "applied; changed"),
+        (None, Some("2"), "applied; changed"),
+        (Some("1"), None, "applied; changed"),
+    ] {
+        for is_listed in [true, false] {
+            let informer = informer(Selection::everything());
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let (cache, heard) = (informer.clone(), Arc::clone(&told));
+            informer.on_change(move |change| {
+                heard.lock().push(match change {
+                    Change::Applied { old: None, .. } => "applied",
+                    Change::Applied { .. } => "changed",
+                    Change::Deleted { .. } if cache.presence(None, "x").is_gone() => {
+                        "deleted, gone"
+                    }
+                    Change::Deleted { .. } => "deleted",
+                });
+            });
+            let mut list = None;
+            for uid in [before, after] {
+                let news = if is_listed {
+                    vec![Event::Init, Event::InitApply(made(uid)), Event::InitDone]
+                } else {
+                    vec![Event::Apply(made(uid))]
+                };
+                for event in news {
+                    informer.observe(News::Event(event), &mut list);
+                }
+            }
+            let told = told.lock().join("; ");
+            assert_eq!(told, expected, "{before:?} {after:?} {is_listed}");
+            assert!(!informer.departed().is_gone(None, "x"));
+            let there = informer.get(None, "x").unwrap();
+            assert_eq!(there.metadata.uid.as_deref(), after);
+        }
+    }
+}
+
 /// Returns a server whose lists have these objects one after the other, the last of them ever
 /// after, and that ends each watch by saying that the history is over.
 fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
