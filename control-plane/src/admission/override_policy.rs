@@ -36,11 +36,23 @@ pub fn check(policy: &Policy) -> Findings {
         let own = policy.metadata.namespace.as_ref();
         !namespace.is_empty() && own.is_some_and(|own| own != namespace)
     };
+    let changes_containers = spec.rules().any(|(_, overriders)| {
+        let mut images = overriders.image_overrider.iter();
+        images.any(|it| it.predicate.is_none())
+            || !overriders.command_overrider.is_empty()
+            || !overriders.args_overrider.is_empty()
+    });
     for (index, selector) in spec.resource_selectors.iter().enumerate() {
         if selector.namespace.as_ref().is_some_and(&elsewhere) {
             found.warn(
                 format!("spec.resourceSelectors[{index}].namespace"),
                 "is not the policy's own: nothing is selected there",
+            );
+        }
+        if changes_containers && selector.kind == "CronJob" {
+            found.warn(
+                format!("spec.resourceSelectors[{index}].kind"),
+                "image, command and args overriders change no containers of a CronJob: name the field of each image in a predicate, or use plaintext",
             );
         }
     }
@@ -293,6 +305,34 @@ mod tests {
                 text.contains(at) && text.contains(reason),
                 "{at} {reason}: {text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_warning_tells_of_containers_that_no_overrider_finds() {
+        let tag = json!({ "component": "Tag", "operator": "remove" });
+        let mut named = tag.clone();
+        named["predicate"] =
+            json!({ "path": "/spec/jobTemplate/spec/template/spec/containers/0/image" });
+        let args = json!({ "containerName": "a", "operator": "add", "value": ["--x"] });
+        for (kind, overriders, is_told) in [
+            ("CronJob", json!({ "imageOverrider": [tag] }), true),
+            ("CronJob", json!({ "imageOverrider": [named, tag] }), true),
+            ("CronJob", json!({ "imageOverrider": [named] }), false),
+            ("CronJob", json!({ "argsOverrider": [args] }), true),
+            ("CronJob", json!({ "commandOverrider": [args] }), true),
+            ("CronJob", json!({}), false),
+            ("Job", json!({ "imageOverrider": [tag] }), false),
+        ] {
+            let mut spec = rule(&overriders);
+            spec["resourceSelectors"] = json!([{ "apiVersion": "batch/v1", "kind": kind }]);
+            let policy = json!({ "metadata": { "namespace": "shop" }, "spec": spec });
+            let policy: Policy = serde_json::from_value(policy).unwrap();
+            let warnings = check(&policy).warnings;
+            let told = warnings
+                .iter()
+                .any(|it| it.starts_with("spec.resourceSelectors[0].kind: "));
+            assert_eq!(told, is_told, "{kind} {overriders}");
         }
     }
 
