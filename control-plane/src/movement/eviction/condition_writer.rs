@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use super::evictor::Key;
 use super::explain::{self, EvictionState, Note};
-use super::fleet_view::{evicts, standing};
+use super::fleet_view::{effective_taints, evicts};
 use super::pending_notes::{LONGEST_START, PendingNotes, Revision, WriteAt};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
@@ -200,7 +200,7 @@ impl ConditionWriter {
 /// spite of taints is dropped when these are gone, or count no more. Where the condition `known` is
 /// True, the end of the eviction takes the note's place.
 fn revision(note: &Note, cluster: Option<&Cluster>, known: Option<&Condition>) -> Revision {
-    let is_tainted = |cluster: &Cluster| standing(cluster).iter().any(evicts);
+    let is_tainted = |cluster: &Cluster| effective_taints(cluster).iter().any(evicts);
     if !matches!(note.state, EvictionState::Stays { .. }) || cluster.is_some_and(is_tainted) {
         return Revision::Stands;
     }

@@ -7,7 +7,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::names::annotation::DRAIN_RATE;
 use muster_shared::taints::is_drain;
 
-use super::fleet_view::standing;
+use super::fleet_view::effective_taints;
 use super::judge::Switches;
 
 /// Highest rate that can be stated, in evictions per second: far beyond what an API server bears.
@@ -42,7 +42,7 @@ pub fn rate(cluster: &Cluster, switches: &Switches) -> Result<Option<f64>, NoRat
     let Some(text) = annotations.and_then(|all| all.get(DRAIN_RATE)) else {
         return Ok(None);
     };
-    let taints = standing(cluster);
+    let taints = effective_taints(cluster);
     let mut counted = taints.iter().filter(|taint| switches.counts(taint));
     if !taints.iter().any(is_drain) || !counted.all(is_drain) {
         return Ok(None);

@@ -25,7 +25,7 @@ use crate::scheduler::core::{DataPlaces, Snapshot};
 pub struct FleetView {
     clusters: BTreeMap<Arc<str>, Arc<Cluster>>,
     /// The taints that count, of clusters that have others as well.
-    standing: BTreeMap<Arc<str>, Vec<Taint>>,
+    effective: BTreeMap<Arc<str>, Vec<Taint>>,
     /// Times at which clusters became ready, by our clock; of those that were ready before, the
     /// time at which this process saw them first.
     returned: BTreeMap<Arc<str>, Instant>,
@@ -69,9 +69,9 @@ impl FleetView {
         let name: Arc<str> = Arc::from(cluster.name_any());
         let old = self.clusters.insert(Arc::clone(&name), Arc::clone(cluster));
         if old.as_ref().is_none_or(|old| !is_tainted_as(old, cluster)) {
-            match standing(cluster) {
-                Cow::Owned(taints) => self.standing.insert(Arc::clone(&name), taints),
-                Cow::Borrowed(_) => self.standing.remove(&name),
+            match effective_taints(cluster) {
+                Cow::Owned(taints) => self.effective.insert(Arc::clone(&name), taints),
+                Cow::Borrowed(_) => self.effective.remove(&name),
             };
         }
         let is_ready = readiness(cluster) == conditions::TRUE;
@@ -136,7 +136,7 @@ impl FleetView {
     /// Takes a cluster out; `left` says whether it was seen leaving the fleet, or nobody knows.
     pub fn remove(&mut self, name: &str, left: bool) {
         self.clusters.remove(name);
-        self.standing.remove(name);
+        self.effective.remove(name);
         self.returned.remove(name);
         self.unreported.forget(name);
         if left {
@@ -152,8 +152,8 @@ impl FleetView {
         let Some(cluster) = known else {
             return &[];
         };
-        let standing = self.standing.get(name);
-        standing.map_or(&cluster.spec.taints, |it| it)
+        let effective = self.effective.get(name);
+        effective.map_or(&cluster.spec.taints, |it| it)
     }
 
     /// Returns for how much longer it is not known whether the policies let go that put a taint on
@@ -219,7 +219,7 @@ pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
 /// whose conditions match no more. These go later, and what left until then would leave a sound
 /// cluster. Of one that is not back, a condition may only have become unknown, or its policy
 /// unreadable.
-pub fn standing(cluster: &Cluster) -> Cow<'_, [Taint]> {
+pub fn effective_taints(cluster: &Cluster) -> Cow<'_, [Taint]> {
     let taints = &cluster.spec.taints;
     let record = record(cluster).filter(|_| is_back(cluster) && taints.iter().any(evicts));
     match record {
@@ -264,7 +264,8 @@ fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {
     let apis = before.map(|it| &it.api_enablements) != after.map(|it| &it.api_enablements);
     let room = before.map(|it| &it.resource_summary) != after.map(|it| &it.resource_summary);
     let readiness = old.condition_status(READY) != new.condition_status(READY);
-    let taints = readiness || (!is_tainted_as(old, new) && standing(old) != standing(new));
+    let taints =
+        readiness || (!is_tainted_as(old, new) && effective_taints(old) != effective_taints(new));
     let allowed = readiness
         || old.spec != new.spec
         || old.metadata.labels != new.metadata.labels

@@ -16,7 +16,7 @@ use crate::fleet::protection::{policy_of, protected_by};
 use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
-use crate::movement::eviction::fleet_view::standing;
+use crate::movement::eviction::fleet_view::effective_taints;
 use crate::movement::eviction::homes;
 use crate::movement::eviction::judge::{self, Judgement};
 use crate::movement::eviction::plan::Nowhere;
@@ -151,7 +151,7 @@ fn leaves(
     now: Timestamp,
 ) -> bool {
     let judged = judge::judge(
-        &standing(cluster),
+        &effective_taints(cluster),
         spec,
         placement,
         &controller.switches,
