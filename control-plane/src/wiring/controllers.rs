@@ -25,8 +25,8 @@ struct Start<'a> {
     tasks: &'a mut Tasks,
     /// The one budget of all that moves, once somebody needs it.
     budget: Option<Pace>,
-    /// The one that moves workloads out of clusters, once somebody needs it.
-    mover: Option<eviction::Mover>,
+    /// The evictor, once somebody needs it.
+    evictor: Option<eviction::EvictorHandle>,
     /// Whether a controller of push clusters runs. They are started together: the tasks of one
     /// member share caches and connections.
     is_pushed: bool,
@@ -41,12 +41,12 @@ impl Start<'_> {
             .clone()
     }
 
-    /// Returns the mover, which judges taints if the controller of them runs.
-    fn mover(&mut self) -> eviction::Mover {
+    /// Returns the evictor, which judges taints if the controller of them runs.
+    fn evictor(&mut self) -> eviction::EvictorHandle {
         let budget = self.budget();
         let judges_taints = self.fleet.settings.runs("taintmanager");
         let (fleet, tasks) = (self.fleet, &mut *self.tasks);
-        self.mover
+        self.evictor
             .get_or_insert_with(|| eviction::start(fleet, &budget, judges_taints, tasks))
             .clone()
     }
@@ -67,11 +67,11 @@ const STARTERS: [(&str, Starter); CONTROLLERS.len()] = [
         policy_status::start(it.fleet, it.tasks);
     }),
     ("taintmanager", |it| {
-        it.mover();
+        it.evictor();
     }),
     ("applicationFailover", |it| {
-        let mover = it.mover();
-        application_failover::start(it.fleet, &mover, it.tasks);
+        let evictor = it.evictor();
+        application_failover::start(it.fleet, &evictor, it.tasks);
     }),
     ("gracefulEviction", |it| {
         let budget = it.budget();
@@ -108,7 +108,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         fleet,
         tasks,
         budget: None,
-        mover: None,
+        evictor: None,
         is_pushed: false,
     };
     for (name, starter) in STARTERS {

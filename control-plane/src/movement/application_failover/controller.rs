@@ -28,7 +28,7 @@ use crate::fleet::binding::BindingKey;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::{EvictionState, STRANDED, names_cluster};
 use crate::movement::eviction::reason::application;
-use crate::movement::eviction::{Mover, inputs};
+use crate::movement::eviction::{EvictorHandle, inputs};
 use crate::settings::PROPAGATE_DEPS;
 
 mod leave;
@@ -47,7 +47,7 @@ type Held = (String, Obstacle, Option<Duration>);
 
 struct Applications {
     fleet: Arc<Fleet>,
-    mover: Mover,
+    evictor: EvictorHandle,
     queue: Queue<BindingKey>,
     readiness_tracker: ReadinessTracker,
     /// What is known beyond the annotations: what is not worth writing yet, and what the cache does
@@ -97,17 +97,17 @@ fn is_stranded(binding: &AnyBinding, cluster: &str) -> bool {
 
 /// Starts the controller. It does not depend on the gate `Failover`, which is about clusters: each
 /// policy asks for it by itself.
-pub fn start(fleet: &Arc<Fleet>, mover: &Mover, tasks: &mut Tasks) {
+pub fn start(fleet: &Arc<Fleet>, evictor: &EvictorHandle, tasks: &mut Tasks) {
     let following = Controller::new(fleet, "application failover");
     let applications = Arc::new(Applications {
         fleet: Arc::clone(fleet),
-        mover: mover.clone(),
+        evictor: evictor.clone(),
         queue: following.queue().clone(),
         readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
         known: Mutex::default(),
     });
     let weak = Arc::downgrade(&applications);
-    mover.follow_applications(weak);
+    evictor.follow_applications(weak);
     let workers = fleet.settings.concurrent_resourcebinding_syncs;
     following
         .watches(&fleet.bindings, {
@@ -167,11 +167,11 @@ impl Applications {
         match self.duty(case.binding) {
             Duty::Follow(behavior) => self.follow(&case, behavior).await,
             Duty::Wait => {
-                self.mover.fails_no_more(&key);
+                self.evictor.fails_no_more(&key);
                 Ok(Next::Done)
             }
             Duty::Forget(why) => {
-                self.mover.fails_no_more(&key);
+                self.evictor.fails_no_more(&key);
                 self.known.lock().remove(&key);
                 self.forget(&case, why).await
             }
@@ -235,7 +235,7 @@ impl Applications {
             is_said: false,
         };
         match ready {
-            None => self.mover.fails_no_more(case.key),
+            None => self.evictor.fails_no_more(case.key),
             Some(cluster) => self.line_up(case, &history, cluster, &mut progress),
         }
         self.conclude(case, &history, progress).await
@@ -252,7 +252,7 @@ impl Applications {
     ) {
         let since = history.since.get(&cluster).copied();
         let rank = Rank::new(inputs::priority(case.binding), since.unwrap_or(case.now));
-        match self.mover.fails(case.key, &cluster, rank) {
+        match self.evictor.fails(case.key, &cluster, rank) {
             // The condition already tells of the obstacle that the process before this one found.
             Some(EvictionState::Queued { .. }) if is_stranded(case.binding, &cluster) => {
                 progress.is_said = true;

@@ -38,11 +38,11 @@ use self::evict::evict;
 /// Evictions in flight at a time: the rate limits them, this limits what a slow API can pile up.
 const IN_FLIGHT: usize = 32;
 
-/// The one that moves workloads out of clusters. Cheap to clone.
+/// Handle on the evictor for the controller that follows applications. Cheap to clone.
 #[derive(Clone)]
-pub struct Mover(Arc<Controller>);
+pub struct EvictorHandle(Arc<Controller>);
 
-impl Mover {
+impl EvictorHandle {
     /// Asks a controller of failing applications from now on. Only the first one counts.
     pub fn follow_applications(&self, applications: Weak<dyn Applications>) {
         let _ = self.0.applications.set(applications);
@@ -83,7 +83,12 @@ struct Controller {
 /// Starts the controller. With the gate `Failover` off it evicts nothing because of taints: it
 /// counts failed clusters, and says of workloads in tainted ones why they stay. Without
 /// `judges_taints` it knows of no taint.
-pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut Tasks) -> Mover {
+pub fn start(
+    fleet: &Arc<Fleet>,
+    pace: &Pace,
+    judges_taints: bool,
+    tasks: &mut Tasks,
+) -> EvictorHandle {
     // The template of a Job tells whether it has completed where no cluster does, and what it has
     // to do.
     fleet.follow_templates();
@@ -145,7 +150,7 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, judges_taints: bool, tasks: &mut T
         let figures = show(Arc::clone(&controller), Arc::clone(fleet));
         tasks.spawn("eviction figures", figures);
     }
-    Mover(controller)
+    EvictorHandle(controller)
 }
 
 fn follow(controller: &Arc<Controller>, bindings: &Bindings) {

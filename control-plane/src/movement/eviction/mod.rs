@@ -26,7 +26,7 @@ pub mod record;
 pub mod room;
 pub mod turns;
 
-pub use controller::{Mover, start};
+pub use controller::{EvictorHandle, start};
 
 #[cfg(test)]
 pub(super) mod conformance;

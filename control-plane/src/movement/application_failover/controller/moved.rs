@@ -40,8 +40,8 @@ async fn stand(binding: Value) -> Stand {
 /// Starts the controller, and the evictor without its taints.
 async fn begin(stand: &mut Stand) {
     let pace = Pace::of(&stand.fleet.settings);
-    let mover = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
-    start(&stand.fleet, &mover, &mut stand.tasks);
+    let evictor = eviction::start(&stand.fleet, &pace, false, &mut stand.tasks);
+    start(&stand.fleet, &evictor, &mut stand.tasks);
     stand.follow().await;
 }
 

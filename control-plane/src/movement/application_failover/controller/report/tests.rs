@@ -50,7 +50,7 @@ async fn stand(told: Option<Condition>) -> (Stand, Applications, Arc<AnyBinding>
     let fleet = Arc::clone(&stand.fleet);
     let pace = Pace::of(&fleet.settings);
     let controller = Applications {
-        mover: eviction::start(&fleet, &pace, false, &mut stand.tasks),
+        evictor: eviction::start(&fleet, &pace, false, &mut stand.tasks),
         queue: Queue::new("applications"),
         readiness_tracker: ReadinessTracker::follow(&fleet.clusters, &fleet.clock),
         known: Mutex::default(),
