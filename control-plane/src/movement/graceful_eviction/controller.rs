@@ -45,8 +45,8 @@ static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]))
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
-/// Inputs of the next move of a workload that is moved on.
-pub(super) struct Mover {
+/// What the second move of a workload needs (`onward.rs`).
+pub(super) struct OnwardContext {
     pub(super) pace: Pace,
     pub(super) snapshot: LiveSnapshot,
     pub(super) options: Options,
@@ -56,7 +56,7 @@ pub(super) struct Mover {
 /// Starts the controller. It runs with the gate `Failover` off as well: what was begun is brought
 /// to its end.
 pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
-    let mover = Arc::new(Mover {
+    let onward = Arc::new(OnwardContext {
         pace: pace.clone(),
         snapshot: LiveSnapshot::follow(fleet),
         options: Options::of(&fleet.settings).for_departure(),
@@ -84,9 +84,12 @@ pub fn start(fleet: &Arc<Fleet>, pace: &Pace, tasks: &mut Tasks) {
         .resyncs_on(&fleet.clusters, |_, change| change.differs(matters))
         .resyncs_on(&fleet.pauses, |_, ()| true)
         .resyncs(tasks, GATHERING, with_tasks)
-        .run(tasks, workers, mover, move |fleet, mover, key| async move {
-            work_off(&fleet, &mover, plugins, key).await
-        });
+        .run(
+            tasks,
+            workers,
+            onward,
+            move |fleet, onward, key| async move { work_off(&fleet, &onward, plugins, key).await },
+        );
 }
 
 /// Returns whether a binding has graceful eviction tasks.
@@ -104,13 +107,13 @@ fn with_tasks(fleet: &Fleet) -> Vec<BindingKey> {
 
 async fn work_off(
     fleet: &Fleet,
-    mover: &Mover,
+    onward: &OnwardContext,
     plugins: EvictPlugins,
     key: BindingKey,
 ) -> Result<Next, ApiError> {
     let binding = fleet.bindings.get(&key);
     let Some(binding) = binding.filter(|it| is_concerned(it.as_ref())) else {
-        mover.refusals.forget(&key);
+        onward.refusals.forget(&key);
         return Ok(Next::Done);
     };
     let spec = &binding.spec;
@@ -134,7 +137,7 @@ async fn work_off(
         return Ok(written.next());
     }
     let end = assessment.again.map(|end| until(end, now));
-    let moves_on = move_on(fleet, mover, &key, &binding, now).await;
+    let moves_on = move_on(fleet, onward, &key, &binding, now).await;
     let next = end.into_iter().chain(retry).chain(moves_on).min();
     Ok(next.map_or(Next::Done, Next::After))
 }

@@ -18,7 +18,7 @@ use muster_shared::events::EventType;
 use muster_shared::names::condition;
 use tokio::time::Instant;
 
-use super::controller::Mover;
+use super::controller::OnwardContext;
 use super::reports::carrying_out;
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
@@ -140,13 +140,13 @@ pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
 /// Moves a workload on from a target that has refused it for long; returns when to look again.
 pub(super) async fn move_on(
     fleet: &Fleet,
-    mover: &Mover,
+    onward: &OnwardContext,
     key: &BindingKey,
     binding: &Arc<AnyBinding>,
     now: Timestamp,
 ) -> Option<Duration> {
     if !may_move_on(binding.as_ref()) {
-        mover.refusals.forget(key);
+        onward.refusals.forget(key);
         return None;
     }
     let spec = &*protected(fleet, binding.as_ref());
@@ -161,11 +161,11 @@ pub(super) async fn move_on(
     let refused = refused.filter(|it| was_moved(binding.as_ref(), Some(it.since.min(now))));
     // One that may be left now comes before one that a pause holds.
     let Some(refused) = refused.min_by_key(|it| fleet.pauses.of(&it.cluster, now).is_some()) else {
-        mover.refusals.forget(key);
+        onward.refusals.forget(key);
         return None;
     };
     let seen = (refused.cluster.clone(), refused.since);
-    let rest = PATIENCE.saturating_sub(mover.refusals.lasts(key, seen));
+    let rest = PATIENCE.saturating_sub(onward.refusals.lasts(key, seen));
     if !rest.is_zero() {
         return Some(rest);
     }
@@ -175,7 +175,7 @@ pub(super) async fn move_on(
         why,
     } = refused;
     // To place many anew of which one may move is dear.
-    if let Err(when) = mover.pace.suffices_after_evictions(Instant::now()) {
+    if let Err(when) = onward.pace.suffices_after_evictions(Instant::now()) {
         return Some(until_paid(when));
     }
     // The refusal may end while the workload is made elsewhere, and two copies would run.
@@ -191,7 +191,13 @@ pub(super) async fn move_on(
         reason: EvictionReason::Refused { since, why: &why },
         purge_mode: &purge_mode,
     };
-    let plan = match plan_in(fleet, &leaving, &mover.snapshot.get(), &mover.options, now) {
+    let plan = match plan_in(
+        fleet,
+        &leaving,
+        &onward.snapshot.get(),
+        &onward.options,
+        now,
+    ) {
         Ok(plan) => plan,
         // Whoever paused movement knows that nothing moves.
         Err(Nowhere::Paused(_)) => return Some(AGAIN),
@@ -202,7 +208,7 @@ pub(super) async fn move_on(
             return Some(AGAIN);
         }
     };
-    let paid = match mover.pace.pay_after_evictions(Instant::now()) {
+    let paid = match onward.pace.pay_after_evictions(Instant::now()) {
         Ok(paid) => paid,
         Err(when) => return Some(until_paid(when)),
     };
