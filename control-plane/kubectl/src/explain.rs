@@ -15,7 +15,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use muster_control_plane::fleet::availability::{Workload, can_hold};
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::copy::Order;
+use muster_control_plane::fleet::copy::WorkState;
 use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
@@ -321,12 +321,12 @@ impl Answer {
             None => Standing::Gone,
         };
         // Works are not read for this: the binding tells whether they were applied.
-        let order = |cluster: &str| {
+        let work = |cluster: &str| {
             let mut reports = status.aggregated_status.iter();
             match reports.find(|it| it.cluster_name == cluster) {
-                Some(report) if report.applied => Order::Applied,
-                Some(_) => Order::Refused,
-                None => Order::Absent,
+                Some(report) if report.applied => WorkState::Applied,
+                Some(_) => WorkState::Refused,
+                None => WorkState::Absent,
             }
         };
         let resource = &spec.resource;
@@ -339,7 +339,7 @@ impl Answer {
         let scene = Scene {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
-            order: &order,
+            work: &work,
             scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
             cluster: &standing,
             plugins: EvictPlugins::parse(&settings.evict_plugins).unwrap_or_default(),

@@ -37,7 +37,7 @@ pub enum Copy {
 
 /// State of the Work that brings a workload to a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum WorkState {
     /// There is none.
     #[default]
     Absent,
@@ -51,7 +51,7 @@ pub enum Order {
     Applied,
 }
 
-impl Order {
+impl WorkState {
     /// Returns what the report on a Work says of it.
     pub fn said(status: &WorkStatus) -> Self {
         match conditions::status(&status.conditions, condition::APPLIED) {
@@ -102,7 +102,7 @@ pub struct Known {
     /// Whether something keeps the order from being carried out there.
     pub is_obstructed: bool,
     /// State of the Work.
-    pub order: Order,
+    pub work: WorkState,
     /// Whether a report that counts says that a copy is there and healthy.
     pub is_healthy: bool,
 }
@@ -114,7 +114,7 @@ impl Copy {
             standing,
             is_target,
             is_obstructed,
-            order,
+            work,
             is_healthy,
         } = known;
         let heard = match standing {
@@ -122,18 +122,18 @@ impl Copy {
             Standing::Silent => false,
             Standing::Sound | Standing::Left => true,
         };
-        match order {
-            Order::Leaving => Self::MayRun,
-            Order::Applied if heard && is_healthy => Self::Runs,
-            Order::Refused if is_healthy => Self::MayRun,
-            Order::Applied | Order::Sent if !heard => Self::MayRun,
-            Order::Absent if !is_target => Self::Gone,
-            Order::Applied | Order::Sent if !is_target => Self::MayRun,
-            Order::Absent | Order::Sent if is_obstructed => Self::CannotRun,
-            Order::Refused => Self::CannotRun,
-            Order::Absent | Order::Sent | Order::Applied => match standing {
+        match work {
+            WorkState::Leaving => Self::MayRun,
+            WorkState::Applied if heard && is_healthy => Self::Runs,
+            WorkState::Refused if is_healthy => Self::MayRun,
+            WorkState::Applied | WorkState::Sent if !heard => Self::MayRun,
+            WorkState::Absent if !is_target => Self::Gone,
+            WorkState::Applied | WorkState::Sent if !is_target => Self::MayRun,
+            WorkState::Absent | WorkState::Sent if is_obstructed => Self::CannotRun,
+            WorkState::Refused => Self::CannotRun,
+            WorkState::Absent | WorkState::Sent | WorkState::Applied => match standing {
                 Standing::Sound => Self::WillRun,
-                _ if order == Order::Absent => Self::CannotRun,
+                _ if work == WorkState::Absent => Self::CannotRun,
                 _ => Self::MayRun,
             },
         }
@@ -219,13 +219,13 @@ mod tests {
     ];
 
     /// Returns the answers for a row of the table, by [`STANDINGS`], as initials.
-    fn row(is_target: bool, is_obstructed: bool, order: Order, is_healthy: bool) -> String {
+    fn row(is_target: bool, is_obstructed: bool, work: WorkState, is_healthy: bool) -> String {
         let initial = |standing| {
             let copy = Copy::of(Known {
                 standing,
                 is_target,
                 is_obstructed,
-                order,
+                work,
                 is_healthy,
             });
             match copy {
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_what_is_known_has_one_answer() {
-        use Order::{Absent, Applied, Leaving, Refused, Sent};
+        use WorkState::{Absent, Applied, Leaving, Refused, Sent};
         // Wanted there and not obstructed, wanted there and obstructed, not wanted there
         // (obstructed or not); each without and with a report of health. In each cell: the cluster
         // is sound, has to be left, is silent, has left the fleet.
@@ -259,19 +259,19 @@ mod tests {
             (Refused, ["ccc-", "mmm-", "ccc-", "mmm-", "ccc-", "mmm-"]),
             (Applied, ["Wmm-", "RRm-", "Wmm-", "RRm-", "mmm-", "RRm-"]),
         ];
-        for (order, cells) in table {
+        for (work, cells) in table {
             let wishes = [(true, false), (true, true), (false, false)];
             let columns = wishes.into_iter().flat_map(|(is_target, is_obstructed)| {
                 [false, true].map(|healthy| (is_target, is_obstructed, healthy))
             });
             for ((is_target, is_obstructed, healthy), expected) in columns.zip(cells) {
-                let got = row(is_target, is_obstructed, order, healthy);
+                let got = row(is_target, is_obstructed, work, healthy);
                 assert_eq!(
                     got, expected,
-                    "{order:?} {is_target} {is_obstructed} {healthy}"
+                    "{work:?} {is_target} {is_obstructed} {healthy}"
                 );
-                let unwanted = row(false, true, order, healthy);
-                assert_eq!(unwanted, row(false, false, order, healthy), "{order:?}");
+                let unwanted = row(false, true, work, healthy);
+                assert_eq!(unwanted, row(false, false, work, healthy), "{work:?}");
             }
         }
     }

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{Copy, Known, Order, is_counted, ready_replicas};
+use crate::fleet::copy::{Copy, Known, WorkState, is_counted, ready_replicas};
 use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -35,7 +35,7 @@ pub struct Scene<'a> {
     /// Reports of clusters about the workload.
     pub reports: &'a [AggregatedStatusItem],
     /// State of the Work of the binding for a cluster.
-    pub order: &'a dyn Fn(&str) -> Order,
+    pub work: &'a dyn Fn(&str) -> WorkState,
     /// Whether the scheduler has dealt with the binding as it stands.
     pub scheduled: bool,
     /// State of a cluster by its name.
@@ -240,7 +240,7 @@ impl Scene<'_> {
             standing: (self.cluster)(name),
             is_target: true,
             is_obstructed: false,
-            order: (self.order)(name),
+            work: (self.work)(name),
             is_healthy,
         })
     }
@@ -345,7 +345,7 @@ impl<'a> Situation<'a> {
         let scene = self.scene;
         let is_heard =
             |name: &str| matches!((scene.cluster)(name), Standing::Sound | Standing::Left);
-        let is_made = |name: &str| is_heard(name) && (scene.order)(name) == Order::Applied;
+        let is_made = |name: &str| is_heard(name) && (scene.work)(name) == WorkState::Applied;
         scene.clusters.iter().all(|target| is_made(&target.name))
     }
 
@@ -420,7 +420,7 @@ impl<'a> Situation<'a> {
         } else {
             let mut targets = scene.clusters.iter();
             let lives = |name: &str| (scene.cluster)(name) == Standing::Sound;
-            let is_applied = |name: &str| (scene.order)(name) == Order::Applied;
+            let is_applied = |name: &str| (scene.work)(name) == WorkState::Applied;
             let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
             targets.any(is_made).then_some(Done::Expired)
         }

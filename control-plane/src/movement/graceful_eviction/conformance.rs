@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::assess::{Scene, assess};
 use crate::deviations::DEVIATIONS;
-use crate::fleet::copy::Order;
+use crate::fleet::copy::WorkState;
 use crate::fleet::standing::Standing;
 use crate::movement::eviction::conformance::read;
 use crate::settings::evict_plugin::EvictPlugins;
@@ -31,7 +31,7 @@ fn replay(input: &Value) -> Value {
     let scene = Scene {
         clusters: &clusters,
         reports: &reports,
-        order: &|_| Order::Applied,
+        work: &|_| WorkState::Applied,
         scheduled: input["generation"] == input["schedulerObservedGeneration"],
         cluster: &standing,
         plugins: EvictPlugins::default(),

@@ -27,7 +27,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::completion::{is_over_as_a_whole, is_over_in, leaves_undone};
-use crate::fleet::copy::Order;
+use crate::fleet::copy::WorkState;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
 use crate::fleet::works::binding_of;
@@ -170,9 +170,9 @@ fn check(
         retry.set(Some(UNLISTED));
     }
     let works = carrying_out(&works, &fleet.deleted_works);
-    let order = |cluster: &str| {
+    let work = |cluster: &str| {
         let work = works.get(cluster);
-        work.map_or(Order::Absent, |work| Order::said(&work.status()))
+        work.map_or(WorkState::Absent, |work| WorkState::said(&work.status()))
     };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
         standing_reports(spec, &status.aggregated_status, |cluster| {
@@ -202,7 +202,7 @@ fn check(
     };
     let scene = Scene {
         clusters: &spec.clusters,
-        order: &order,
+        work: &work,
         reports: &reports,
         scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation)
             && undone == Some(false),

@@ -16,7 +16,7 @@ use super::prepare::Prepared;
 use super::removal::{self, Reason};
 use super::render::Scope;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::copy::{self, Order};
+use crate::fleet::copy::{self, WorkState};
 use crate::fleet::fencing;
 use crate::fleet::works::{CachedWork, cluster_of};
 
@@ -224,11 +224,11 @@ fn successors<'a>(
         .map(|it| {
             let work = own.get(it.name.as_str()).copied();
             let status = work.map(|it| it.status()).unwrap_or_default();
-            let order = work.map_or(Order::Absent, |_| Order::said(&status));
+            let order = work.map_or(WorkState::Absent, |_| WorkState::said(&status));
             (it.name.as_str(), work, status, order)
         })
         .collect();
-    let refusing = shares.iter().filter(|it| it.3 == Order::Refused);
+    let refusing = shares.iter().filter(|it| it.3 == WorkState::Refused);
     let go_on_refusing = (facts.go_on_refusing)(refusing.map(|it| it.0.to_owned()).collect());
     let successor = |(cluster, work, status, order): (&'a str, Option<&Arc<CachedWork>>, _, _)| {
         if (facts.is_leaving)(cluster) || !(facts.applies)(cluster) {
@@ -242,13 +242,15 @@ fn successors<'a>(
         };
         let lacks_pods = has_pods && pods(resource, &status) == Some(0);
         let state = match order {
-            Order::Applied if !is_empty && !lacks_pods => Successor::There,
+            WorkState::Applied if !is_empty && !lacks_pods => Successor::There,
             // It runs as it was, and a later order was refused.
-            Order::Refused if is_healthy(&status) && !lacks_pods && !is_empty => Successor::There,
+            WorkState::Refused if is_healthy(&status) && !lacks_pods && !is_empty => {
+                Successor::There
+            }
             _ if spec.dispatching_suspended_in(cluster) => Successor::Stuck,
-            Order::Applied if !is_empty => Successor::Coming,
-            Order::Refused if go_on_refusing => Successor::Stuck,
-            Order::Absent | Order::Sent if is_sent => Successor::Coming,
+            WorkState::Applied if !is_empty => Successor::Coming,
+            WorkState::Refused if go_on_refusing => Successor::Stuck,
+            WorkState::Absent | WorkState::Sent if is_sent => Successor::Coming,
             _ => Successor::Missing,
         };
         (cluster, state)

@@ -20,7 +20,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::copy::Order;
+use crate::fleet::copy::WorkState;
 use crate::fleet::followers::object_key;
 use crate::fleet::works::{CachedWork, cluster_of};
 
@@ -280,7 +280,7 @@ fn unfit(object: &DataReference, cluster: &str, work: Option<&CachedWork>) -> Op
     if work.suspend_dispatching == Some(true) {
         return Some(format!("dispatching of {object} to {cluster} is suspended"));
     }
-    let is_applied = Order::said(&work.status()) == Order::Applied;
+    let is_applied = WorkState::said(&work.status()) == WorkState::Applied;
     (!is_applied).then(|| format!("{object} is not applied in {cluster}"))
 }
 

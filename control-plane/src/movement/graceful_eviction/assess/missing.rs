@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
 use super::{Age, FIRST_STATUS, Scene, Situation};
-use crate::fleet::copy::{Copy, Order, ready_replicas};
+use crate::fleet::copy::{Copy, WorkState, ready_replicas};
 use crate::fleet::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
@@ -90,7 +90,7 @@ impl Situation<'_> {
         if scene.copy(name, Some(report), target.replicas) == Copy::Runs {
             return None;
         }
-        if (scene.order)(name) == Order::Refused {
+        if (scene.work)(name) == WorkState::Refused {
             return Some(format!("the copy on {name} could not be applied"));
         }
         let status = report.status.as_ref();

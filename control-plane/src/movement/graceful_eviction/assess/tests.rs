@@ -39,7 +39,7 @@ pub(super) fn scene<'a>(
     Scene {
         clusters,
         reports,
-        order: &|_| Order::Applied,
+        work: &|_| WorkState::Applied,
         scheduled: true,
         cluster: &|_| Standing::Sound,
         plugins: EvictPlugins::default(),
@@ -390,7 +390,7 @@ fn nothing_replaces_what_nobody_wants_any_more() {
 
 #[test]
 fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives() {
-    use Order::{Absent, Applied, Leaving, Refused, Sent};
+    use WorkState::{Absent, Applied, Leaving, Refused, Sent};
     let two = [target("dead", 1), target("new", 1)];
     let one = [target("new", 1)];
     for (what, works, clusters, expected) in [
@@ -419,7 +419,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         ("in one that is silent", &[("dead", Applied)], &two, None),
     ] {
         let scene = Scene {
-            order: &|cluster| {
+            work: &|cluster| {
                 let mut works = works.iter();
                 let work = works.find(|(name, _)| *name == cluster);
                 work.map_or(Absent, |(_, order)| *order)
@@ -707,21 +707,31 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
         (
             Some(&none),
             (Unhealthy, Some(&none)),
-            Order::Applied,
+            WorkState::Applied,
             Some(Done::Replaced),
         ),
-        (Some(&none), (Unhealthy, Some(&none)), Order::Refused, None),
-        (Some(&none), (Unhealthy, None), Order::Sent, None),
+        (
+            Some(&none),
+            (Unhealthy, Some(&none)),
+            WorkState::Refused,
+            None,
+        ),
+        (Some(&none), (Unhealthy, None), WorkState::Sent, None),
         // The old one has an address, which has to be replaced.
-        (Some(&some), (Unhealthy, Some(&none)), Order::Applied, None),
+        (
+            Some(&some),
+            (Unhealthy, Some(&none)),
+            WorkState::Applied,
+            None,
+        ),
         (
             Some(&some),
             (Healthy, Some(&some)),
-            Order::Applied,
+            WorkState::Applied,
             Some(Done::Replaced),
         ),
         // Nothing is known of the old one.
-        (None, (Unhealthy, Some(&none)), Order::Applied, None),
+        (None, (Unhealthy, Some(&none)), WorkState::Applied, None),
     ] {
         let reports = [
             report("old", Unhealthy, old.cloned()),
@@ -730,7 +740,7 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
         let order = |_: &str| order;
         let scene = Scene {
             has_rule: true,
-            order: &order,
+            work: &order,
             ..scene(&targets, &reports)
         };
         let done = assess(&[task(None)], &scene, at(1)).done;
