@@ -21,7 +21,7 @@ use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
 use muster_control_plane::movement::eviction::explain::CONDITION;
 use muster_control_plane::movement::eviction::judge::{Switches, placement};
-use muster_control_plane::movement::graceful_eviction::assess::{Scene, counts_replicas, missing};
+use muster_control_plane::movement::graceful_eviction::assess::{Facts, counts_replicas, missing};
 use muster_control_plane::propagation::binding::render::Scope;
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain};
@@ -336,7 +336,7 @@ impl Answer {
             &resource.kind,
             Operation::InterpretHealth,
         );
-        let scene = Scene {
+        let facts = Facts {
             clusters: &spec.clusters,
             reports: &status.aggregated_status,
             work: &work,
@@ -353,7 +353,7 @@ impl Answer {
             timeout: None,
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
-            leaving.waits_for = missing(task, &scene, now);
+            leaving.waits_for = missing(task, &facts, now);
             if let Some(paused) = &self.paused {
                 leaving.waits_for.push(paused.clone());
             }

@@ -29,7 +29,7 @@ use crate::settings::evict_plugin::EvictPlugins;
 
 /// Facts about a binding and about the clusters that it concerns.
 #[allow(clippy::struct_excessive_bools)] // independent facts
-pub struct Scene<'a> {
+pub struct Facts<'a> {
     /// The clusters that the workload is to run on now.
     pub clusters: &'a [TargetCluster],
     /// Reports of clusters about the workload.
@@ -143,8 +143,8 @@ pub struct Assessment {
 }
 
 /// Goes through the tasks.
-pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp) -> Assessment {
-    let situation = Situation::of(scene);
+pub fn assess(tasks: &[GracefulEvictionTask], facts: &Facts<'_>, now: Timestamp) -> Assessment {
+    let situation = Situation::of(facts);
     let mut assessment = Assessment::default();
     for task in tasks {
         let Some(created) = &task.creation_timestamp else {
@@ -152,7 +152,7 @@ pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp)
                 creation_timestamp: Some(Time(now)),
                 ..task.clone()
             };
-            assessment.keep(stamped, scene, now, now);
+            assessment.keep(stamped, facts, now, now);
             continue;
         };
         match situation.judge(task, created.0, now) {
@@ -166,7 +166,7 @@ pub fn assess(tasks: &[GracefulEvictionTask], scene: &Scene<'_>, now: Timestamp)
                 }
                 assessment.done.push((task.from_cluster.clone(), done));
             }
-            None => assessment.keep(task.clone(), scene, created.0, now),
+            None => assessment.keep(task.clone(), facts, created.0, now),
         }
     }
     assessment
@@ -207,12 +207,12 @@ impl Assessment {
     fn keep(
         &mut self,
         task: GracefulEvictionTask,
-        scene: &Scene<'_>,
+        facts: &Facts<'_>,
         created: Timestamp,
         now: Timestamp,
     ) {
         let told = later(created, FIRST_STATUS);
-        let ends = [scene.end(&task, created), (!scene.has_rule).then_some(told)];
+        let ends = [facts.end(&task, created), (!facts.has_rule).then_some(told)];
         if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
             let next = ends.into_iter().flatten().filter(|end| *end >= now);
@@ -222,7 +222,7 @@ impl Assessment {
     }
 }
 
-impl Scene<'_> {
+impl Facts<'_> {
     /// Returns whether the template asks for no replicas, and no cluster is to have the workload.
     /// Our scheduler leaves none without a cluster that had one; another one may still choose.
     fn is_unwanted(&self) -> bool {
@@ -256,9 +256,9 @@ impl Scene<'_> {
     }
 }
 
-/// A scene with what all its tasks have in common.
+/// The facts, with what all tasks of the binding have in common.
 pub struct Situation<'a> {
-    scene: &'a Scene<'a>,
+    facts: &'a Facts<'a>,
     reports: HashMap<&'a str, &'a AggregatedStatusItem>,
     /// One of the chosen clusters at least is available now.
     available: bool,
@@ -269,21 +269,21 @@ pub struct Situation<'a> {
 }
 
 impl<'a> Situation<'a> {
-    fn of(scene: &'a Scene<'a>) -> Self {
-        let reports: HashMap<&str, &AggregatedStatusItem> = scene
+    fn of(facts: &'a Facts<'a>) -> Self {
+        let reports: HashMap<&str, &AggregatedStatusItem> = facts
             .reports
             .iter()
             .map(|report| (report.cluster_name.as_str(), report))
             .collect();
         let (mut available, mut healthy, mut responsive) = (false, true, true);
-        for target in scene.clusters {
+        for target in facts.clusters {
             let (name, report) = (&*target.name, reports.get(&*target.name).copied());
-            available |= (scene.cluster)(name) == Standing::Sound;
-            healthy &= scene.copy(name, report, target.replicas) == Copy::Runs;
-            responsive &= healthy || scene.copy(name, report, 0) == Copy::Runs;
+            available |= (facts.cluster)(name) == Standing::Sound;
+            healthy &= facts.copy(name, report, target.replicas) == Copy::Runs;
+            responsive &= healthy || facts.copy(name, report, 0) == Copy::Runs;
         }
         Self {
-            scene,
+            facts,
             reports,
             available,
             healthy,
@@ -293,7 +293,7 @@ impl<'a> Situation<'a> {
 
     /// Returns whether the workload is to run in a cluster.
     pub fn is_target(&self, cluster: &str) -> bool {
-        self.scene
+        self.facts
             .clusters
             .iter()
             .any(|target| target.name == cluster)
@@ -303,11 +303,11 @@ impl<'a> Situation<'a> {
     /// that the task keeps, and at least one of these clusters does not have to be left itself. If
     /// no cluster is chosen, nothing is replaced (unlike in Karmada).
     pub fn is_replaced(&self, task: &Age<'_>) -> bool {
-        let scene = self.scene;
+        let facts = self.facts;
         let runs = self.healthy
             || self.responsive && self.is_idle(task)
             || self.lacks_what_is_not_given(task) && self.is_made();
-        scene.scheduled && self.available && runs && self.stands_in(task)
+        facts.scheduled && self.available && runs && self.stands_in(task)
     }
 
     /// Returns whether an autoscaler has the old copy run nothing, so that nothing has to run in
@@ -342,11 +342,11 @@ impl<'a> Situation<'a> {
     /// Returns whether each chosen cluster is heard of and has applied its Work, whatever it
     /// reports.
     fn is_made(&self) -> bool {
-        let scene = self.scene;
+        let facts = self.facts;
         let is_heard =
-            |name: &str| matches!((scene.cluster)(name), Standing::Sound | Standing::Left);
-        let is_made = |name: &str| is_heard(name) && (scene.work)(name) == WorkState::Applied;
-        scene.clusters.iter().all(|target| is_made(&target.name))
+            |name: &str| matches!((facts.cluster)(name), Standing::Sound | Standing::Left);
+        let is_made = |name: &str| is_heard(name) && (facts.work)(name) == WorkState::Applied;
+        facts.clusters.iter().all(|target| is_made(&target.name))
     }
 
     /// Returns whether healthy copies do as much as the old one did. For kinds without a health
@@ -354,14 +354,14 @@ impl<'a> Situation<'a> {
     fn stands_in(&self, task: &Age<'_>) -> bool {
         let status = |cluster: &str| Some(&self.reports.get(cluster)?.status.as_ref()?.0);
         let old = status(&task.task.from_cluster).unwrap_or(&Value::Null);
-        let mut new = self.scene.clusters.iter();
+        let mut new = self.facts.clusters.iter();
         // A DaemonSet is healthy where no node is to run it.
         let daemons = |status: &Value| status["desiredNumberScheduled"].as_i64().unwrap_or(0);
         let runs = |target: &TargetCluster| status(&target.name).is_some_and(|it| daemons(it) > 0);
         if daemons(old) > 0 && !new.clone().any(runs) {
             return false;
         }
-        if self.scene.has_rule {
+        if self.facts.has_rule {
             return true;
         }
         let first_status = task.age < FIRST_STATUS;
@@ -382,16 +382,16 @@ impl<'a> Situation<'a> {
         created: Timestamp,
         now: Timestamp,
     ) -> Option<Done> {
-        let scene = self.scene;
+        let facts = self.facts;
         let age = Age {
             task,
             age: now.duration_since(created),
         };
-        if let Some(done) = plugin::any(scene.plugins, &age, self) {
+        if let Some(done) = plugin::any(facts.plugins, &age, self) {
             return Some(done);
         }
-        let standing = (scene.cluster)(&task.from_cluster);
-        let gives_state = gives_state(task) && !scene.clusters.is_empty();
+        let standing = (facts.cluster)(&task.from_cluster);
+        let gives_state = gives_state(task) && !facts.clusters.is_empty();
         if standing == Standing::Gone && !gives_state {
             return Some(Done::ClusterGone);
         }
@@ -400,17 +400,17 @@ impl<'a> Situation<'a> {
             Some(false) => return Some(Done::Released),
             None => {}
         }
-        if (scene.is_over)(&task.from_cluster) {
+        if (facts.is_over)(&task.from_cluster) {
             return Some(Done::Over);
         }
-        if scene.is_unwanted() {
+        if facts.is_unwanted() {
             return Some(Done::Unwanted);
         }
-        if scene.clusters.is_empty() {
-            let restores = scene.restores && standing == Standing::Sound;
+        if facts.clusters.is_empty() {
+            let restores = facts.restores && standing == Standing::Sound;
             return restores.then_some(Done::Recovered);
         }
-        let ended = scene.end(task, created).is_some_and(|end| now > end);
+        let ended = facts.end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a
         // cluster that lives.
         if !ended || !self.available {
@@ -418,9 +418,9 @@ impl<'a> Situation<'a> {
         } else if self.is_target(&task.from_cluster) {
             Some(Done::BackInPlace)
         } else {
-            let mut targets = scene.clusters.iter();
-            let lives = |name: &str| (scene.cluster)(name) == Standing::Sound;
-            let is_applied = |name: &str| (scene.work)(name) == WorkState::Applied;
+            let mut targets = facts.clusters.iter();
+            let lives = |name: &str| (facts.cluster)(name) == Standing::Sound;
+            let is_applied = |name: &str| (facts.work)(name) == WorkState::Applied;
             let is_made = |it: &TargetCluster| lives(&it.name) && is_applied(&it.name);
             targets.any(is_made).then_some(Done::Expired)
         }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use muster_shared::api::binding::TargetCluster;
 use serde_json::{Value, json};
 
-use super::assess::{Scene, assess};
+use super::assess::{Facts, assess};
 use crate::deviations::DEVIATIONS;
 use crate::fleet::copy::WorkState;
 use crate::fleet::standing::Standing;
@@ -28,7 +28,7 @@ fn replay(input: &Value) -> Value {
             Standing::Left
         }
     };
-    let scene = Scene {
+    let facts = Facts {
         clusters: &clusters,
         reports: &reports,
         work: &|_| WorkState::Applied,
@@ -46,7 +46,7 @@ fn replay(input: &Value) -> Value {
             .map(std::time::Duration::from_secs),
     };
     let tasks: Vec<_> = read(&input["gracefulEvictionTasks"]);
-    let out = assess(&tasks, &scene, now);
+    let out = assess(&tasks, &facts, now);
     let evicted: Vec<&str> = out.done.iter().map(|(name, _)| name.as_str()).collect();
     let again = out
         .again

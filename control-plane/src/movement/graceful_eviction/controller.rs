@@ -17,7 +17,7 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use serde_json::json;
 
-use super::assess::{Assessment, Scene, assess, counts_replicas};
+use super::assess::{Assessment, Facts, assess, counts_replicas};
 use super::onward::{Refusals, may_move_on, move_on};
 use super::reports::{asks_for_health, carrying_out, standing_reports};
 use crate::fleet::Fleet;
@@ -200,7 +200,7 @@ fn check(
             && targets.all(|it| has_ended(&it.name))
             && is_over_as_a_whole(fleet, &spec.resource)
     };
-    let scene = Scene {
+    let facts = Facts {
         clusters: &spec.clusters,
         work: &work,
         reports: &reports,
@@ -223,7 +223,7 @@ fn check(
     };
     let tasks = &spec.graceful_eviction_tasks;
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
-    let assessment = assess(tasks, &scene, now).while_paused(tasks, is_paused);
+    let assessment = assess(tasks, &facts, now).while_paused(tasks, is_paused);
     (assessment, retry.get())
 }
 

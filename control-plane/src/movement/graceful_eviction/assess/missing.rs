@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
-use super::{Age, FIRST_STATUS, Scene, Situation};
+use super::{Age, FIRST_STATUS, Facts, Situation};
 use crate::fleet::copy::{Copy, WorkState, ready_replicas};
 use crate::fleet::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
 /// stop, and when the policy's grace period would end it. Empty if nothing is missing.
-pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -> Vec<String> {
+pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -> Vec<String> {
     match task.suppress_deletion {
         Some(true) => {
             return vec![
@@ -19,14 +19,14 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
         Some(false) => return Vec::new(),
         None => {}
     }
-    if scene.is_unwanted() {
+    if facts.is_unwanted() {
         return Vec::new();
     }
-    if scene.clusters.is_empty() {
+    if facts.clusters.is_empty() {
         return vec!["no cluster has been chosen to take it".to_owned()];
     }
     let created = task.creation_timestamp.as_ref().map_or(now, |it| it.0);
-    let situation = Situation::of(scene);
+    let situation = Situation::of(facts);
     let age = Age {
         task,
         age: now.duration_since(created),
@@ -35,10 +35,10 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
         return Vec::new();
     }
     let mut missing = Vec::new();
-    if !scene.scheduled {
+    if !facts.scheduled {
         missing.push("the scheduler has not dealt with its latest change".to_owned());
     }
-    let of_copies = scene.clusters.iter();
+    let of_copies = facts.clusters.iter();
     missing.extend(of_copies.filter_map(|target| situation.lacks(target)));
     if missing.is_empty() && !situation.available {
         missing.push("every chosen cluster has to be left itself".to_owned());
@@ -46,13 +46,13 @@ pub fn missing(task: &GracefulEvictionTask, scene: &Scene<'_>, now: Timestamp) -
     if missing.is_empty() {
         // The copies are healthy by what they say, and say less than the old one.
         let counts = created.saturating_add(FIRST_STATUS).ok();
-        let until = counts.filter(|it| *it > now && !scene.has_rule);
+        let until = counts.filter(|it| *it > now && !facts.has_rule);
         let until = until.map_or_else(String::new, |it| format!(", or {it:.0} to pass"));
         missing.push(format!(
             "the new copies have to report what tells of their health, as the old one did{until}"
         ));
     }
-    if let Some(end) = scene.end(task, created) {
+    if let Some(end) = facts.end(task, created) {
         missing.push(if end > now {
             format!("at {end:.0} the grace period of the policy ends it in any case, if a chosen cluster is available and has applied its Work")
         } else {
@@ -67,7 +67,7 @@ impl Situation<'_> {
     /// if it does.
     fn lacks(&self, target: &TargetCluster) -> Option<String> {
         let name = &target.name;
-        match (self.scene.cluster)(name) {
+        match (self.facts.cluster)(name) {
             Standing::Silent => {
                 return Some(format!(
                     "{name} is not ready: what it reported last does not count"
@@ -86,11 +86,11 @@ impl Situation<'_> {
             }
             _ => return Some(format!("the health of the copy on {name} is not known")),
         }
-        let scene = self.scene;
-        if scene.copy(name, Some(report), target.replicas) == Copy::Runs {
+        let facts = self.facts;
+        if facts.copy(name, Some(report), target.replicas) == Copy::Runs {
             return None;
         }
-        if (scene.work)(name) == WorkState::Refused {
+        if (facts.work)(name) == WorkState::Refused {
             return Some(format!("the copy on {name} could not be applied"));
         }
         let status = report.status.as_ref();
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::testing::at;
-    use crate::movement::graceful_eviction::assess::tests::scene;
+    use crate::movement::graceful_eviction::assess::tests::facts;
 
     fn report(health: Option<ResourceHealth>, status: Option<Value>) -> AggregatedStatusItem {
         AggregatedStatusItem {
@@ -189,7 +189,7 @@ mod tests {
                 None,
             ),
         ] {
-            let scene = Scene {
+            let facts = Facts {
                 scheduled,
                 cluster: &|name| match name {
                     "old" => Standing::Silent,
@@ -197,20 +197,20 @@ mod tests {
                 },
                 has_rule: true,
                 counts_replicas: false,
-                ..scene(&clusters, &reports)
+                ..facts(&clusters, &reports)
             };
             let mut task = GracefulEvictionTask {
                 from_cluster: "old".to_owned(),
                 creation_timestamp: Some(Time(at(0))),
                 ..GracefulEvictionTask::default()
             };
-            let told = missing(&task, &scene, at(10));
+            let told = missing(&task, &facts, at(10));
             assert_eq!(told.first().map(String::as_str), expected);
             // It is what the control plane decides by.
-            let done = super::super::assess(std::slice::from_ref(&task), &scene, at(10)).done;
+            let done = super::super::assess(std::slice::from_ref(&task), &facts, at(10)).done;
             assert_eq!(done.is_empty(), !told.is_empty(), "{expected:?}");
             task.grace_period_seconds = Some(60);
-            let with_grace = missing(&task, &scene, at(10));
+            let with_grace = missing(&task, &facts, at(10));
             if expected.is_some() && !clusters.is_empty() {
                 assert_eq!(with_grace.len(), 2, "{with_grace:?}");
                 assert!(with_grace[1].starts_with("at 1970-01-01T00:01:00Z the grace period"));
@@ -243,14 +243,14 @@ mod tests {
             ),
             (first, None, None, None),
         ] {
-            let scene = scene(&clusters, &reports);
+            let facts = facts(&clusters, &reports);
             let task = GracefulEvictionTask {
                 from_cluster: "old".to_owned(),
                 creation_timestamp: Some(Time(at(0))),
                 grace_period_seconds: grace,
                 ..GracefulEvictionTask::default()
             };
-            let told = missing(&task, &scene, at(now));
+            let told = missing(&task, &facts, at(now));
             let first = told.first().map_or("", String::as_str);
             assert!(first.contains(until.unwrap_or("")), "{now}: {told:?}");
             assert_eq!(

@@ -30,13 +30,13 @@ fn report(name: &str, health: ResourceHealth, status: Option<Value>) -> Aggregat
     }
 }
 
-/// Returns a scene in which everything is in order: the clusters are sound, and what was written is
+/// Returns facts of which all is well: the clusters are sound, and what was written is
 /// carried out.
-pub(super) fn scene<'a>(
+pub(super) fn facts<'a>(
     clusters: &'a [TargetCluster],
     reports: &'a [AggregatedStatusItem],
-) -> Scene<'a> {
-    Scene {
+) -> Facts<'a> {
+    Facts {
         clusters,
         reports,
         work: &|_| WorkState::Applied,
@@ -63,7 +63,7 @@ struct Case<'a> {
 }
 
 fn outcome(case: &Case<'_>) -> Option<Done> {
-    let scene = Scene {
+    let facts = Facts {
         cluster: case.standing,
         least: &|_, share| {
             if case.members_scale {
@@ -72,9 +72,9 @@ fn outcome(case: &Case<'_>) -> Option<Done> {
                 share
             }
         },
-        ..scene(case.clusters, case.reports)
+        ..facts(case.clusters, case.reports)
     };
-    assess(&[task(case.grace)], &scene, at(case.now))
+    assess(&[task(case.grace)], &facts, at(case.now))
         .done
         .first()
         .map(|(_, done)| *done)
@@ -193,11 +193,11 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
         ("ResourceHealth", &moved, Some(Done::Replaced)),
     ] {
         for healthy in [true, false] {
-            let scene = Scene {
+            let facts = Facts {
                 plugins: EvictPlugins::parse(&plugins.parse().unwrap()).unwrap(),
-                ..scene(clusters, if healthy { &reports } else { &[] })
+                ..facts(clusters, if healthy { &reports } else { &[] })
             };
-            let done = assess(&[task(None)], &scene, at(10)).done;
+            let done = assess(&[task(None)], &facts, at(10)).done;
             let needs_health = plugins == "ResourceHealth" || clusters == &moved;
             let expected = expected.filter(|_| healthy || !needs_health);
             let got = done.first().map(|(_, done)| *done);
@@ -216,12 +216,12 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
         // The scheduler took the cluster back: there is nothing to keep any more.
         (Some(true), &[target("old", 1)], Some(Done::BackInPlace)),
     ] {
-        let scene = scene(clusters, &reports);
+        let facts = facts(clusters, &reports);
         let task = GracefulEvictionTask {
             suppress_deletion: suppressed,
             ..task(None)
         };
-        let done = assess(&[task], &scene, at(10_000)).done;
+        let done = assess(&[task], &facts, at(10_000)).done;
         assert_eq!(
             done.first().map(|(_, done)| *done),
             expected,
@@ -317,11 +317,11 @@ fn the_state_for_the_new_copy_outlasts_the_cluster_that_it_comes_from() {
         (&not_given, &new, &[], over),
         (&task(None), &new, &[], over),
     ] {
-        let scene = Scene {
+        let facts = Facts {
             cluster: gone,
-            ..scene(clusters, reports)
+            ..facts(clusters, reports)
         };
-        let assessment = assess(std::slice::from_ref(task), &scene, at(100_000));
+        let assessment = assess(std::slice::from_ref(task), &facts, at(100_000));
         let done = assessment.done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{task:?} {clusters:?} {reports:?}");
     }
@@ -334,11 +334,11 @@ fn what_is_put_back_is_a_target_in_the_write_that_ends_its_task() {
         ..task(None)
     }];
     let check = |restores| {
-        let scene = Scene {
+        let facts = Facts {
             restores,
-            ..scene(&[], &[])
+            ..facts(&[], &[])
         };
-        assess(&tasks, &scene, at(10))
+        assess(&tasks, &facts, at(10))
     };
     let restored = check(true);
     assert_eq!(restored.restored, [target("old", 3)]);
@@ -375,13 +375,13 @@ fn nothing_replaces_what_nobody_wants_any_more() {
         ("it has one", true, (true, false), &new, task(None), false),
         ("a person keeps it", true, (true, false), none, kept, false),
     ] {
-        let scene = Scene {
+        let facts = Facts {
             scheduled,
             restores,
             asks_for_none,
-            ..scene(clusters, &[])
+            ..facts(clusters, &[])
         };
-        let done = assess(&[task], &scene, at(10)).done;
+        let done = assess(&[task], &facts, at(10)).done;
         let is_unwanted = matches!(done.as_slice(), [(_, Done::Unwanted)]);
         assert_eq!(is_unwanted, expected, "{what}");
     }
@@ -418,7 +418,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         ),
         ("in one that is silent", &[("dead", Applied)], &two, None),
     ] {
-        let scene = Scene {
+        let facts = Facts {
             work: &|cluster| {
                 let mut works = works.iter();
                 let work = works.find(|(name, _)| *name == cluster);
@@ -429,9 +429,9 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
                 _ => Standing::Sound,
             },
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
-            ..scene(clusters, &[])
+            ..facts(clusters, &[])
         };
-        let done = assess(&[task(Some(60))], &scene, at(61)).done;
+        let done = assess(&[task(Some(60))], &facts, at(61)).done;
         let got = done.first().map(|(_, done)| *done);
         assert_eq!(got, expected, "{what}");
     }
@@ -451,11 +451,11 @@ fn stands_in(
     };
     reports.extend(new.iter().map(healthy));
     let clusters: Vec<TargetCluster> = new.iter().map(|(name, _)| target(name, 0)).collect();
-    let scene = Scene {
+    let facts = Facts {
         has_rule,
-        ..scene(&clusters, &reports)
+        ..facts(&clusters, &reports)
     };
-    assess(&[task(None)], &scene, at(now))
+    assess(&[task(None)], &facts, at(now))
 }
 
 #[test]
@@ -607,7 +607,7 @@ fn a_pause_keeps_the_old_copy_and_not_the_state_that_its_healthy_successor_was_g
     let targets = [target("new", 0)];
     let reports = [report("new", ResourceHealth::Healthy, None)];
     let tasks = [moved];
-    let held = assess(&tasks, &scene(&targets, &reports), at(1)).while_paused(&tasks, |_| true);
+    let held = assess(&tasks, &facts(&targets, &reports), at(1)).while_paused(&tasks, |_| true);
     let [kept] = &held.kept[..] else {
         panic!("{held:?}");
     };
@@ -685,12 +685,12 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
             report("new", ResourceHealth::Healthy, Some(new.clone())),
         ];
         let targets = [target("new", 2)];
-        let scene = Scene {
+        let facts = Facts {
             has_rule: true,
             counts_replicas: counts_replicas(&spec, &reports),
-            ..scene(&targets, &reports)
+            ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = assess(&[task(None)], &facts, at(1)).done;
         let done = done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{} {new}", spec.resource.kind);
     }
@@ -738,12 +738,12 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
             report("new", new.0.clone(), new.1.cloned()),
         ];
         let order = |_: &str| order;
-        let scene = Scene {
+        let facts = Facts {
             has_rule: true,
             work: &order,
-            ..scene(&targets, &reports)
+            ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = assess(&[task(None)], &facts, at(1)).done;
         let done = done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{old:?} {new:?}");
     }
@@ -769,11 +769,11 @@ fn a_disruption_budget_that_no_pods_can_meet_holds_no_old_copy() {
             report("old", old, budget(pods)),
             report("new", Unhealthy, budget((pods.0, 0, 0))),
         ];
-        let scene = Scene {
+        let facts = Facts {
             has_rule: true,
-            ..scene(&targets, &reports)
+            ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &scene, at(1)).done;
+        let done = assess(&[task(None)], &facts, at(1)).done;
         let done = done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{pods:?}");
     }
@@ -794,7 +794,7 @@ fn a_healthy_copy_that_needs_no_address_is_not_replaced_by_one_that_does_not_wor
             report("old", Healthy, said("valid")),
             report("new", health, said(word)),
         ];
-        let done = assess(&[task(None)], &scene(&targets, &reports), at(1)).done;
+        let done = assess(&[task(None)], &facts(&targets, &reports), at(1)).done;
         let done = done.first().map(|(_, done)| *done);
         assert_eq!(done, expected, "{word}");
     }
