@@ -159,7 +159,10 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
     if !namespace.is_empty() && leaves(&work("Namespace", namespace, "")) {
         return Some(Obstacle::NamespaceLeaves(namespace.to_owned()));
     }
-    fleet.orders.refuse(spec, cluster).map(Obstacle::Override)
+    fleet
+        .override_lookup
+        .refuse(spec, cluster)
+        .map(Obstacle::Override)
 }
 
 /// Returns whether the status of a kind of Kubernetes' own counts its replicas. The number is left
@@ -195,7 +198,7 @@ pub fn least(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str, share: i3
     Some(if members_scale {
         share.min(1)
     } else {
-        fleet.orders.least(spec, cluster, share)
+        fleet.override_lookup.least(spec, cluster, share)
     })
 }
 

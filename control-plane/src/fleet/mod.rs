@@ -17,8 +17,8 @@ pub mod intern;
 pub mod job_status;
 pub mod labelled;
 pub mod last_patches;
+pub mod lookups;
 pub mod memory;
-pub mod orders;
 pub mod parked;
 pub mod pause;
 pub mod policy;
@@ -75,7 +75,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
-use crate::fleet::orders::{Needs, Orders};
+use crate::fleet::lookups::{DependencyLookup, OverrideLookup};
 use crate::fleet::pause::Pauses;
 use crate::fleet::scoped::Scoped;
 use crate::fleet::signs::Signs;
@@ -143,10 +143,10 @@ pub struct Fleet {
     pub customizations: Customizations,
     /// The webhooks of users that the interpreters ask next.
     pub interpreter_webhooks: InterpreterWebhooks,
-    /// Whether a Work could be made for a workload in a cluster.
-    pub orders: Orders,
+    /// How override policies change a workload, and whether a Work could be made for it.
+    pub override_lookup: OverrideLookup,
     /// What workloads need.
-    pub needs: Needs,
+    pub dependency_lookup: DependencyLookup,
     /// Which movement is paused.
     pub pauses: Pauses,
     /// The ConfigMap that pauses the fleet.
@@ -210,8 +210,8 @@ impl Fleet {
                 shutdown.clone(),
             ),
             templates_followed: OnceLock::new(),
-            orders: Orders::default(),
-            needs: Needs::default(),
+            override_lookup: OverrideLookup::default(),
+            dependency_lookup: DependencyLookup::default(),
             customizations: Customizations::new(watch_client.clone(), Arc::clone(&interpreters)),
             interpreter_webhooks: InterpreterWebhooks::new(
                 watch_client.clone(),

@@ -84,7 +84,7 @@ impl Refused {
         now: Timestamp,
     ) -> Option<Self> {
         let since = last_move(binding).filter(|_| was_moved(binding, Some(now)))?;
-        let why = fleet.orders.refuse(&binding.spec, cluster)?;
+        let why = fleet.override_lookup.refuse(&binding.spec, cluster)?;
         Some(Self {
             cluster: cluster.to_owned(),
             since,
@@ -360,7 +360,7 @@ mod tests {
             let mut binding = refused(false, &tasks, &annotations);
             binding["status"]["aggregatedStatus"] = json!([]);
             let mut stand = stand(binding, None);
-            stand.fleet.orders.answer(move |_, cluster| {
+            stand.fleet.override_lookup.answer(move |_, cluster| {
                 let why = || "its override cannot be applied".to_owned();
                 (Some(cluster) == broken).then(why).map_or(Ok(None), Err)
             });
@@ -521,7 +521,7 @@ mod tests {
         let plans = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&plans);
         // Each plan asks whether its order could be carried out.
-        stand.fleet.orders.answer(move |_, _| {
+        stand.fleet.override_lookup.answer(move |_, _| {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(None)
         });

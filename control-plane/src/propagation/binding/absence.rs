@@ -46,7 +46,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// True, too, while it is not known whether there is such a template.
 pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
     let is_wanted = |key: &TemplateKey, it: &Template| {
-        !it.is_deleting() && (Claim::on(it).is_some() || fleet.needs.has(key, it))
+        !it.is_deleting() && (Claim::on(it).is_some() || fleet.dependency_lookup.has(key, it))
     };
     let has_wanted = |kind: &Arc<Kind>| {
         let suffix = format!("-{}", kind.kind.to_lowercase());
@@ -107,7 +107,7 @@ pub async fn sweep(
         return Ok(Next::After(rest));
     }
     let namespace = key.namespace.as_deref();
-    if namespace.is_some_and(|it| fleet.needs.is_open(it)) {
+    if namespace.is_some_and(|it| fleet.dependency_lookup.is_open(it)) {
         return Ok(Next::After(CONFIRMED));
     }
     tracing::info!(binding = %key, works = works.len(), "the binding of these works does not exist: they go");

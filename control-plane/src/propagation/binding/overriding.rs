@@ -19,7 +19,7 @@ use super::render::Pairs;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::copy::retains_replicas;
-use crate::fleet::orders::Overridden;
+use crate::fleet::lookups::Overridden;
 use crate::fleet::selection::Subject;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// policies may select, can change.
 pub(super) fn follow(fleet: &Arc<Fleet>, queue: &Queue<BindingKey>) {
     let asked = Arc::downgrade(fleet);
-    fleet.orders.answer(move |spec, cluster| {
+    fleet.override_lookup.answer(move |spec, cluster| {
         let fleet = asked.upgrade();
         fleet.map_or(Ok(None), |fleet| overridden(&fleet, spec, cluster))
     });
@@ -318,10 +318,10 @@ mod tests {
             stand.follow().await;
             crate::fleet::testing::pass(5).await;
             let binding = stand.binding("web-deployment").unwrap();
-            let orders = &stand.fleet.orders;
-            let got = ["m1", "m2"].map(|it| orders.least(&binding.spec, it, 4));
+            let lookup = &stand.fleet.override_lookup;
+            let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
             assert_eq!(got, least, "{overrides}");
-            let refusals = ["m1", "m2"].map(|it| orders.refuse(&binding.spec, it).is_some());
+            let refusals = ["m1", "m2"].map(|it| lookup.refuse(&binding.spec, it).is_some());
             assert_eq!(refusals, [false, is_refused], "{overrides}");
         }
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::orders::Overridden;
+use crate::fleet::lookups::Overridden;
 use crate::fleet::testing::{Stand, binding, cluster, pass, work};
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +288,7 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
             ("works", work("m2", "Healthy")),
         ]);
         stand.api.serve_deployments();
-        stand.fleet.orders.answer(move |_, _| Ok(made));
+        stand.fleet.override_lookup.answer(move |_, _| Ok(made));
         let pace = Pace::of(&stand.fleet.settings);
         start(&stand.fleet, &pace, &mut stand.tasks);
         stand.follow().await;
@@ -495,7 +495,7 @@ async fn a_copy_that_an_override_leaves_no_replicas_takes_the_place_of_none() {
     ]);
     stand.api.serve_deployments();
     stand.fleet.follow_templates();
-    stand.fleet.orders.answer(|_, _| {
+    stand.fleet.override_lookup.answer(|_, _| {
         Ok(Some(Overridden {
             asked: Some(2),
             replicas: Some(0),

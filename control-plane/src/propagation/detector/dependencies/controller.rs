@@ -18,7 +18,7 @@ use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::binding_index::Trait;
-use crate::fleet::orders::Needed;
+use crate::fleet::lookups::Dependencies;
 use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
@@ -65,7 +65,7 @@ pub(in crate::propagation::detector) fn start(fleet: &Arc<Fleet>, scope: Scope, 
     });
     let to = Arc::clone(&distributor);
     fleet.bindings.on_change(move |change| to.observe(change));
-    fleet.needs.answer(Answerer {
+    fleet.dependency_lookup.answer(Answerer {
         distributor: Arc::clone(&distributor),
         bindings: fleet.bindings.clone(),
     });
@@ -117,7 +117,7 @@ struct Answerer {
     bindings: Bindings,
 }
 
-impl Needed for Answerer {
+impl Dependencies for Answerer {
     fn has(&self, key: &TemplateKey, template: &Template) -> bool {
         let index = self.distributor.index.lock();
         !index.referrers(key, template).is_empty()

@@ -1,5 +1,5 @@
-//! Questions that one part asks and another one answers, which lies above it: how override policies
-//! change a workload in a cluster, and whether a workload needs an object.
+//! Lookups that a lower part makes and a higher one answers, once it has registered itself: how
+//! override policies change a workload in a cluster, and whether a workload needs an object.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -24,12 +24,13 @@ pub struct Overridden {
 type Override =
     dyn Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String> + Send + Sync;
 
-/// The part that makes Works, as those see it who choose clusters and look at what runs there.
+/// Lookup for those who choose clusters and look at what runs there, which the binding controller
+/// answers.
 #[derive(Default)]
-pub struct Orders(OnceLock<Box<Override>>);
+pub struct OverrideLookup(OnceLock<Box<Override>>);
 
-impl Orders {
-    /// Has the questions answered from now on; only the first answerer counts.
+impl OverrideLookup {
+    /// Registers who answers from now on; only the first counts.
     pub fn answer(
         &self,
         overrides: impl Fn(&ResourceBindingSpec, &str) -> Result<Option<Overridden>, String>
@@ -69,8 +70,8 @@ impl Orders {
     }
 }
 
-/// Part that knows what workloads need.
-pub trait Needed: Send + Sync {
+/// What workloads need.
+pub trait Dependencies: Send + Sync {
     /// Returns whether a workload needs a template.
     fn has(&self, key: &TemplateKey, template: &Template) -> bool;
 
@@ -78,13 +79,13 @@ pub trait Needed: Send + Sync {
     fn is_open(&self, namespace: &str) -> bool;
 }
 
-/// The part that knows what workloads need, as those see it who remove objects.
+/// Lookup for those who remove objects, which the controller of dependencies answers.
 #[derive(Default)]
-pub struct Needs(OnceLock<Box<dyn Needed>>);
+pub struct DependencyLookup(OnceLock<Box<dyn Dependencies>>);
 
-impl Needs {
-    /// Has the questions answered from now on; only the first answerer counts.
-    pub fn answer(&self, needed: impl Needed + 'static) {
+impl DependencyLookup {
+    /// Registers who answers from now on; only the first counts.
+    pub fn answer(&self, needed: impl Dependencies + 'static) {
         _ = self.0.set(Box::new(needed));
     }
 
@@ -100,14 +101,14 @@ impl Needs {
     }
 }
 
-impl fmt::Debug for Needs {
+impl fmt::Debug for DependencyLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Needs").finish_non_exhaustive()
+        f.debug_struct("DependencyLookup").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Orders {
+impl fmt::Debug for OverrideLookup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Orders").finish_non_exhaustive()
+        f.debug_struct("OverrideLookup").finish_non_exhaustive()
     }
 }
