@@ -17,6 +17,7 @@ pub mod intern;
 pub mod job_status;
 pub mod labelled;
 pub mod last_patches;
+pub mod lease_changes;
 pub mod lookups;
 pub mod memory;
 pub mod parked;
@@ -29,7 +30,6 @@ pub mod scoped;
 pub mod selection;
 pub mod served;
 pub mod sets;
-pub mod signs;
 pub mod standing;
 pub mod template;
 pub mod template_event;
@@ -75,10 +75,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::binding::{BindingKey, Bindings, event_reference};
 use crate::fleet::deleted_works::DeletedWorks;
+use crate::fleet::lease_changes::LeaseChanges;
 use crate::fleet::lookups::{DependencyLookup, OverrideLookup};
 use crate::fleet::pause::Pauses;
 use crate::fleet::scoped::Scoped;
-use crate::fleet::signs::Signs;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::TemplateChange;
 use crate::fleet::templates::Templates;
@@ -126,7 +126,7 @@ pub struct Fleet {
     /// The members' leases (namespace `karmada-cluster`).
     pub leases: Informer<Lease>,
     /// When each lease was last seen to change.
-    pub signs: Signs,
+    pub lease_changes: LeaseChanges,
     /// All namespaces.
     pub namespaces: Informer<Namespace>,
     /// The users' objects, of the kinds that are asked for.
@@ -233,7 +233,7 @@ impl Fleet {
                 ["overridepolicies", "clusteroverridepolicies"],
             ),
             taint_policies: Informer::new(Api::all(watch_client.clone()), everything()),
-            signs: Signs::follow(&leases),
+            lease_changes: LeaseChanges::follow(&leases),
             leases,
             namespaces: Informer::new(Api::all(watch_client.clone()), everything()),
             client,

@@ -9,7 +9,7 @@ use muster_shared::fencing::{CONFIRMED, Times};
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::fleet::signs::Sign;
+use crate::fleet::lease_changes::LeaseChange;
 use crate::fleet::works::CachedWork;
 
 /// Part of the time by which two clocks may differ: a hundredth. Crystals differ by less than a
@@ -28,7 +28,7 @@ pub struct Facts {
     /// Whether the cluster has an agent.
     pub has_agent: bool,
     /// Last change of the cluster's lease.
-    pub sign: Option<Sign>,
+    pub last_change: Option<LeaseChange>,
     /// `--fencing-margin`.
     pub margin: Duration,
 }
@@ -84,10 +84,10 @@ pub fn judge(facts: &Facts, now: Instant) -> Verdict {
     if !facts.has_agent {
         return Verdict::Unfenced(Unfenced::Push);
     }
-    let Some(sign) = &facts.sign else {
+    let Some(last_change) = &facts.last_change else {
         return Verdict::Unfenced(Unfenced::NoLease);
     };
-    if !sign.fences {
+    if !last_change.fences {
         return Verdict::Unfenced(Unfenced::OtherAgent);
     }
     let Some(confirmed) = facts.confirmed else {
@@ -97,7 +97,7 @@ pub fn judge(facts: &Facts, now: Instant) -> Verdict {
     let after = Duration::from_secs(confirmed.after.into()).max(facts.after);
     let grace = Duration::from_secs(confirmed.grace.into());
     let time = after + after / DRIFT + grace + facts.margin;
-    let until = sign.at + time;
+    let until = last_change.at + time;
     if now >= until {
         Verdict::Stopped
     } else {
@@ -112,14 +112,14 @@ pub fn of_work(
     work: Option<&CachedWork>,
     after: Duration,
     now: Instant,
-) -> (Verdict, Option<Sign>) {
+) -> (Verdict, Option<LeaseChange>) {
     let known = work
         .map(|work| work.status().conditions)
         .unwrap_or_default();
     let refused =
         conditions::get(&known, CONFIRMED).filter(|known| known.status != conditions::TRUE);
     let pull = |mode: &ClusterSyncMode| *mode == ClusterSyncMode::Pull;
-    let sign = fleet.signs.of(cluster);
+    let last_change = fleet.lease_changes.of(cluster);
     let facts = Facts {
         after,
         confirmed: Times::confirmed(&known),
@@ -128,10 +128,10 @@ pub fn of_work(
             .clusters
             .get(None, cluster)
             .is_none_or(|cluster| pull(&cluster.spec.sync_mode)),
-        sign: sign.clone(),
+        last_change: last_change.clone(),
         margin: *fleet.settings.fencing_margin,
     };
-    (judge(&facts, now), sign)
+    (judge(&facts, now), last_change)
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
             }),
             refused: None,
             has_agent: true,
-            sign: Some(Sign {
+            last_change: Some(LeaseChange {
                 at: start,
                 version: Some("1".to_owned()),
                 fences: true,
@@ -197,7 +197,7 @@ mod tests {
             (
                 "no lease",
                 Facts {
-                    sign: None,
+                    last_change: None,
                     ..facts.clone()
                 },
                 Verdict::Unfenced(Unfenced::NoLease),
@@ -205,9 +205,9 @@ mod tests {
             (
                 "an older agent",
                 Facts {
-                    sign: facts.sign.clone().map(|sign| Sign {
+                    last_change: facts.last_change.clone().map(|last_change| LeaseChange {
                         fences: false,
-                        ..sign
+                        ..last_change
                     }),
                     ..facts.clone()
                 },

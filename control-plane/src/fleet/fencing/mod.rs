@@ -17,7 +17,7 @@ use muster_shared::client::Head;
 use muster_shared::names::CLUSTER_NAMESPACE;
 
 use super::api_error::ApiError;
-use super::signs::Sign;
+use super::lease_changes::LeaseChange;
 
 pub mod decide;
 pub mod subject;
@@ -35,11 +35,11 @@ pub use subject::{asked, keeps_data, needs_rule, orders, runs_alone, runs_nothin
 pub async fn is_unrenewed(
     client: &Client,
     cluster: &str,
-    sign: Option<&Sign>,
+    last_change: Option<&LeaseChange>,
 ) -> Result<bool, ApiError> {
     let leases = Api::namespaced(client.clone(), CLUSTER_NAMESPACE);
     let lease = Head::<Lease>::get_opt(&leases, cluster).await;
     let lease = lease.map_err(ApiError::of("read the lease of", &cluster))?;
     let version = lease.and_then(|lease| lease.metadata.resource_version);
-    Ok(version == sign.and_then(|sign| sign.version.clone()))
+    Ok(version == last_change.and_then(|last_change| last_change.version.clone()))
 }

@@ -110,12 +110,12 @@ async fn judge(
     goes: bool,
 ) -> Result<Option<Held>, Error> {
     let now = Instant::now();
-    let (verdict, sign) = fencing::of_work(fleet, cluster, Some(work), after, now);
+    let (verdict, last_change) = fencing::of_work(fleet, cluster, Some(work), after, now);
     let is_ready = is_heard(fleet, cluster);
     let (why, pause) = match verdict {
         Verdict::Stopped if goes => {
             // The Work was deleted before the lease is read.
-            if fencing::is_unrenewed(client, cluster, sign.as_ref()).await? {
+            if fencing::is_unrenewed(client, cluster, last_change.as_ref()).await? {
                 return Ok(None);
             }
             (

@@ -306,9 +306,13 @@ async fn stopped(
         let why = "the policy of the workload has no failover.cluster.fencing";
         return Ok(Err(why.to_owned()));
     };
-    let (verdict, sign) = fencing::of_work(fleet, cluster, work, after, Instant::now());
+    let (verdict, last_change) = fencing::of_work(fleet, cluster, work, after, Instant::now());
     Ok(match verdict {
-        Verdict::Stopped if fencing::is_unrenewed(client, cluster, sign.as_ref()).await? => Ok(()),
+        Verdict::Stopped
+            if fencing::is_unrenewed(client, cluster, last_change.as_ref()).await? =>
+        {
+            Ok(())
+        }
         Verdict::Stopped => Err("its lease is renewed again".to_owned()),
         Verdict::Waits { time, .. } => {
             let seconds = time.as_secs();

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// The last change of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sign {
+pub struct LeaseChange {
     /// When it was seen.
     pub at: Instant,
     /// Version of the lease; `None` once it was seen being deleted.
@@ -26,45 +26,45 @@ pub struct Sign {
 
 /// The last changes of all leases, by cluster. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Signs(Arc<Mutex<HashMap<String, Sign>>>);
+pub struct LeaseChanges(Arc<Mutex<HashMap<String, LeaseChange>>>);
 
-impl Signs {
+impl LeaseChanges {
     /// Follows the cache of leases; call it before the cache starts.
     pub fn follow(leases: &Informer<Lease>) -> Self {
-        let signs = Self::default();
-        let seen = signs.clone();
+        let changes = Self::default();
+        let seen = changes.clone();
         leases.on_change(move |change| match change {
             Change::Applied { new, .. } => seen.see(new, Instant::now()),
             Change::Deleted { old } => seen.gone(&old.name_any(), Instant::now()),
         });
-        signs
+        changes
     }
 
     /// Returns the last change that was seen of the lease of a cluster; `None` if there never was
     /// one.
-    pub fn of(&self, cluster: &str) -> Option<Sign> {
+    pub fn of(&self, cluster: &str) -> Option<LeaseChange> {
         self.0.lock().get(cluster).cloned()
     }
 
     fn see(&self, lease: &Lease, now: Instant) {
         let version = lease.resource_version();
-        let mut signs = self.0.lock();
-        let known = signs.get(&lease.name_any());
+        let mut changes = self.0.lock();
+        let known = changes.get(&lease.name_any());
         if known.is_some_and(|known| known.version.is_some() && known.version == version) {
             return;
         }
-        let sign = Sign {
+        let change = LeaseChange {
             at: now,
             version,
             fences: fences(lease),
         };
-        signs.insert(lease.name_any(), sign);
+        changes.insert(lease.name_any(), change);
     }
 
     fn gone(&self, cluster: &str, now: Instant) {
-        if let Some(sign) = self.0.lock().get_mut(cluster) {
-            sign.at = now;
-            sign.version = None;
+        if let Some(change) = self.0.lock().get_mut(cluster) {
+            change.at = now;
+            change.version = None;
         }
     }
 }
@@ -97,24 +97,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_counts_from_when_a_change_of_it_was_seen() {
-        let signs = Signs::default();
-        assert_eq!(signs.of("m1"), None);
+        let changes = LeaseChanges::default();
+        assert_eq!(changes.of("m1"), None);
         let time = "2026-01-01T00:00:00.000001Z";
         let start = Instant::now();
         let s = std::time::Duration::from_secs;
-        let at = |signs: &Signs| (signs.of("m1").unwrap().at - start).as_secs();
-        signs.see(&lease("1", time, &json!(time)), start);
-        signs.see(&lease("1", time, &json!(time)), start + s(5));
-        assert_eq!(at(&signs), 0, "a list shows the same lease again");
-        signs.see(
+        let at = |changes: &LeaseChanges| (changes.of("m1").unwrap().at - start).as_secs();
+        changes.see(&lease("1", time, &json!(time)), start);
+        changes.see(&lease("1", time, &json!(time)), start + s(5));
+        assert_eq!(at(&changes), 0, "a list shows the same lease again");
+        changes.see(
             &lease("2", "2020-01-01T00:00:00Z", &json!(time)),
             start + s(9),
         );
-        assert_eq!(at(&signs), 9, "whatever its time of day");
-        signs.gone("m1", start + s(20));
-        assert_eq!((at(&signs), signs.of("m1").unwrap().version), (20, None));
-        signs.see(&lease("2", time, &json!(time)), start + s(30));
-        assert_eq!(at(&signs), 30);
+        assert_eq!(at(&changes), 9, "whatever its time of day");
+        changes.gone("m1", start + s(20));
+        assert_eq!(
+            (at(&changes), changes.of("m1").unwrap().version),
+            (20, None)
+        );
+        changes.see(&lease("2", time, &json!(time)), start + s(30));
+        assert_eq!(at(&changes), 30);
     }
 
     #[test]
