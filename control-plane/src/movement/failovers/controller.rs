@@ -25,7 +25,7 @@ use serde_json::json;
 use super::cause::{Trouble, trouble};
 use super::ledger::{Ledger, Limits};
 use super::measure;
-use super::signs::Signs;
+use super::observed::Observed;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
@@ -242,15 +242,15 @@ impl Recorder {
             let known = copy::least(&self.fleet, &binding.spec, cluster, share);
             known.unwrap_or(share)
         };
-        let signs = Signs::of(binding, &least);
+        let observed = Observed::of(binding, &least);
         let has_copy = |cluster: &str| {
             let namespace = execution_namespace(cluster);
-            let works = self.fleet.work_index.of(&signs.key);
+            let works = self.fleet.work_index.of(&observed.key);
             let mut works = works.iter();
             works.any(|work| work.metadata.namespace.as_ref() == Some(&namespace))
         };
         let trouble_of = |cluster: &str| self.trouble_of(cluster, now);
-        ledger.binding(&signs, &has_copy, &trouble_of, now);
+        ledger.binding(&observed, &has_copy, &trouble_of, now);
     }
 
     fn work_gone(&self, ledger: &mut Ledger, key: &BindingKey, now: Timestamp) {

@@ -12,7 +12,7 @@ use muster_shared::k8s::Time;
 
 use super::cause::{LONGEST_LIST, Trouble};
 use super::durations;
-use super::signs::{Moved, Signs, Stranding};
+use super::observed::{Moved, Observed, Stranding};
 use crate::fleet::binding::BindingKey;
 
 /// Time after the end of a failover in which its cause may return and belongs to it: a cluster that
@@ -342,11 +342,11 @@ impl Episode {
     }
 
     /// Takes in a move that a binding remembers and that belongs to this failover.
-    pub fn moved(&mut self, signs: &Signs, moved: &Moved, has_copy: bool, now: Timestamp) {
-        let (key, at) = (&signs.key, moved.at);
+    pub fn moved(&mut self, observed: &Observed, moved: &Moved, has_copy: bool, now: Timestamp) {
+        let (key, at) = (&observed.key, moved.at);
         let is_known = self.entries.get(key).is_some_and(|it| it.at == at);
         if !is_known {
-            self.count(signs, moved);
+            self.count(observed, moved);
         }
         if self.ended().is_some_and(|ended| at > ended) {
             self.status.times.ended = None;
@@ -360,9 +360,9 @@ impl Episode {
             latched(&self.status.times.healthy),
         );
         let cleaned = ended || latched(&self.status.times.cleaned);
-        let mut listed = self.listed(&signs.workload, at);
+        let mut listed = self.listed(&observed.workload, at);
         if let Some(listed) = &mut listed
-            && signs.is_applied
+            && observed.is_applied
             && listed.healthy.is_none()
             && !ended
         {
@@ -376,13 +376,13 @@ impl Episode {
             return;
         };
         self.gone.remove(key);
-        let placed_again = signs.clusters.contains(&moved.from);
-        let is_clean = placed_again || !has_copy && !signs.leaving.contains(&moved.from);
+        let placed_again = observed.clusters.contains(&moved.from);
+        let is_clean = placed_again || !has_copy && !observed.leaving.contains(&moved.from);
         if is_clean && !entry.is_cleaned {
             self.last_cleaned = Some(now).filter(|_| !cleaned).or(self.last_cleaned);
         }
         entry.is_cleaned |= cleaned || is_clean;
-        if entry.is_healthy || !(signs.is_healthy || ended || healthy || listed_healthy) {
+        if entry.is_healthy || !(observed.is_healthy || ended || healthy || listed_healthy) {
             return;
         }
         entry.is_healthy = true;
@@ -404,22 +404,22 @@ impl Episode {
         }
         self.counted.healthy.push(seconds);
         self.last_healthy = Some(now);
-        if let Some(listed) = self.listed(&signs.workload, at) {
+        if let Some(listed) = self.listed(&observed.workload, at) {
             listed.healthy = Some(Time(whole_second(now)));
         }
     }
 
     /// Counts a move that is not known in this process; the record may know it.
-    fn count(&mut self, signs: &Signs, moved: &Moved) {
+    fn count(&mut self, observed: &Observed, moved: &Moved) {
         let at = moved.at;
         let start = start_of(&self.spec);
         let present = Some(self.since).filter(|since| at >= *since);
         let since = moved.since.or(present).unwrap_or(start);
-        let is_listed = self.listed(&signs.workload, at).is_some();
+        let is_listed = self.listed(&observed.workload, at).is_some();
         // One that moved before counts no more.
-        let known = self.entries.get(&signs.key);
+        let known = self.entries.get(&observed.key);
         let listed = self.status.moves.iter();
-        let mut earlier = listed.filter(|it| it.workload == signs.workload);
+        let mut earlier = listed.filter(|it| it.workload == observed.workload);
         let was_healthy = known.is_some_and(|it| it.was_healthy)
             || earlier.clone().any(|it| it.healthy.is_some());
         let is_again = known.is_some() || earlier.next().is_some();
@@ -432,7 +432,7 @@ impl Episode {
             was_healthy,
             was_found,
         };
-        self.entries.insert(signs.key.clone(), entry);
+        self.entries.insert(observed.key.clone(), entry);
         for target in moved.to.split(',') {
             // A list that was cut ends with a number of others.
             let name = target.split(' ').next().unwrap_or_default();
@@ -458,7 +458,7 @@ impl Episode {
         }
         self.counted.moved += 1;
         self.status.moves.push(Move {
-            workload: signs.workload.clone(),
+            workload: observed.workload.clone(),
             to: moved.to.clone(),
             time: Some(Time(at)),
             applied: None,
@@ -515,19 +515,19 @@ impl Episode {
     }
 
     /// Notes whether a workload is stranded or held. Returns whether that changes something.
-    pub fn strand(&mut self, signs: &Signs) -> bool {
-        let stranding = signs.stranding_on(&self.spec.cluster);
+    pub fn strand(&mut self, observed: &Observed) -> bool {
+        let stranding = observed.stranding_on(&self.spec.cluster);
         match stranding {
             Some(it) => {
-                let known = self.stranded.get(&signs.key);
+                let known = self.stranded.get(&observed.key);
                 if known.is_some_and(|(_, known)| known.reason == it.reason) {
                     return false;
                 }
-                let new = (signs.workload.clone(), it.clone());
-                self.stranded.insert(signs.key.clone(), new);
+                let new = (observed.workload.clone(), it.clone());
+                self.stranded.insert(observed.key.clone(), new);
                 true
             }
-            None => self.stranded.remove(&signs.key).is_some(),
+            None => self.stranded.remove(&observed.key).is_some(),
         }
     }
 

@@ -14,7 +14,7 @@ use muster_shared::names::condition::READY;
 
 use super::cause::{self, trouble};
 use super::episode::{Counted, Episode, start_of};
-use super::signs::{Moved, Signs};
+use super::observed::{Moved, Observed};
 use crate::fleet::binding::BindingKey;
 
 /// Age of a move of which there is no record and yet one is made: longer than a control plane is
@@ -181,13 +181,13 @@ impl Ledger {
     /// tells the trouble of a cluster of which no failover is known yet.
     pub fn binding(
         &mut self,
-        signs: &Signs,
+        observed: &Observed,
         has_copy: &dyn Fn(&str) -> bool,
         trouble_of: &dyn Fn(&str) -> Option<cause::Trouble>,
         now: Timestamp,
     ) {
-        let key = &signs.key;
-        for moved in &signs.moves {
+        let key = &observed.key;
+        for moved in &observed.moves {
             let place = (moved.from.clone(), moved.subject.clone());
             let Some(name) = self.place_of(&place, moved, trouble_of, now) else {
                 continue;
@@ -198,7 +198,7 @@ impl Ledger {
             if episode.is_closed_to(moved.at, now) {
                 continue;
             }
-            episode.moved(signs, moved, has_copy(&moved.from), now);
+            episode.moved(observed, moved, has_copy(&moved.from), now);
             episode.limit(self.limits.entries);
             self.concerns
                 .entry(key.clone())
@@ -207,8 +207,8 @@ impl Ledger {
             self.live.insert(name.clone());
             self.dirty.insert(name);
         }
-        self.strand(signs, trouble_of, now);
-        self.recount(signs);
+        self.strand(observed, trouble_of, now);
+        self.recount(observed);
         // What it remembers of a failover is overwritten by its next move.
         for name in self.concerns.get(key).into_iter().flatten() {
             let Some(episode) = self.episodes.get_mut(name) else {
@@ -216,7 +216,7 @@ impl Ledger {
             };
             let is_of =
                 |it: &Moved| it.from == episode.spec.cluster && it.subject == episode.spec.subject;
-            if !signs.moves.iter().any(is_of) && episode.forget_move(key) {
+            if !observed.moves.iter().any(is_of) && episode.forget_move(key) {
                 self.dirty.insert(name.clone());
             }
         }
@@ -224,17 +224,17 @@ impl Ledger {
 
     /// Has the failovers written anew whose cluster the workload of a binding is placed in: it may
     /// be one more that is affected.
-    fn recount(&mut self, signs: &Signs) {
+    fn recount(&mut self, observed: &Observed) {
         if self.live.is_empty() {
             return;
         }
-        for cluster in &signs.clusters {
+        for cluster in &observed.clusters {
             let place = (cluster.clone(), Subject::Cluster);
             let Some(name) = self.last.get(&place) else {
                 continue;
             };
             let episode = self.episodes.get(name);
-            if episode.is_some_and(|it| !it.is_over() && !it.has(&signs.key)) {
+            if episode.is_some_and(|it| !it.is_over() && !it.has(&observed.key)) {
                 self.dirty.insert(name.clone());
             }
         }
@@ -243,13 +243,17 @@ impl Ledger {
     /// Notes in which failovers the workload of a binding is stranded.
     fn strand(
         &mut self,
-        signs: &Signs,
+        observed: &Observed,
         trouble_of: &dyn Fn(&str) -> Option<cause::Trouble>,
         now: Timestamp,
     ) {
-        let mut names = self.concerns.get(&signs.key).cloned().unwrap_or_default();
-        for cluster in &signs.clusters {
-            if signs.stranding_on(cluster).is_none() {
+        let mut names = self
+            .concerns
+            .get(&observed.key)
+            .cloned()
+            .unwrap_or_default();
+        for cluster in &observed.clusters {
+            if observed.stranding_on(cluster).is_none() {
                 continue;
             }
             let place = (cluster.clone(), Subject::Cluster);
@@ -269,8 +273,8 @@ impl Ledger {
                 continue;
             };
             let is_open = !episode.is_over();
-            if episode.spec.subject == Subject::Cluster && is_open && episode.strand(signs) {
-                let concerns = self.concerns.entry(signs.key.clone()).or_default();
+            if episode.spec.subject == Subject::Cluster && is_open && episode.strand(observed) {
+                let concerns = self.concerns.entry(observed.key.clone()).or_default();
                 concerns.insert(name.clone());
                 self.dirty.insert(name);
             }

@@ -13,8 +13,8 @@ mod durations;
 mod episode;
 mod ledger;
 mod measure;
+mod observed;
 mod prune;
-mod signs;
 
 pub use cause::bounded;
 pub use controller::start;

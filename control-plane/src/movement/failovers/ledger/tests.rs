@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fleet::testing::key;
-use crate::movement::failovers::signs::Stranding;
+use crate::movement::failovers::observed::Stranding;
 
 const LIMITS: Limits = Limits {
     objects: 3,
@@ -37,9 +37,9 @@ fn well(name: &str, since: i64) -> Cluster {
     cluster(name, ("True", since), &json!([]))
 }
 
-/// Returns the signs of a workload that is on a cluster.
-fn on(name: &str, cluster: &str) -> Signs {
-    Signs {
+/// Returns what the binding of a workload on a cluster shows.
+fn on(name: &str, cluster: &str) -> Observed {
+    Observed {
         key: key(name),
         workload: FailoverWorkload {
             kind: "Deployment".to_owned(),
@@ -55,7 +55,7 @@ fn on(name: &str, cluster: &str) -> Signs {
     }
 }
 
-fn moved(name: &str, from: &str, to: &str, second: i64) -> Signs {
+fn moved(name: &str, from: &str, to: &str, second: i64) -> Observed {
     let moved = Moved {
         subject: Subject::Cluster,
         from: from.to_owned(),
@@ -64,42 +64,42 @@ fn moved(name: &str, from: &str, to: &str, second: i64) -> Signs {
         since: None,
         cause: "taint x:NoExecute".to_owned(),
     };
-    Signs {
+    Observed {
         moves: vec![moved],
         leaving: vec![from.to_owned()],
         ..on(name, to)
     }
 }
 
-fn applied(signs: Signs) -> Signs {
-    Signs {
+fn applied(observed: Observed) -> Observed {
+    Observed {
         is_applied: true,
-        ..signs
+        ..observed
     }
 }
 
-fn healthy(signs: Signs) -> Signs {
-    Signs {
+fn healthy(observed: Observed) -> Observed {
+    Observed {
         is_applied: true,
         is_healthy: true,
         leaving: Vec::new(),
-        ..signs
+        ..observed
     }
 }
 
-fn failing(name: &str, from: &str, to: &str, second: i64, since: i64) -> Signs {
-    let mut signs = moved(name, from, to, second);
-    signs.moves[0].subject = Subject::Applications;
-    signs.moves[0].since = Some(at(since));
-    signs
+fn failing(name: &str, from: &str, to: &str, second: i64, since: i64) -> Observed {
+    let mut observed = moved(name, from, to, second);
+    observed.moves[0].subject = Subject::Applications;
+    observed.moves[0].since = Some(at(since));
+    observed
 }
 
-fn stranded(name: &str, cluster: &str, reason: &str) -> Signs {
+fn stranded(name: &str, cluster: &str, reason: &str) -> Observed {
     let stranding = Stranding {
         reason: reason.to_owned(),
         message: format!("has to leave {cluster} and stays"),
     };
-    Signs {
+    Observed {
         stranding: Some(stranding),
         ..on(name, cluster)
     }
@@ -109,14 +109,14 @@ fn new(objects: impl IntoIterator<Item = Failover>, now: i64) -> Ledger {
     Ledger::new(LIMITS, objects, at(now))
 }
 
-fn show_all(ledger: &mut Ledger, all: &[Signs], now: i64) {
-    for signs in all {
-        show(ledger, signs, now);
+fn show_all(ledger: &mut Ledger, all: &[Observed], now: i64) {
+    for observed in all {
+        show(ledger, observed, now);
     }
 }
 
-fn show(ledger: &mut Ledger, signs: &Signs, now: i64) {
-    ledger.binding(signs, &|_| false, &|_| None, at(now));
+fn show(ledger: &mut Ledger, observed: &Observed, now: i64) {
+    ledger.binding(observed, &|_| false, &|_| None, at(now));
 }
 
 /// Writes all that the ledger wants, and returns the objects.
@@ -254,7 +254,7 @@ fn a_workload_that_a_short_list_leaves_out_is_followed_again_when_it_is_back() {
 /// from what the bindings and clusters say, and comes to the same.
 #[test]
 fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
-    type Step = (i64, fn(&mut Vec<Signs>, &mut Cluster));
+    type Step = (i64, fn(&mut Vec<Observed>, &mut Cluster));
     // What the API holds after each step.
     let steps: [Step; 8] = [
         (40, |_, cluster| *cluster = silent("m1", 40)),
@@ -318,7 +318,7 @@ fn a_process_that_is_killed_at_any_moment_loses_and_repeats_nothing() {
     }
 }
 
-fn load(ledger: &mut Ledger, cluster: &Cluster, all: &[Signs], now: i64) {
+fn load(ledger: &mut Ledger, cluster: &Cluster, all: &[Observed], now: i64) {
     ledger.cluster(cluster, Some(at(10)), at(now));
     show_all(ledger, all, now);
     ledger.loaded(at(now));
@@ -336,7 +336,7 @@ fn more_than_the_lists_hold_is_counted_once_whoever_counts() {
     assert_eq!(before.status.as_ref().unwrap().moves.len(), LIMITS.entries);
     // Of the ten one is gone, one is ill again, and one more has moved.
     let mut next = new([before.clone()], 70);
-    let mut all: Vec<Signs> = names[1..]
+    let mut all: Vec<Observed> = names[1..]
         .iter()
         .map(|name| healthy(moved(name, "m1", "m2", 50)))
         .collect();
@@ -416,13 +416,13 @@ fn a_drain_names_the_command_and_a_permanent_taint_is_no_failover() {
     assert_eq!(record.cause.kind, CauseType::Drain);
     assert_eq!(record.cause.command.unwrap(), "kubectl muster drain m1");
     // It is one for a workload that leaves it, or cannot.
-    for signs in [
+    for observed in [
         moved("a", "m2", "m3", 9),
         stranded("a", "m2", "NowhereToGo"),
     ] {
         let mut ledger = new([], 0);
         let found = |_: &str| trouble(&gpu, None, at(9));
-        ledger.binding(&signs, &|_| false, &found, at(9));
+        ledger.binding(&observed, &|_| false, &found, at(9));
         let record = one(&mut ledger, 9);
         assert_eq!(record.status.unwrap().cause.kind, CauseType::Taint);
         assert_eq!(second(record.spec.start_time.as_ref()), Some(5));
@@ -477,9 +477,9 @@ fn a_failover_after_a_moment_in_which_nothing_happened_is_explained_by_itself() 
 fn application_failovers_of_a_cluster_share_a_record() {
     let mut ledger = new([], 0);
     for n in 0..50 {
-        let signs = failing(&format!("w{n}"), "m1", "m2", 100 + n, 10);
-        show(&mut ledger, &signs, 100 + n);
-        show(&mut ledger, &healthy(signs), 105 + n);
+        let observed = failing(&format!("w{n}"), "m1", "m2", 100 + n, 10);
+        show(&mut ledger, &observed, 100 + n);
+        show(&mut ledger, &healthy(observed), 105 + n);
         write(&mut ledger, 105 + n);
     }
     let record = one(&mut ledger, 200);
@@ -599,14 +599,14 @@ fn a_storm_of_ten_thousand_moves_is_one_record_of_bounded_size() {
     let mut ledger = new([], 0);
     ledger.cluster(&silent("m1", 40), None, at(40));
     for n in 0..10_000 {
-        let signs = moved(
+        let observed = moved(
             &format!("w{n}"),
             "m1",
             &format!("m{}", n % 200),
             50 + n / 200,
         );
-        show(&mut ledger, &signs, 50 + n / 200);
-        show(&mut ledger, &healthy(signs), 60 + n / 200);
+        show(&mut ledger, &observed, 50 + n / 200);
+        show(&mut ledger, &healthy(observed), 60 + n / 200);
     }
     let record = one(&mut ledger, 200);
     let size = json!(record).to_string().len();
@@ -891,7 +891,7 @@ fn a_record_that_was_read_without_its_cause_gets_it_later_or_says_that_nobody_wr
 #[test]
 fn a_record_without_its_cause_is_written_although_a_workload_never_becomes_healthy() {
     for subject in [Subject::Cluster, Subject::Applications] {
-        let signs = match subject {
+        let observed = match subject {
             Subject::Applications => failing("w", "m1", "m2", 45, 10),
             _ => moved("w", "m1", "m2", 45),
         };
@@ -899,7 +899,7 @@ fn a_record_without_its_cause_is_written_although_a_workload_never_becomes_healt
         if subject == Subject::Cluster {
             begun.cluster(&silent("m1", 40), Some(at(10)), at(40));
         }
-        show(&mut begun, &signs, 45);
+        show(&mut begun, &observed, 45);
         let whole = one(&mut begun, 46);
         let bare = Failover {
             status: None,
@@ -907,7 +907,7 @@ fn a_record_without_its_cause_is_written_although_a_workload_never_becomes_healt
         };
         let mut ledger = new([bare], 50);
         ledger.cluster(&well("m1", 50), None, at(50));
-        show(&mut ledger, &signs, 50);
+        show(&mut ledger, &observed, 50);
         ledger.loaded(at(50));
         let wanted = ledger.wanted(&whole.name_any(), at(50 + 24 * 3_600));
         let status = wanted.expect("it is written").status.unwrap();

@@ -54,7 +54,7 @@ fn a_workload_that_moves_again_when_the_cause_returns_counts_once_whoever_counts
 #[test]
 fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
     let fails_again = cluster("m1", ("False", 100), &json!([]));
-    for (signs, kind, silent_since, not_ready) in [
+    for (observed, kind, silent_since, not_ready) in [
         (None, CauseType::ClusterNotReady, None, 100),
         (
             Some(moved("a", "m1", "m2", 20)),
@@ -71,8 +71,8 @@ fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
     ] {
         let mut ledger = new([], 0);
         ledger.cluster(&silent("m1", 5), Some(at(0)), at(10));
-        if let Some(signs) = &signs {
-            show(&mut ledger, signs, 20);
+        if let Some(observed) = &observed {
+            show(&mut ledger, observed, 20);
         }
         write(&mut ledger, 30);
         ledger.cluster(&well("m1", 40), None, at(40));
@@ -83,9 +83,9 @@ fn a_relapse_keeps_the_cause_of_a_failover_that_moved_or_stranded_something() {
             status.cause.kind,
             second(status.times.silent_since.as_ref()),
         );
-        assert_eq!(told, (kind, silent_since), "{signs:?}");
+        assert_eq!(told, (kind, silent_since), "{observed:?}");
         assert_eq!(second(status.times.not_ready.as_ref()), Some(not_ready));
-        assert_eq!(status.relapses, 1, "{signs:?}");
+        assert_eq!(status.relapses, 1, "{observed:?}");
     }
 }
 
@@ -176,9 +176,14 @@ fn a_record_is_counted_anew_when_a_workload_is_placed_in_its_cluster_while_that_
     write(&mut ledger, 20);
     ledger.take_dirty();
     // The cache lacked it when the record was written.
-    for (signs, expected) in [(on("a", "m2"), 0), (on("a", "m1"), 1)] {
-        show(&mut ledger, &signs, 30);
-        assert_eq!(ledger.take_dirty().len(), expected, "{:?}", signs.clusters);
+    for (observed, expected) in [(on("a", "m2"), 0), (on("a", "m1"), 1)] {
+        show(&mut ledger, &observed, 30);
+        assert_eq!(
+            ledger.take_dirty().len(),
+            expected,
+            "{:?}",
+            observed.clusters
+        );
     }
     ledger.cluster(&well("m1", 40), None, at(40));
     ledger.take_dirty();

@@ -54,9 +54,9 @@ impl Stranding {
     }
 }
 
-/// Signs of a failover in a binding.
+/// What a binding shows of failovers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Signs {
+pub struct Observed {
     /// The binding.
     pub key: BindingKey,
     /// Its workload.
@@ -76,7 +76,7 @@ pub struct Signs {
     pub stranding: Option<Stranding>,
 }
 
-impl Signs {
+impl Observed {
     /// Reads a binding. `least` says how many replicas a healthy copy has in a cluster at least, of
     /// its share.
     pub fn of(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> Self {
@@ -194,8 +194,8 @@ mod tests {
         .unwrap()
     }
 
-    fn signs(annotations: &Value, status: &Value) -> Signs {
-        Signs::of(&binding(annotations, status), &|_, share| share)
+    fn observed(annotations: &Value, status: &Value) -> Observed {
+        Observed::of(&binding(annotations, status), &|_, share| share)
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             LAST_EVICTION: record.write(),
             crate::movement::application_failover::history::ANNOTATION: history.to_string(),
         });
-        let found = signs(&both, &json!({})).moves;
+        let found = observed(&both, &json!({})).moves;
         let found: Vec<_> = found
             .iter()
             .map(|it| (&it.subject, &*it.from, &*it.to))
@@ -223,7 +223,7 @@ mod tests {
             ]
         );
         for odd in [json!({}), json!({ LAST_EVICTION: "{" })] {
-            assert_eq!(signs(&odd, &json!({})).moves, []);
+            assert_eq!(observed(&odd, &json!({})).moves, []);
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
             (report("m2", "Healthy", 1), false),
             (report("m2", "Healthy", 2), true),
         ] {
-            assert_eq!(signs(&moved, &status).is_healthy, expected, "{status}");
+            assert_eq!(observed(&moved, &status).is_healthy, expected, "{status}");
         }
     }
 
@@ -260,7 +260,11 @@ mod tests {
             (&moved, report("m2", true), true),
             (&json!({}), report("m2", true), false),
         ] {
-            assert_eq!(signs(annotations, &status).is_applied, expected, "{status}");
+            assert_eq!(
+                observed(annotations, &status).is_applied,
+                expected,
+                "{status}"
+            );
         }
     }
 
@@ -290,7 +294,7 @@ mod tests {
             (condition("False", "FailoverOff", "stays on m2"), None),
             (json!({}), None),
         ] {
-            let found = signs(&json!({}), &status);
+            let found = observed(&json!({}), &status);
             let is_held = found.stranding_on("m2").map(Stranding::is_held);
             assert_eq!(is_held, expected, "{status}");
             assert_eq!(found.stranding_on("m1"), None, "it is not there");
