@@ -76,11 +76,12 @@
 //!
 //! 1. An agent stops renewing its lease: agent `heartbeat`. Result: Lease
 //!    `karmada-cluster/<cluster>`. Scenario: agent `report`.
-//! 2. The grace period ends: `clusters/cluster/monitor.rs`: `judge`; `clusters/cluster/rollcall.rs`
-//!    writes. Result: condition `Ready`=Unknown. Scenario: `detection`.
-//! 3. The condition sets a taint: `clusters/taint/condition_taints.rs`: `wanted`;
-//!    `clusters/cluster/controller.rs` writes. Result: taint `unreachable:NoSchedule`. Scenario:
+//! 2. The grace period ends: `clusters/cluster/monitor.rs`: `judge`;
+//!    `clusters/cluster/lease_monitor.rs` writes. Result: condition `Ready`=Unknown. Scenario:
 //!    `detection`.
+//! 3. The condition sets a taint: `clusters/taint/condition_taints.rs`: `wanted`, asked by
+//!    `clusters/cluster/lifecycle.rs`; `clusters/cluster/controller.rs` writes. Result: taint
+//!    `unreachable:NoSchedule`. Scenario: `detection`.
 //! 4. A policy adds a taint that evicts: `clusters/taint/decide.rs`: `decide`;
 //!    `clusters/taint/controller.rs` writes. Result: `NoExecute` or `PreferNoExecute`. Scenario:
 //!    `eviction`.

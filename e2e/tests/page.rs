@@ -410,7 +410,7 @@ async fn a_browser_tells_a_drained_cluster_and_an_old_copy_in_a_silent_one() {
     }
 }
 
-/// As large as fleets get (the roll call is measured with as many).
+/// As large as fleets get (the lease monitor is measured with as many).
 const LARGE: usize = 3_500;
 
 #[tokio::test(flavor = "multi_thread")]

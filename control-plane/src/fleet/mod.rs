@@ -103,7 +103,7 @@ pub struct Fleet {
     /// Write path of conditions and statuses.
     pub status_writer: Writer,
     /// Client for requests that must not wait behind others, nor for a rate limit: the election and
-    /// the roll call.
+    /// the lease monitor.
     pub urgent_client: Client,
     /// Way to the fleet API, for the tasks of members that the control plane manages.
     pub gateway: Arc<Gateway>,

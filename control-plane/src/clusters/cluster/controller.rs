@@ -20,7 +20,7 @@ use super::lifecycle::{Changes, missing_changes};
 use super::monitored::{self, Monitoring};
 use super::ordered;
 use super::waiting::DeletionWaits;
-use super::{fleet_id, measure, rollcall};
+use super::{fleet_id, lease_monitor, measure};
 use crate::clusters::cluster::duplicates;
 use crate::clusters::taint::condition_taints;
 use crate::fleet::Fleet;
@@ -56,7 +56,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 }
             },
         );
-    rollcall::start(fleet, tasks);
+    lease_monitor::start(fleet, tasks);
     fleet_id::start(fleet, tasks);
     measure::start(fleet, tasks);
 }

@@ -7,6 +7,7 @@ mod departure;
 pub mod duplicates;
 mod fleet_id;
 pub mod identity;
+mod lease_monitor;
 pub mod lifecycle;
 pub mod liveness;
 mod measure;
@@ -14,7 +15,6 @@ pub mod monitor;
 pub mod monitored;
 mod ordered;
 mod renewal;
-mod rollcall;
 mod waiting;
 
 #[cfg(test)]

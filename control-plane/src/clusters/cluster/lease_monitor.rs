@@ -38,7 +38,7 @@ const REPORTERS: usize = 32;
 /// a takeover everyone's grace ends in the same moment.
 const MANY: usize = 64;
 
-struct RollCall {
+struct LeaseMonitor {
     fleet: Arc<Fleet>,
     /// `None` until this process leads: what was heard before does not count.
     state: Mutex<Option<State>>,
@@ -53,21 +53,21 @@ struct State {
 
 /// Starts to listen once this process leads and knows the fleet.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
-    let call = Arc::new(RollCall {
+    let monitor = Arc::new(LeaseMonitor {
         fleet: Arc::clone(fleet),
         state: Mutex::new(None),
         changed: Notify::new(),
         reporters: Arc::new(Semaphore::new(REPORTERS)),
     });
     fleet.clusters.on_change({
-        let call = Arc::clone(&call);
-        move |change| call.hear_cluster(change)
+        let monitor = Arc::clone(&monitor);
+        move |change| monitor.hear_cluster(change)
     });
     fleet.leases.on_change({
-        let call = Arc::clone(&call);
-        move |change| call.hear_lease(change)
+        let monitor = Arc::clone(&monitor);
+        move |change| monitor.hear_lease(change)
     });
-    tasks.spawn("cluster monitor", call.run());
+    tasks.spawn("cluster monitor", monitor.run());
 }
 
 impl State {
@@ -89,7 +89,7 @@ fn is_listened_to(cluster: &Cluster) -> bool {
     cluster.spec.sync_mode == ClusterSyncMode::Pull
 }
 
-impl RollCall {
+impl LeaseMonitor {
     async fn run(self: Arc<Self>) {
         if !self.fleet.ready().await {
             return;
@@ -114,8 +114,8 @@ impl RollCall {
                 () = self.fleet.shutdown.cancelled() => return,
                 () = changed => continue,
                 _ = probe.tick() => {
-                    let call = Arc::clone(&self);
-                    muster_shared::clock::spawn(async move { call.probe().await });
+                    let monitor = Arc::clone(&self);
+                    muster_shared::clock::spawn(async move { monitor.probe().await });
                     continue;
                 }
                 () = wait_until(next) => {}
@@ -124,17 +124,17 @@ impl RollCall {
                 .with(|state, now| state.tracker.due(now))
                 .unwrap_or_default();
             if confirm.len() >= MANY {
-                let call = Arc::clone(&self);
-                muster_shared::clock::spawn(async move { call.ask_about_all(confirm).await });
+                let monitor = Arc::clone(&self);
+                muster_shared::clock::spawn(async move { monitor.ask_about_all(confirm).await });
             } else {
                 for name in confirm {
-                    self.spawn(|call| async move {
-                        call.ask_about(&name).await;
+                    self.spawn(|monitor| async move {
+                        monitor.ask_about(&name).await;
                     });
                 }
             }
             for name in silent {
-                self.spawn(|call| async move { call.report(&name).await });
+                self.spawn(|monitor| async move { monitor.report(&name).await });
             }
         }
     }
@@ -143,10 +143,10 @@ impl RollCall {
         self: &Arc<Self>,
         act: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) {
-        let call = Arc::clone(self);
+        let monitor = Arc::clone(self);
         muster_shared::clock::spawn(async move {
-            let _permit = Arc::clone(&call.reporters).acquire_owned().await;
-            act(call).await;
+            let _permit = Arc::clone(&monitor.reporters).acquire_owned().await;
+            act(monitor).await;
         });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A real control plane process against an embedded API in which so many clusters renew their
 //! leases; some fall silent, and how late that is noticed is measured. Prints figures, judges none:
-//! `cargo bench -p muster-e2e --bench rollcall -- --clusters 3500`.
+//! `cargo bench -p muster-e2e --bench lease_monitor -- --clusters 3500`.
 
 mod common;
 
@@ -48,13 +48,13 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    common::measure("roll call", || heartbeats(&Arguments::parse()))
+    common::measure("lease monitor", || heartbeats(&Arguments::parse()))
 }
 
 #[tokio::main(worker_threads = 2)]
 async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     muster_shared::tls::install_provider();
-    let scratch = Scratch::new("rollcall")?;
+    let scratch = Scratch::new("lease_monitor")?;
     let fleet = common::fleet::start().await?;
     let (clusters, leases) = fill(&fleet, arguments.clusters)?;
     let flags = [
@@ -72,7 +72,7 @@ async fn heartbeats(arguments: &Arguments) -> anyhow::Result<()> {
     let beating = tokio::spawn(beat(leases, arguments.clusters, interval, falls));
 
     let mut table = Table::new(format!(
-        "roll call: {} clusters, a heartbeat every {} s, grace {} s",
+        "lease monitor: {} clusters, a heartbeat every {} s, grace {} s",
         arguments.clusters, arguments.interval, arguments.grace
     ));
     listen(&mut table, process, arguments).await?;
