@@ -18,6 +18,7 @@ use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::fencing::keeps_data;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
 use muster_control_plane::movement::eviction::explain::has_completed;
+use muster_control_plane::movement::eviction::fair_queue::Key;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     self, Cause, Judgement, Stay, Switches, judge,
@@ -25,7 +26,6 @@ use muster_control_plane::movement::eviction::judge::{
 use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
-use muster_control_plane::movement::eviction::turns::Key;
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-pub use super::turns::Rank;
-use super::turns::{Key, Turns};
+pub use super::fair_queue::Rank;
+use super::fair_queue::{FairQueue, Key};
 
 /// State of an item. `since` is the time from which it was to be evicted: the oldest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +61,11 @@ pub struct Backlog {
 #[derive(Debug, Default)]
 struct Lane {
     places: HashMap<Key, Slot>,
-    ready: Turns,
+    ready: FairQueue,
     /// Stranded items that were tried since something changed last.
-    stranded: Turns,
+    stranded: FairQueue,
     /// Stranded items that were not.
-    due: Turns,
+    due: FairQueue,
     /// The turn in which the lane was served last: among equals the one that waited longest is
     /// next.
     served: u64,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub use crate::movement::eviction::evictor::eviction::{
     ClusterNote, Eviction, Now, Outcome, Reason, Reports, Step,
 };
-pub use crate::movement::eviction::turns::Key;
+pub use crate::movement::eviction::fair_queue::Key;
 use muster_shared::api::any_binding::AnyBinding;
 
 use super::backlog::Backlog;

@@ -11,6 +11,7 @@ pub mod drain;
 pub mod evictor;
 pub mod execute;
 pub mod explain;
+pub mod fair_queue;
 pub mod fence;
 pub mod fleet_view;
 pub mod homes;
@@ -24,7 +25,6 @@ pub mod preserve;
 pub mod reason;
 pub mod record;
 pub mod room;
-pub mod turns;
 
 pub use controller::{EvictorHandle, start};
 

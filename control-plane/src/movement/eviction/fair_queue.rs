@@ -1,5 +1,5 @@
-//! Items in the order of their ranks. Among equal ranks the namespaces take turns, so that a small
-//! one does not wait for all workloads of a large one.
+//! Queue of one lane, in the order of ranks. Among equal ranks the namespaces take turns, so that a
+//! small one does not wait for all workloads of a large one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,14 +65,14 @@ fn namespace(key: &BindingKey) -> &str {
 
 /// Items in the order of their ranks.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct FairQueue {
     by_rank: BTreeMap<Rank, BTreeMap<Box<str>, BTreeSet<Key>>>,
     len: usize,
     /// The namespace that was served last: the one after it, by name, is next.
     served: Box<str>,
 }
 
-impl Turns {
+impl FairQueue {
     /// Adds an item.
     pub fn insert(&mut self, rank: Rank, key: Key) {
         let namespaces = self.by_rank.entry(rank).or_default();
@@ -171,18 +171,18 @@ mod tests {
         })
     }
 
-    fn turns(items: &[(i32, &str)]) -> Turns {
-        let mut turns = Turns::default();
+    fn queue(items: &[(i32, &str)]) -> FairQueue {
+        let mut queue = FairQueue::default();
         for (priority, item) in items {
-            turns.insert(rank(*priority), key(item));
+            queue.insert(rank(*priority), key(item));
         }
-        turns
+        queue
     }
 
-    fn order(mut turns: Turns) -> Vec<Key> {
-        let keys = std::iter::from_fn(|| turns.pop_first()).map(|(_, key)| key);
+    fn order(mut queue: FairQueue) -> Vec<Key> {
+        let keys = std::iter::from_fn(|| queue.pop_first()).map(|(_, key)| key);
         let keys = keys.collect();
-        assert!(turns.is_empty());
+        assert!(queue.is_empty());
         keys
     }
 
@@ -203,24 +203,24 @@ mod tests {
             (&[], &[]),
         ] {
             let expected: Vec<Key> = expected.iter().map(|it| key(it)).collect();
-            assert_eq!(order(turns(items)), expected);
+            assert_eq!(order(queue(items)), expected);
         }
     }
 
     #[test]
     fn what_is_removed_is_not_served_and_leaves_nothing() {
-        let mut turns = turns(&[(0, "a/1"), (0, "a/2"), (0, "b/1")]);
-        assert!(turns.remove(rank(0), &key("a/1")));
-        assert!(!turns.remove(rank(0), &key("a/1")), "it is gone");
-        assert!(!turns.remove(rank(1), &key("a/2")), "it has another rank");
-        assert!(turns.remove(rank(0), &key("b/1")));
-        assert_eq!(turns.len(), 1);
-        assert_eq!(turns.pop_first(), Some((rank(0), key("a/2"))));
-        assert_eq!(turns.first_rank(), None);
-        turns.insert(rank(2), key("x/1"));
-        turns.insert(rank(2), key("x/1"));
-        assert_eq!(turns.len(), 1, "once");
-        assert_eq!(turns.drain().collect::<Vec<_>>(), [(rank(2), key("x/1"))]);
-        assert!(turns.is_empty() && turns.by_rank.is_empty());
+        let mut queue = queue(&[(0, "a/1"), (0, "a/2"), (0, "b/1")]);
+        assert!(queue.remove(rank(0), &key("a/1")));
+        assert!(!queue.remove(rank(0), &key("a/1")), "it is gone");
+        assert!(!queue.remove(rank(1), &key("a/2")), "it has another rank");
+        assert!(queue.remove(rank(0), &key("b/1")));
+        assert_eq!(queue.len(), 1);
+        assert_eq!(queue.pop_first(), Some((rank(0), key("a/2"))));
+        assert_eq!(queue.first_rank(), None);
+        queue.insert(rank(2), key("x/1"));
+        queue.insert(rank(2), key("x/1"));
+        assert_eq!(queue.len(), 1, "once");
+        assert_eq!(queue.drain().collect::<Vec<_>>(), [(rank(2), key("x/1"))]);
+        assert!(queue.is_empty() && queue.by_rank.is_empty());
     }
 }
