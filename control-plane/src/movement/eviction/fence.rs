@@ -17,7 +17,7 @@ use crate::fleet::fencing::{self, Verdict};
 
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum FenceGate {
     /// It is not fenced, its cluster can remove the copy, or the copy is stopped.
     Open,
     /// The copy may run until this instant.
@@ -26,7 +26,7 @@ pub enum Gate {
     Shut(String),
 }
 
-type Ask = dyn Fn(&Cluster, &AnyBinding, Instant) -> Gate + Send + Sync;
+type Ask = dyn Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync;
 
 /// The question. Cheap to clone.
 #[derive(Clone)]
@@ -41,14 +41,14 @@ impl fmt::Debug for Fence {
 impl Fence {
     /// Makes a fence that answers by a function.
     pub fn new(
-        ask: impl Fn(&Cluster, &AnyBinding, Instant) -> Gate + Send + Sync + 'static,
+        ask: impl Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(ask))
     }
 
     /// Returns a fence that is open for all.
     pub fn none() -> Self {
-        Self::new(|_, _, _| Gate::Open)
+        Self::new(|_, _, _| FenceGate::Open)
     }
 
     /// Returns the fence that asks the fleet.
@@ -57,17 +57,17 @@ impl Fence {
         Self::new(move |cluster, binding, now| {
             fleet
                 .upgrade()
-                .map_or(Gate::Open, |fleet| gate(&fleet, cluster, binding, now))
+                .map_or(FenceGate::Open, |fleet| gate(&fleet, cluster, binding, now))
         })
     }
 
     /// Asks.
-    pub fn ask(&self, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
+    pub fn ask(&self, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> FenceGate {
         (self.0)(cluster, binding, now)
     }
 }
 
-fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> Gate {
+fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> FenceGate {
     let Some(after) = fencing::asked(&binding.spec) else {
         return of_data(cluster, &binding.spec);
     };
@@ -84,9 +84,9 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
 }
 
 /// Judges a workload that is not fenced: its data may keep it in a cluster that is not heard of.
-fn of_data(cluster: &Cluster, spec: &ResourceBindingSpec) -> Gate {
+fn of_data(cluster: &Cluster, spec: &ResourceBindingSpec) -> FenceGate {
     let keeps = fencing::keeps_data(spec).filter(|_| readiness(cluster) != conditions::TRUE);
-    keeps.map_or(Gate::Open, Gate::Shut)
+    keeps.map_or(FenceGate::Open, FenceGate::Shut)
 }
 
 /// Judges a fenced workload; the verdict is that of its Work, if there is one.
@@ -94,27 +94,27 @@ fn judge(
     cluster: &Cluster,
     spec: &ResourceBindingSpec,
     verdict: impl FnOnce() -> Option<Verdict>,
-) -> Gate {
+) -> FenceGate {
     if spec.preserve_resources_on_deletion == Some(true) {
-        return Gate::Shut(
+        return FenceGate::Shut(
             "preserveResourcesOnDeletion would keep the copy there running".to_owned(),
         );
     }
     if readiness(cluster) == conditions::TRUE {
         // Its agent removes the copy before another one is made.
-        return Gate::Open;
+        return FenceGate::Open;
     }
     match verdict() {
         // Without a Work the agent was never told of the workload.
-        None | Some(Verdict::Stopped) => Gate::Open,
+        None | Some(Verdict::Stopped) => FenceGate::Open,
         Some(Verdict::Waits { until, time }) => {
             let why = format!(
                 "its copy may run until {} s after the last renewal of the cluster's lease",
                 time.as_secs()
             );
-            Gate::Until(until, why)
+            FenceGate::Until(until, why)
         }
-        Some(Verdict::Unfenced(why)) => Gate::Shut(why.to_string()),
+        Some(Verdict::Unfenced(why)) => FenceGate::Shut(why.to_string()),
     }
 }
 
@@ -176,9 +176,9 @@ mod tests {
             };
             // The gate is open, closed until an instant, or closed.
             let found = match judge(&cluster, &spec, || verdict) {
-                Gate::Open => None,
-                Gate::Until(until, _) => Some(Some(until)),
-                Gate::Shut(_) => Some(None),
+                FenceGate::Open => None,
+                FenceGate::Until(until, _) => Some(Some(until)),
+                FenceGate::Shut(_) => Some(None),
             };
             assert_eq!(found, until, "{what}");
         }
@@ -223,9 +223,9 @@ mod tests {
             let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
             let gate = fence.ask(&cluster, &binding.unwrap(), Instant::now());
             let why = match gate {
-                Gate::Open => None,
-                Gate::Shut(why) => Some(why),
-                Gate::Until(..) => panic!("{gate:?}"),
+                FenceGate::Open => None,
+                FenceGate::Shut(why) => Some(why),
+                FenceGate::Until(..) => panic!("{gate:?}"),
             };
             assert_eq!(why.as_deref(), expected);
         }

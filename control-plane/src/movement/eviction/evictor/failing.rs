@@ -11,7 +11,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Backlog, Rank, Slot};
 use crate::movement::eviction::explain::EvictionState;
-use crate::movement::eviction::fence::Gate;
+use crate::movement::eviction::fence::FenceGate;
 use crate::movement::eviction::record::bounded;
 
 /// The applications that are to leave. Each leaves one cluster at a time.
@@ -163,13 +163,13 @@ impl Evictor {
             return None;
         }
         let binding = self.bindings.get(&key)?;
-        let (why, until) = match self.gate(&cluster, &binding, now) {
-            Gate::Open => {
+        let (why, until) = match self.fence_gate(&cluster, &binding, now) {
+            FenceGate::Open => {
                 let item = (&cluster, key, rank);
                 return Some(self.take_in_hand(item, binding, Reason::Failure, paid, now));
             }
-            Gate::Until(until, why) => (why, until),
-            Gate::Shut(why) => (why, now.tick + UNFENCED),
+            FenceGate::Until(until, why) => (why, until),
+            FenceGate::Shut(why) => (why, now.tick + UNFENCED),
         };
         let cause = Reason::Failure.to_string();
         let why = bounded(why);

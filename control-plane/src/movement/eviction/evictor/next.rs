@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Eviction, Evictor, Key, Now, RETRIES, RETRY_PAUSE, Reason, Step};
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Rank, Slot};
-use crate::movement::eviction::fence::Gate;
+use crate::movement::eviction::fence::FenceGate;
 use crate::movement::eviction::fleet_view::{has_failed, is_counted};
 use crate::movement::eviction::judge::{Judgement, purge_mode};
 
@@ -102,7 +102,7 @@ impl Evictor {
         match self.judge(cluster, &binding, now) {
             Judgement::Leave { due, cause }
                 if due <= now.wall
-                    && self.gate(cluster, &binding, now) == Gate::Open
+                    && self.fence_gate(cluster, &binding, now) == FenceGate::Open
                     && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
                 let purge_mode = purge_mode(&binding.spec, &self.switches, &cause);

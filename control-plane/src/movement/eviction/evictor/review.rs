@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{Evictor, Key, Now, UNFENCED, UNREAD};
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::explain::EvictionState;
-use crate::movement::eviction::fence::Gate;
+use crate::movement::eviction::fence::FenceGate;
 use crate::movement::eviction::fleet_view::evicts;
 use crate::movement::eviction::inputs;
 use crate::movement::eviction::judge::{Cause, Judgement, Stay, judge};
@@ -115,8 +115,8 @@ impl Evictor {
             let state = state(bounded(cause.to_string()), bounded(why));
             (state, Slot::Waiting { until, rank })
         };
-        match self.gate(cluster, binding, now) {
-            Gate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
+        match self.fence_gate(cluster, binding, now) {
+            FenceGate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
                 let why = "its template cannot be read, so that it is not known whether the Job \
                     has completed and would run again";
                 let until = now.tick + UNREAD;
@@ -126,13 +126,13 @@ impl Evictor {
                     until,
                 )
             }
-            Gate::Open => (self.state_of_ready(cluster, cause, now), Slot::Ready(rank)),
-            Gate::Until(until, why) => waits(
+            FenceGate::Open => (self.state_of_ready(cluster, cause, now), Slot::Ready(rank)),
+            FenceGate::Until(until, why) => waits(
                 |cause, why| EvictionState::Fencing { cause, why },
                 why,
                 until,
             ),
-            Gate::Shut(why) => {
+            FenceGate::Shut(why) => {
                 let until = now.tick + UNFENCED;
                 waits(
                     |cause, why| EvictionState::Unfenced { cause, why },
@@ -143,9 +143,9 @@ impl Evictor {
         }
     }
 
-    pub(super) fn gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> Gate {
+    pub(super) fn fence_gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> FenceGate {
         let known = self.fleet.get(cluster);
-        known.map_or(Gate::Open, |(_, cluster)| {
+        known.map_or(FenceGate::Open, |(_, cluster)| {
             self.fence.ask(cluster, binding, now.tick)
         })
     }

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::fleet::pause::Pause;
-use crate::movement::eviction::fence::Gate;
+use crate::movement::eviction::fence::FenceGate;
 
 /// Makes a world with the workload `w` on a cluster that failed long ago, beside a healthy cluster.
 fn failed(more: &Value) -> World {
@@ -37,9 +37,9 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
     let stopped = world.now().tick + Duration::from_secs(50);
     let fence = Fence::new(move |_, _, now| {
         if now < stopped {
-            Gate::Until(stopped, "it runs".to_owned())
+            FenceGate::Until(stopped, "it runs".to_owned())
         } else {
-            Gate::Open
+            FenceGate::Open
         }
     });
     let mut world = world.with(|evictor| evictor.fence = fence);
@@ -51,7 +51,7 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
 
 #[test]
 fn a_copy_that_nothing_stops_is_asked_about_again_later() {
-    let fence = Fence::new(|_, _, _| Gate::Shut("nothing stops it".to_owned()));
+    let fence = Fence::new(|_, _, _| FenceGate::Shut("nothing stops it".to_owned()));
     let mut world = failed(&json!({})).with(|evictor| evictor.fence = fence);
     let now = world.now().tick;
     assert_eq!(world.wait(), now + UNFENCED);
@@ -65,9 +65,9 @@ fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
         let is_open = Arc::clone(&is_open);
         move |_, _, now| {
             if is_open.load(Ordering::Relaxed) {
-                Gate::Open
+                FenceGate::Open
             } else {
-                Gate::Until(now + Duration::from_secs(20), "it runs again".to_owned())
+                FenceGate::Until(now + Duration::from_secs(20), "it runs again".to_owned())
             }
         }
     });
