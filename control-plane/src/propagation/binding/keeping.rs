@@ -97,8 +97,8 @@ pub fn condition(
 mod tests {
     use serde_json::json;
 
-    use super::super::leaving::{bound, deployment, work_of};
-    use super::super::replacing::to;
+    use super::super::leaving_tests::{bound, deployment, work_of};
+    use super::super::replacing_tests::to;
     use super::*;
     use crate::fleet::testing::{cluster, pass};
 

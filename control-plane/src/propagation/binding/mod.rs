@@ -29,15 +29,15 @@ mod conformance;
 #[cfg(test)]
 mod conformance_of_applications;
 #[cfg(test)]
-mod data;
+mod data_tests;
 #[cfg(test)]
-mod leaving;
+mod leaving_tests;
 #[cfg(test)]
-mod replacing;
+mod replacing_tests;
 #[cfg(test)]
-mod successors;
+mod successors_tests;
 #[cfg(test)]
-mod undivided;
+mod undivided_tests;
 
 pub use controller::start;
 pub use namespaces::start as start_namespaces;

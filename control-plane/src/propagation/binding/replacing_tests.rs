@@ -4,7 +4,7 @@ use http::Method;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use super::leaving::{bound, deployment, moved, work_of, written};
+use super::leaving_tests::{bound, deployment, moved, work_of, written};
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
 

@@ -5,7 +5,7 @@ use muster_shared::clock;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
-use super::replacing::apply;
+use super::replacing_tests::apply;
 use super::start;
 use crate::fleet::template::Kind;
 use crate::fleet::testing::{Stand, binding, claimed, cluster, pass, policy, refusal, work};

@@ -7,8 +7,8 @@ use muster_shared::names;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::leaving::{bound, deployment, moved, started, work_of, written};
-use super::replacing::{apply, to};
+use super::leaving_tests::{bound, deployment, moved, started, work_of, written};
+use super::replacing_tests::{apply, to};
 use super::start;
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::testing::{Stand, cluster, pass, refusal};
