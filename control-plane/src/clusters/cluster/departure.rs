@@ -325,7 +325,7 @@ fn stays(work: &CachedWork) -> bool {
 }
 
 #[cfg(test)]
-mod written;
+mod written_tests;
 
 #[cfg(test)]
 mod tests {

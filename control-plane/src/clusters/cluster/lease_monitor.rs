@@ -371,7 +371,7 @@ impl LeaseMonitor {
 }
 
 #[cfg(test)]
-mod written;
+mod written_tests;
 
 #[cfg(test)]
 mod tests {

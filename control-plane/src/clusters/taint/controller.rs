@@ -275,7 +275,7 @@ fn report(fleet: &Fleet, cluster: &Cluster, outcome: &Outcome) {
 }
 
 #[cfg(test)]
-mod told;
+mod told_tests;
 
 #[cfg(test)]
 mod tests {

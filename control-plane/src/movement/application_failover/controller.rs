@@ -321,6 +321,6 @@ fn after(moment: Timestamp, now: Timestamp) -> Duration {
 }
 
 #[cfg(test)]
-mod moved;
+mod moved_tests;
 #[cfg(test)]
 mod tests;

@@ -240,7 +240,7 @@ fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
 }
 
 #[cfg(test)]
-mod written;
+mod written_tests;
 
 #[cfg(test)]
 mod tests {

@@ -293,7 +293,7 @@ async fn show(controller: Arc<Controller>, fleet: Arc<Fleet>) {
 }
 
 #[cfg(test)]
-mod written;
+mod written_tests;
 
 #[cfg(test)]
 mod tests {
