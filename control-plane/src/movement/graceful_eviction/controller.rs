@@ -279,7 +279,7 @@ fn succeeded(name: &str, cluster: Option<&Cluster>) -> String {
 }
 
 #[cfg(test)]
-mod followed;
+mod followed_tests;
 
 #[cfg(test)]
 mod tests {

@@ -32,6 +32,6 @@ pub(crate) mod select;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
-mod remade;
+mod remade_tests;
 
 pub use controller::start;

@@ -390,7 +390,7 @@ fn is_made_for(work: &CachedWork, id: Option<&str>) -> bool {
 }
 
 #[cfg(test)]
-mod shown;
+mod shown_tests;
 
 #[cfg(test)]
 mod tests {

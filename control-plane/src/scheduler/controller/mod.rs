@@ -6,7 +6,7 @@ pub mod changes;
 pub mod cluster_change;
 mod completed;
 #[cfg(test)]
-mod data;
+mod data_tests;
 pub mod events;
 pub mod initial_placement;
 pub mod live;
