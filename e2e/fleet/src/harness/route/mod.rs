@@ -10,8 +10,9 @@
 //! | the party's clock is wrong | [`Route::set_clock`] |
 //!
 //! Both work in front of every provider's API; restarting the API itself is the provider's
-//! ([`Cluster::restart`](super::provider::Cluster::restart)), and what else goes wrong with
-//! requests is injected into the embedded server.
+//! ([`Cluster::restart`](super::provider::Cluster::restart)). Errors (429, 500, 503), requests that
+//! hang or are held, and watches that break are injected into the embedded server, for everybody or
+//! for one user and path: `muster_test_apiserver::faults`.
 
 pub mod clock;
 pub mod clock_proxy;
