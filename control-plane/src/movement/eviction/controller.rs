@@ -27,7 +27,7 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
-use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reason, Reports, Step};
+use crate::movement::eviction::evictor::{Evictor, Now, Outcome, QueueReason, Reports, Step};
 use crate::scheduler::controller::gains_clusters;
 use crate::scheduler::core::{DataPlaces, Options};
 
@@ -232,7 +232,7 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
                 muster_shared::clock::spawn(async move {
                     let mut eviction = *eviction;
                     let spec = protected(&fleet, &eviction.binding);
-                    if let Reason::Taint {
+                    if let QueueReason::Taint {
                         cause,
                         purge_mode: mode,
                     } = &mut eviction.reason

@@ -16,7 +16,7 @@ use muster_shared::watch::packing::PackedMap;
 use tokio::time::Instant;
 
 pub use crate::movement::eviction::evictor::eviction::{
-    ClusterNote, Eviction, Now, Outcome, Reason, Reports, Step,
+    ClusterNote, Eviction, Now, Outcome, QueueReason, Reports, Step,
 };
 pub use crate::movement::eviction::fair_queue::Key;
 use muster_shared::api::any_binding::AnyBinding;

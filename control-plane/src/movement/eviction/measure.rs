@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::backlog::Slot;
 use crate::fleet::binding::BindingKey;
-use crate::movement::eviction::evictor::{Eviction, Evictor, Outcome, Reason};
+use crate::movement::eviction::evictor::{Eviction, Evictor, Outcome, QueueReason};
 
 /// How often the gauges are set.
 pub const INTERVAL: Duration = Duration::from_secs(5);
@@ -44,7 +44,7 @@ impl Meter {
     /// Counts an eviction because of a taint that came to an end. A conflict is none: the eviction
     /// is repeated.
     pub fn count(&mut self, eviction: &Eviction, outcome: &Outcome, now: Timestamp) {
-        if eviction.reason == Reason::Failure {
+        if eviction.reason == QueueReason::Failure {
             return;
         }
         let success = match outcome {

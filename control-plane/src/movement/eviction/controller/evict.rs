@@ -14,7 +14,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing;
 use crate::fleet::protection::{policy_of, protected_by};
 use crate::movement::eviction::applications::Applications;
-use crate::movement::eviction::evictor::{Eviction, Now, Outcome, Reason};
+use crate::movement::eviction::evictor::{Eviction, Now, Outcome, QueueReason};
 use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
 use crate::movement::eviction::fleet_view::effective_taints;
 use crate::movement::eviction::homes;
@@ -50,11 +50,11 @@ pub(super) async fn evict(
     let judge =
         |it: &Arc<dyn Applications>| it.judge(&eviction.binding, spec, &eviction.cluster, now);
     let failure = match eviction.reason {
-        Reason::Taint { .. } => None,
-        Reason::Failure => applications.as_ref().and_then(judge),
+        QueueReason::Taint { .. } => None,
+        QueueReason::Failure => applications.as_ref().and_then(judge),
     };
     let (reason, purge_mode) = match (&eviction.reason, &failure) {
-        (Reason::Taint { cause, purge_mode }, _) => {
+        (QueueReason::Taint { cause, purge_mode }, _) => {
             let cluster = fleet.clusters.get(None, &eviction.cluster);
             let own = judge::placement(spec, eviction.binding.applied_placement());
             let placement = policy.as_ref().map(|it| &it.spec().placement);
@@ -64,8 +64,8 @@ pub(super) async fn evict(
             }
             (EvictionReason::Taint(cause), purge_mode)
         }
-        (Reason::Failure, Some(failure)) => (failure.reason, &failure.purge_mode),
-        (Reason::Failure, None) => return Outcome::Conflict,
+        (QueueReason::Failure, Some(failure)) => (failure.reason, &failure.purge_mode),
+        (QueueReason::Failure, None) => return Outcome::Conflict,
     };
     let leaving = Leaving {
         key: &key,

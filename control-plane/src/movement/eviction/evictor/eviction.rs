@@ -42,9 +42,9 @@ impl Now {
     }
 }
 
-/// Reason why a workload leaves, by which it stands in the queue.
+/// Reason why a workload stands in the queue. Planned, it has an `EvictionReason` (`reason.rs`).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
+pub enum QueueReason {
     /// The cluster has a taint.
     Taint {
         /// Taint and rule.
@@ -57,7 +57,7 @@ pub enum Reason {
     Failure,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for QueueReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taint { cause, .. } => cause.fmt(f),
@@ -74,7 +74,7 @@ pub struct Eviction {
     /// Its binding.
     pub binding: Arc<AnyBinding>,
     /// Why it leaves.
-    pub reason: Reason,
+    pub reason: QueueReason,
     /// Room that is kept for workloads of a higher priority.
     pub kept: Arc<Kept>,
     /// Payment for its move.

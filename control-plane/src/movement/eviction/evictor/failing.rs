@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use muster_shared::queue::again;
 
-use super::{Eviction, Evictor, Key, Now, Reason, UNFENCED};
+use super::{Eviction, Evictor, Key, Now, QueueReason, UNFENCED};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Backlog, Rank, Slot};
@@ -96,8 +96,9 @@ impl Evictor {
                 // It is being evicted.
                 None => return held,
                 Some(slot) if is_same(slot.rank()) => {
-                    return held
-                        .or_else(|| Some(self.state_of_ready(cluster, &Reason::Failure, now)));
+                    return held.or_else(|| {
+                        Some(self.state_of_ready(cluster, &QueueReason::Failure, now))
+                    });
                 }
                 Some(_) => {}
             }
@@ -166,12 +167,12 @@ impl Evictor {
         let (why, until) = match self.fence_gate(&cluster, &binding, now) {
             FenceGate::Open => {
                 let item = (&cluster, key, rank);
-                return Some(self.take_in_hand(item, binding, Reason::Failure, paid, now));
+                return Some(self.take_in_hand(item, binding, QueueReason::Failure, paid, now));
             }
             FenceGate::Until(until, why) => (why, until),
             FenceGate::Shut(why) => (why, now.tick + UNFENCED),
         };
-        let cause = Reason::Failure.to_string();
+        let cause = QueueReason::Failure.to_string();
         let why = bounded(why);
         self.failing
             .hold(&key, EvictionState::Unfenced { cause, why });

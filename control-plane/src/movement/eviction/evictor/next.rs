@@ -6,7 +6,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::queue::again;
 use tokio::time::Instant;
 
-use super::{Eviction, Evictor, Key, Now, RETRIES, RETRY_PAUSE, Reason, Step};
+use super::{Eviction, Evictor, Key, Now, QueueReason, RETRIES, RETRY_PAUSE, Step};
 use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::fence::FenceGate;
@@ -106,7 +106,7 @@ impl Evictor {
                     && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
                 let purge_mode = purge_mode(&binding.spec, &self.switches, &cause);
-                let reason = Reason::Taint { cause, purge_mode };
+                let reason = QueueReason::Taint { cause, purge_mode };
                 let item = (cluster, key, rank);
                 Some(self.take_in_hand(item, binding, reason, paid, now))
             }
@@ -122,7 +122,7 @@ impl Evictor {
         &mut self,
         (cluster, key, rank): (&Arc<str>, Key, Rank),
         binding: Arc<AnyBinding>,
-        reason: Reason,
+        reason: QueueReason,
         paid: Paid,
         now: Now,
     ) -> Eviction {

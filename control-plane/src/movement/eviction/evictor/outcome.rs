@@ -8,7 +8,7 @@ use muster_shared::queue::{again, doubled};
 
 use super::{BACKOFF, Evictor, Failures, Key};
 use crate::movement::eviction::backlog::Slot;
-use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome, Reason};
+use crate::movement::eviction::evictor::eviction::{Eviction, Now, Outcome, QueueReason};
 use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::record::bounded;
 use crate::movement::eviction::room::KEPT;
@@ -77,7 +77,7 @@ impl Evictor {
         let pause = match outcome {
             Outcome::Evicted { binding, to } => {
                 match &eviction.reason {
-                    Reason::Taint { purge_mode, .. } => {
+                    QueueReason::Taint { purge_mode, .. } => {
                         let state = EvictionState::Evicted {
                             cause: cause(),
                             to,
@@ -87,7 +87,7 @@ impl Evictor {
                         self.note(key.clone(), cluster, state);
                         self.count_left(cluster);
                     }
-                    Reason::Failure => {
+                    QueueReason::Failure => {
                         self.failing.remove(&key);
                         self.news.applications.push(key.clone());
                     }
@@ -128,7 +128,7 @@ impl Evictor {
                 );
             }
             Outcome::Conflict => {
-                if eviction.reason == Reason::Failure {
+                if eviction.reason == QueueReason::Failure {
                     self.news.applications.push(key.clone());
                 }
                 self.failures.insert(key.clone(), failures);
@@ -155,7 +155,7 @@ impl Evictor {
         let uid = &eviction.binding.metadata.uid;
         match self.bindings.get(key) {
             Some(known) if known.metadata.uid != *uid => {
-                if eviction.reason == Reason::Failure {
+                if eviction.reason == QueueReason::Failure {
                     self.failing.remove(key);
                     self.news.applications.push(key.clone());
                 }
@@ -170,8 +170,8 @@ impl Evictor {
     fn put_back(&mut self, eviction: &Eviction, key: &Key, place: Slot) -> bool {
         let cluster = &eviction.cluster;
         let (leaves, backlog) = match eviction.reason {
-            Reason::Taint { .. } => (self.is_on(cluster, key), &mut self.backlog),
-            Reason::Failure => (self.failing.leaves(cluster, key), &mut self.failing.backlog),
+            QueueReason::Taint { .. } => (self.is_on(cluster, key), &mut self.backlog),
+            QueueReason::Failure => (self.failing.leaves(cluster, key), &mut self.failing.backlog),
         };
         if leaves {
             backlog.put(cluster, key.clone(), place);
@@ -182,16 +182,16 @@ impl Evictor {
     /// Notes that a workload that was not evicted does not have to leave any more.
     fn end_of(&mut self, eviction: &Eviction, key: &Key) {
         match eviction.reason {
-            Reason::Taint { .. } => self.note_end(key, &eviction.cluster),
-            Reason::Failure => self.news.applications.push(key.clone()),
+            QueueReason::Taint { .. } => self.note_end(key, &eviction.cluster),
+            QueueReason::Failure => self.news.applications.push(key.clone()),
         }
     }
 
     /// Notes why a workload was not evicted.
     fn note_held(&mut self, eviction: &Eviction, key: &Key, state: EvictionState) {
         match eviction.reason {
-            Reason::Taint { .. } => self.note(key.clone(), &eviction.cluster, state),
-            Reason::Failure => {
+            QueueReason::Taint { .. } => self.note(key.clone(), &eviction.cluster, state),
+            QueueReason::Failure => {
                 self.failing.hold(key, state);
                 self.news.applications.push(key.clone());
             }

@@ -97,7 +97,7 @@ fn one_that_recovers_leaves_its_turn_to_the_next() {
     }
     world.evictor.fails_no_more(&key("w1-0"));
     let tried = world.pass(2.5, |eviction| {
-        assert_eq!(eviction.reason, Reason::Failure);
+        assert_eq!(eviction.reason, QueueReason::Failure);
         match &*eviction.binding.name_any() {
             "w1-1" => Outcome::Conflict,
             _ => leave(eviction),
