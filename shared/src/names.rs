@@ -192,7 +192,8 @@ pub mod annotation {
     pub const SEEN_EPOCH: &str = "fleet.muster.io/seen-epoch";
 }
 
-/// Keys of the taints that Muster adds to clusters.
+/// Keys of the taints that Muster adds to clusters. The control plane puts on the first three
+/// (`clusters/taint/condition_taints.rs`), `kubectl muster` the others.
 pub mod taint {
     /// `Ready` is False, or there is no such condition yet.
     pub const NOT_READY: &str = "cluster.karmada.io/not-ready";
@@ -245,7 +246,7 @@ pub mod condition {
     /// healthy in this one. Set by the control plane where
     /// `--cluster-unhealthy-workloads-threshold` asks for that.
     pub const WORKLOADS_HEALTHY: &str = "WorkloadsHealthy";
-    /// Of a Cluster (ours): its agent reads the Works of the member.
+    /// Of a Cluster (Muster's own): its agent reads the Works of the member.
     pub const WORKS_UP_TO_DATE: &str = "WorksUpToDate";
     /// Of a Cluster (Muster's own): objects in the member were made for Works that the store of the
     /// fleet does not have since a standby was promoted. Set if there were some.

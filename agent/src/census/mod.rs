@@ -1,5 +1,8 @@
 //! Counts nodes and pods from two watches into compact records; the objects themselves are not
 //! stored.
+//!
+//! [`capacity::Census`] has the sums. `report` writes them to `status.resourceSummary` of the
+//! Cluster, from which the control plane estimates what fits (`scheduler/core/capacity`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

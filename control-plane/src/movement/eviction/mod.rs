@@ -2,6 +2,21 @@
 //!
 //! A workload leaves a cluster because of its taints, which are judged here, or because it fails
 //! there, which the controller of failing applications tells.
+//!
+//! One eviction passes these files:
+//!
+//! * `controller` gives every cluster and binding to `evictor`, which has no access to the API.
+//! * `judge` says whether a workload has to leave, and by which rule it stays (`Stay`).
+//! * `backlog` is the queue, one lane per failed cluster; `fair_queue` orders a lane.
+//! * `evictor/next` takes the next one if nothing forbids it: the rate of the fleet
+//!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
+//!   `fence`, the template of a Job (`jobs`).
+//! * `plan` computes the binding after it, `execute` writes that in one patch.
+//! * `explain` has the states that are told (`EvictionState`), `condition_writer` writes them.
+//!
+//! A restart evicts nothing twice: the evictor is rebuilt from the API before it opens
+//! (`Evictor::open`), its budget begins empty, a patch carries the resource version that was
+//! planned on, and a write whose end is unknown (`Outcome::Unclear`) stays paid.
 
 pub mod applications;
 pub mod backlog;
