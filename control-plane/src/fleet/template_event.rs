@@ -42,7 +42,7 @@ pub enum Lookup {
 
 /// State of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum KindState {
     /// Objects of the kind belong to the fleet itself and are never templates.
     Reserved,
     /// Discovery of the kind has not finished.

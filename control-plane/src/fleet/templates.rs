@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::scope::is_reserved;
 use super::template::{Kind, Template, TemplateKey, codec};
-use super::template_event::{Lookup, Standing, TemplateChange, event};
+use super::template_event::{KindState, Lookup, TemplateChange, event};
 
 /// First and longest time after which a kind that the API server does not have is looked for again.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
@@ -210,14 +210,14 @@ impl Templates {
     }
 
     /// Returns what is known about a kind.
-    pub fn standing(&self, kind: &Kind) -> Standing {
+    pub fn kind_state(&self, kind: &Kind) -> KindState {
         match self.read().get(kind).map(|entry| &entry.watched) {
-            Some(Watched::Following { informer, .. }) if informer.is_synced() => Standing::Listed,
-            Some(Watched::Following { .. }) => Standing::Unlisted,
-            Some(Watched::Missing { .. }) => Standing::Missing,
-            Some(Watched::Unfit) => Standing::Unfit,
-            None if is_reserved(kind) => Standing::Reserved,
-            Some(Watched::Sought) | None => Standing::Sought,
+            Some(Watched::Following { informer, .. }) if informer.is_synced() => KindState::Listed,
+            Some(Watched::Following { .. }) => KindState::Unlisted,
+            Some(Watched::Missing { .. }) => KindState::Missing,
+            Some(Watched::Unfit) => KindState::Unfit,
+            None if is_reserved(kind) => KindState::Reserved,
+            Some(Watched::Sought) | None => KindState::Sought,
         }
     }
 
@@ -246,10 +246,10 @@ impl Templates {
 
     /// Returns whether it is known which templates of a kind there are.
     pub fn is_known(&self, kind: &Kind) -> bool {
-        let standing = self.standing(kind);
+        let state = self.kind_state(kind);
         matches!(
-            standing,
-            Standing::Listed | Standing::Unfit | Standing::Reserved
+            state,
+            KindState::Listed | KindState::Unfit | KindState::Reserved
         )
     }
 

@@ -32,7 +32,7 @@ async fn a_reserved_kind_is_never_watched() {
     ] {
         let kind = Kind::new(api_version, kind);
         templates.name(&kind);
-        assert_eq!(templates.standing(&kind), Standing::Reserved, "{kind:?}");
+        assert_eq!(templates.kind_state(&kind), KindState::Reserved, "{kind:?}");
         assert!(templates.read().is_empty(), "{kind:?}");
         let key = TemplateKey {
             kind: Arc::new(kind),
@@ -51,14 +51,18 @@ async fn a_kind_is_forgotten_when_nothing_names_it_any_more() {
     templates.name(&kind);
     templates.name(&kind);
     let missing = async |templates: &Templates| {
-        while templates.standing(&kind) != Standing::Missing {
+        while templates.kind_state(&kind) != KindState::Missing {
             tokio::time::advance(Duration::from_millis(10)).await;
         }
     };
     missing(&templates).await;
     templates.unname(&kind);
     tokio::time::advance(LINGER * 3).await;
-    assert_eq!(templates.standing(&kind), Standing::Missing, "named once");
+    assert_eq!(
+        templates.kind_state(&kind),
+        KindState::Missing,
+        "named once"
+    );
     templates.unname(&kind);
     let begun = tokio::time::Instant::now();
     while !templates.read().is_empty() {
@@ -148,7 +152,7 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
     until("it is told", || templates.trouble(&gizmo).is_some()).await;
     let trouble = templates.trouble(&gizmo).unwrap();
     assert!(trouble.starts_with("cannot list and watch "), "{trouble}");
-    assert_eq!(templates.standing(&gizmo), Standing::Unlisted);
+    assert_eq!(templates.kind_state(&gizmo), KindState::Unlisted);
     assert!(
         templates.list(&gizmo, None).is_none(),
         "not known is not empty"
@@ -185,7 +189,7 @@ async fn a_watch_that_panics_is_started_anew() {
         until("the other kind is known", || templates.is_known(&widget)).await;
         until("it is listed once", || told.load(Ordering::Relaxed)).await;
         until("its watch has ended", || {
-            templates.standing(&gizmo) == Standing::Sought
+            templates.kind_state(&gizmo) == KindState::Sought
         })
         .await;
         until("it is started anew", || templates.is_known(&gizmo)).await;

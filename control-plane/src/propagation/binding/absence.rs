@@ -22,7 +22,7 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
 use crate::fleet::memory::Since;
 use crate::fleet::template::{Kind, Template, TemplateKey};
-use crate::fleet::template_event::{Lookup, Standing};
+use crate::fleet::template_event::{KindState, Lookup};
 use crate::fleet::works::CachedWork;
 
 /// How long the API has to go on saying that there is no such binding before its Works are removed.
@@ -61,7 +61,7 @@ pub fn is_made_again(fleet: &Fleet, key: &BindingKey) -> bool {
         match fleet.templates.get(&namesake) {
             Lookup::Found(it) if is_wanted(&namesake, &it) => return true,
             // The API says of a kind that it does not have that there is none.
-            Lookup::Unknown => return fleet.templates.standing(kind) != Standing::Missing,
+            Lookup::Unknown => return fleet.templates.kind_state(kind) != KindState::Missing,
             Lookup::Found(_) | Lookup::Absent => {}
         }
         if kind.group() != RBAC {

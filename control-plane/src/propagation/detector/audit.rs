@@ -11,7 +11,7 @@ use super::kinds::{MOST_KINDS, kinds_of, meant};
 use crate::fleet::scope::{Scope, is_reserved};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
-use crate::fleet::template_event::Standing;
+use crate::fleet::template_event::KindState;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PROPAGATE_DEPS, STATEFUL_FAILOVER_INJECTION, Settings,
 };
@@ -36,7 +36,7 @@ pub struct Finding {
 /// State of the fleet, as far as policies refer to it.
 pub trait Facts {
     /// Returns what is known about a kind.
-    fn standing(&self, kind: &Kind) -> Standing;
+    fn kind_state(&self, kind: &Kind) -> KindState;
     /// Returns why the templates of a kind cannot be listed, as far as that is known.
     fn trouble(&self, kind: &Kind) -> Option<String>;
     /// Returns whether a selector finds any template; `None` when it is not known.
@@ -153,8 +153,8 @@ fn excluded(kind: &Kind, scope: &Scope) -> Option<&'static str> {
 /// say more later.
 pub fn is_unexplained(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> bool {
     kinds_of(spec, scope).iter().any(|kind| {
-        let standing = facts.standing(kind);
-        matches!(standing, Standing::Sought | Standing::Unlisted) && facts.trouble(kind).is_none()
+        let state = facts.kind_state(kind);
+        matches!(state, KindState::Sought | KindState::Unlisted) && facts.trouble(kind).is_none()
     })
 }
 
@@ -172,24 +172,24 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
         if !kinds.contains(&kind) {
             continue;
         }
-        let (reason, why) = match facts.standing(&kind) {
-            Standing::Listed => {
+        let (reason, why) = match facts.kind_state(&kind) {
+            KindState::Listed => {
                 if index < MOST_COMPARED && facts.finds(selector) == Some(false) {
                     let note = format!("{at}: selects no {named} that there is");
                     add("NothingSelected", note);
                 }
                 continue;
             }
-            Standing::Reserved => continue,
-            Standing::Missing => (
+            KindState::Reserved => continue,
+            KindState::Missing => (
                 "UnknownKind",
                 "is not served by the fleet API: look at apiVersion and kind, or install its CustomResourceDefinition",
             ),
-            Standing::Unfit => (
+            KindState::Unfit => (
                 "KindNotPropagated",
                 "cannot be listed, watched and deleted, and so not be propagated",
             ),
-            Standing::Sought | Standing::Unlisted => (
+            KindState::Sought | KindState::Unlisted => (
                 "KindNotListed",
                 "could not be listed so far: look at the rights of the control plane, and at the kind's conversion webhook",
             ),

@@ -22,7 +22,7 @@ use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Strength, Subject, given, strength};
 use crate::fleet::template::{Kind, Template, TemplateKey};
-use crate::fleet::template_event::{Lookup, Standing};
+use crate::fleet::template_event::{KindState, Lookup};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
@@ -182,8 +182,8 @@ struct Now<'a> {
 }
 
 impl Facts for Now<'_> {
-    fn standing(&self, kind: &Kind) -> Standing {
-        self.detector.fleet.templates.standing(kind)
+    fn kind_state(&self, kind: &Kind) -> KindState {
+        self.detector.fleet.templates.kind_state(kind)
     }
 
     fn trouble(&self, kind: &Kind) -> Option<String> {

@@ -83,12 +83,12 @@ fn thousands_of_findings_are_told_as_a_few() {
 struct Fleet;
 
 impl Facts for Fleet {
-    fn standing(&self, kind: &Kind) -> Standing {
+    fn kind_state(&self, kind: &Kind) -> KindState {
         match kind.kind.as_str() {
-            "Deployment" => Standing::Listed,
-            "TokenReview" => Standing::Unfit,
-            "Broken" => Standing::Unlisted,
-            _ => Standing::Missing,
+            "Deployment" => KindState::Listed,
+            "TokenReview" => KindState::Unfit,
+            "Broken" => KindState::Unlisted,
+            _ => KindState::Missing,
         }
     }
     fn trouble(&self, kind: &Kind) -> Option<String> {

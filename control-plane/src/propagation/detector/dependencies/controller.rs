@@ -24,7 +24,7 @@ use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
 use crate::fleet::template::{Template, TemplateKey};
-use crate::fleet::template_event::{Lookup, Standing, TemplateEvent};
+use crate::fleet::template_event::{KindState, Lookup, TemplateEvent};
 use crate::propagation::binding::absence::is_made_again;
 use crate::propagation::detector::build;
 use crate::propagation::detector::controller::LATER;
@@ -216,7 +216,7 @@ impl Distributor {
                 return Ok(Next::Done);
             }
             Lookup::Unknown => {
-                if fleet.templates.standing(&template_key.kind) == Standing::Missing {
+                if fleet.templates.kind_state(&template_key.kind) == KindState::Missing {
                     tell_of_unknown_needs(fleet, &binding, &template_key);
                 }
                 return Ok(self.parked.wait(&template_key.kind, key));

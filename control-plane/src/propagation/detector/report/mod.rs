@@ -31,7 +31,7 @@ use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
 use crate::fleet::template::{Kind, Template, TemplateKey};
-use crate::fleet::template_event::Standing;
+use crate::fleet::template_event::KindState;
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
@@ -170,8 +170,8 @@ impl Detector {
         }
         let pending = |kind: &Arc<Kind>| {
             matches!(
-                self.fleet.templates.standing(kind),
-                Standing::Sought | Standing::Unlisted
+                self.fleet.templates.kind_state(kind),
+                KindState::Sought | KindState::Unlisted
             )
         };
         let is_quiet =
