@@ -216,10 +216,10 @@ fn newest(mut all: Vec<Attribution>) -> Vec<Attribution> {
 
 /// An order that may stand, as `None` or with what it says, and the names of the order that begins
 /// or changes it and of the one that ends it.
-pub type Standing = (Option<String>, &'static str, &'static str);
+pub type StandingOrder = (Option<String>, &'static str, &'static str);
 
 /// Returns the orders about a cluster.
-pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [Standing; 3] {
+pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [StandingOrder; 3] {
     let tainted = |key: &str| {
         let is_there = taints.iter().any(|it| it.key == key);
         is_there.then(String::new)
@@ -234,7 +234,7 @@ pub fn of_cluster(metadata: &ObjectMeta, taints: &[Taint], now: Timestamp) -> [S
 }
 
 /// Returns the order of a policy to suspend what it propagates.
-pub fn of_policy(spec: &PropagationSpec) -> [Standing; 1] {
+pub fn of_policy(spec: &PropagationSpec) -> [StandingOrder; 1] {
     let suspension = spec.suspension.as_ref();
     let suspension = suspension.filter(|it| {
         let clusters = it.dispatching_on_clusters.as_ref();
@@ -250,7 +250,7 @@ pub fn of_policy(spec: &PropagationSpec) -> [Standing; 1] {
 pub fn attribute<const N: usize>(
     metadata: &ObjectMeta,
     old: &ObjectMeta,
-    (before, after): ([Standing; N], [Standing; N]),
+    (before, after): ([StandingOrder; N], [StandingOrder; N]),
     user: &str,
     now: Timestamp,
 ) -> Option<String> {

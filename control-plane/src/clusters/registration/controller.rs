@@ -17,7 +17,7 @@ use muster_shared::watch::{Change, Informer, Selection};
 use muster_shared::write::patch_params;
 use serde_json::Value;
 
-use super::decide::{self, Question, Request, Standing};
+use super::decide::{self, NameState, Question, Request};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Recent;
@@ -96,24 +96,24 @@ async fn answer(
         return Ok(Next::Done);
     }
     let all = requests.list();
-    let standing = if is_there(fleet, &cluster).await? {
-        Standing::There
+    let state = if is_there(fleet, &cluster).await? {
+        NameState::There
     } else if given.get(&cluster).is_some_and(|other| other != name)
         || decide::is_promised(name, &cluster, all.iter().map(|it| &**it))
     {
-        Standing::Promised
+        NameState::Promised
     } else {
-        Standing::New
+        NameState::New
     };
-    for question in standing.questions(renewal) {
+    for question in state.questions(renewal) {
         if may(fleet, &request, &cluster, *question).await? {
             given.note(cluster.clone(), name.to_owned());
             return approve(fleet, &request, question.message).await;
         }
     }
     let who = request.spec.username.as_deref().unwrap_or_default();
-    let standing = standing.describe();
-    let why = format!("{who:?} may not ask for the agent of cluster {cluster:?}, {standing}");
+    let state = state.describe();
+    let why = format!("{who:?} may not ask for the agent of cluster {cluster:?}, {state}");
     leave(fleet, &request, &why);
     if !decide::is_among_the_newest(&request, all.iter().map(|it| &**it)) {
         return Ok(Next::Done);

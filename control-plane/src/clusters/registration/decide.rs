@@ -194,7 +194,7 @@ const REPLACE: Question = Question {
 
 /// State of the name for which a certificate is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum NameState {
     /// A Cluster of the name exists, in whatever state: one that is being deleted has Works, and
     /// roles to read them.
     There,
@@ -204,7 +204,7 @@ pub enum Standing {
     New,
 }
 
-impl Standing {
+impl NameState {
     /// Returns the questions to ask, of which one that is answered with yes is enough.
     pub fn questions(self, renewal: bool) -> &'static [Question] {
         match (self, renewal) {
@@ -214,7 +214,7 @@ impl Standing {
         }
     }
 
-    /// Returns the standing in words that follow the name of the cluster.
+    /// Returns the state in words that follow the name of the cluster.
     pub fn describe(self) -> &'static str {
         match self {
             Self::There => "which is there already",

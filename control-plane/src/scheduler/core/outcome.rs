@@ -14,7 +14,7 @@ use super::cycle::{Attempt, Cycle, matches};
 use super::filter::ReturnRule;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
-use super::record::standing;
+use super::record::annotation_text;
 use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
@@ -95,7 +95,7 @@ impl Placed {
 /// off clusters that leave the fleet, which wait for that, and goes nowhere instead.
 pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
     let outcome = Outcome::settled(subject).confirm(subject, now);
-    let record = standing(subject.spec, subject.applied_placement);
+    let record = annotation_text(subject.spec, subject.applied_placement);
     Outcome {
         placed: leave(subject, record, snapshot),
         ..outcome
@@ -176,7 +176,7 @@ fn pass_over(
     if spec.placement.is_none() {
         return settled.fail(FitError::NoPlacement);
     }
-    let record = standing(spec, applied_placement);
+    let record = annotation_text(spec, applied_placement);
     let Some(need) = need(spec, status, applied_placement, &record, snapshot) else {
         let mut outcome = settled.confirm(subject, now);
         outcome.report.affinity_name = unreported_group(spec, status, (snapshot, options));

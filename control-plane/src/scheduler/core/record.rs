@@ -30,7 +30,7 @@ pub fn record(spec: &ResourceBindingSpec) -> String {
 /// Returns the placement as the annotation is to keep it, given what it has: another text of the
 /// same placement stays. Karmada writes the keys in another order, and a control plane that takes
 /// its place has no reason to write each binding.
-pub(super) fn standing(spec: &ResourceBindingSpec, applied: Option<&str>) -> String {
+pub(super) fn annotation_text(spec: &ResourceBindingSpec, applied: Option<&str>) -> String {
     let text = record(spec);
     let is_same = |applied: &&str| {
         let read = |text| serde_json::from_str::<Option<Placement>>(text).ok();
@@ -78,7 +78,7 @@ mod tests {
             (None, false),
         ] {
             let expected = applied.filter(|_| stays).unwrap_or(&text);
-            assert_eq!(standing(&spec, applied), expected, "{applied:?}");
+            assert_eq!(annotation_text(&spec, applied), expected, "{applied:?}");
         }
     }
 

@@ -198,8 +198,8 @@ fn an_answer_is_left_as_it_is() {
 
 #[test]
 fn a_name_that_is_taken_is_not_for_whoever_may_bring_new_ones() {
-    use Standing::{New, Promised, There};
-    for (renewal, standing, expected) in [
+    use NameState::{New, Promised, There};
+    for (renewal, state, expected) in [
         (false, New, &[BRING][..]),
         (false, There, &[REPLACE]),
         (true, There, &[RENEW, REPLACE]),
@@ -208,8 +208,8 @@ fn a_name_that_is_taken_is_not_for_whoever_may_bring_new_ones() {
         (true, Promised, &[REPLACE]),
         (true, New, &[BRING]),
     ] {
-        let questions = standing.questions(renewal);
-        assert_eq!(questions, expected, "{renewal} {standing:?}");
+        let questions = state.questions(renewal);
+        assert_eq!(questions, expected, "{renewal} {state:?}");
     }
 }
 
