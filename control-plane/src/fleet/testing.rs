@@ -340,6 +340,17 @@ impl FakeApi {
         self.0.version.send_replace(version);
     }
 
+    /// Replaces an object so that no watch tells of it, as those that are cut off do not: the next
+    /// lists and reads have it.
+    pub fn put_untold(&self, plural: &str, mut object: Value) {
+        let mut state = self.0.state.lock();
+        let version = *self.0.version.borrow() + 1;
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
+        state.objects.insert(place(plural, &object), object);
+        drop(state);
+        self.0.version.send_replace(version);
+    }
+
     /// Removes an object so that no watch tells of it: the next lists lack it.
     pub fn lose(&self, plural: &str, namespace: &str, name: &str) {
         let place = (plural.to_owned(), namespace.to_owned(), name.to_owned());

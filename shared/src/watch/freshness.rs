@@ -52,6 +52,11 @@ impl Freshness {
         state.heard
     }
 
+    /// Returns how long ago that was, by the monotonic clock.
+    pub fn silence(&self) -> Duration {
+        self.state.lock().tick.elapsed()
+    }
+
     pub(super) fn observe(&self, now: Timestamp) {
         let mut state = self.state.lock();
         *state = State {

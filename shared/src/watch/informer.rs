@@ -383,6 +383,12 @@ impl<K: Followed> Informer<K> {
         self.inner.touch.lost_since(grace)
     }
 
+    /// Returns how long ago the server last said something that made the cache current. An open
+    /// watch without events may have been cut off since.
+    pub fn silence(&self) -> Duration {
+        self.inner.touch.silence()
+    }
+
     /// Returns whether the first complete list is in the cache.
     pub fn is_synced(&self) -> bool {
         *self.inner.synced.borrow()

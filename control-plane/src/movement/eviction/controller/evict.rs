@@ -59,8 +59,15 @@ pub(super) async fn evict(
             let own = judge::placement(spec, eviction.binding.applied_placement());
             let placement = policy.as_ref().map(|it| &it.spec().placement);
             let placed = (spec, placement.or(own.as_deref()));
-            if cluster.is_some_and(|it| !leaves(&it, placed, &cause.taint, controller, now)) {
-                return Outcome::Conflict;
+            if let Some(cluster) = cluster {
+                if !leaves(&cluster, placed, &cause.taint, controller, now) {
+                    return Outcome::Conflict;
+                }
+                match controller.confirmations.confirm(fleet, &cluster).await {
+                    Ok(true) => {}
+                    Ok(false) => return Outcome::Conflict,
+                    Err(error) => return Outcome::Failed(error.to_string()),
+                }
             }
             (EvictionReason::Taint(cause), purge_mode)
         }

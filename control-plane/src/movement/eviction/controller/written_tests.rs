@@ -152,6 +152,35 @@ async fn a_workload_leaves_a_failed_cluster_for_one_that_has_its_data_once_one_h
     assert_eq!(placed(&stand), ["m2"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_workload_stays_in_a_cluster_that_has_recovered_although_the_watch_was_cut_off() {
+    for recovers in [true, false] {
+        let mut tainted = failed();
+        tainted["spec"]["taints"][0]["timeAdded"] = json!(muster_shared::clock::calendar());
+        let mut workload = testing::binding();
+        workload["spec"]["placement"]["clusterTolerations"] = json!([{
+            "key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30,
+        }]);
+        let objects = [
+            ("clusters", tainted),
+            ("clusters", testing::cluster("m2")),
+            ("resourcebindings", workload),
+        ];
+        let stand = started(evicting(), objects).await;
+        pass(5).await;
+        if recovers {
+            stand.api.put_untold("clusters", testing::cluster("m1"));
+        }
+        pass(40).await;
+        let expected = if recovers { "m1" } else { "m2" };
+        assert_eq!(placed(&stand), [expected], "recovers: {recovers}");
+        let asked = stand.api.asked().into_iter();
+        let reads =
+            asked.filter(|it| it.method == Method::GET && it.path.ends_with("/clusters/m1"));
+        assert_eq!(reads.count(), 1, "recovers: {recovers}");
+    }
+}
+
 /// Returns a policy that says something of failover and suspension, and a binding that bears its
 /// claim and does not say so yet.
 fn edited(says: &Value) -> [(&'static str, Value); 2] {
