@@ -115,6 +115,9 @@ pub mod annotation {
     pub const NOTICES: &str = "notices.failover.muster.io/";
     /// On a binding (Muster's own): last eviction by a taint, as JSON.
     pub const LAST_EVICTION: &str = "failover.muster.io/last-eviction";
+    /// On a binding (Muster's own): the `rescheduleTriggeredAt` that its clusters were last chosen
+    /// for.
+    pub const ANSWERED_REQUEST: &str = "failover.muster.io/answered-request";
     /// Clusters that a workload left because of a taint and may return to, as a JSON object of
     /// names and times.
     pub const HOMES: &str = "failover.muster.io/homes";

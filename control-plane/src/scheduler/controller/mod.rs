@@ -2,6 +2,8 @@
 //! [`cycle`](crate::scheduler::core::cycle), and writes the result.
 
 pub mod affected;
+#[cfg(test)]
+mod answered;
 pub mod changes;
 pub mod cluster_change;
 mod completed;
@@ -24,6 +26,7 @@ pub use self::live::LiveSnapshot;
 use self::movement::has_copies;
 pub(crate) use self::movement::{waits_for_others, waits_to_move};
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +60,7 @@ use crate::scheduler::controller::movement::{Held, Movement};
 use crate::scheduler::controller::obstructed::pass_around;
 use crate::scheduler::controller::waiting::Waiting;
 use crate::scheduler::controller::waits_for::Wait;
-use crate::scheduler::controller::write::write;
+use crate::scheduler::controller::write::{with_answer, write};
 use crate::scheduler::core::Options;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
@@ -423,13 +426,20 @@ impl Scheduler {
         snapshot: &Snapshot,
         now: Timestamp,
     ) -> (Outcome, Option<String>) {
-        let subject = Subject::of(binding);
+        let reported = with_answer(binding);
+        let subject = Subject::of(&reported);
         if has_completed {
             return (stay(&subject, snapshot, now), None);
         }
         let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
         let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
-        pass_around(&subject, snapshot, place, obstacle)
+        let (mut outcome, obstructed) = pass_around(&subject, snapshot, place, obstacle);
+        if let Cow::Owned(reported) = &reported {
+            let answered = reported.status().last_scheduled_time.as_ref();
+            let scheduled = outcome.report.scheduled_at.take();
+            outcome.report.scheduled_at = scheduled.or(answered.map(|it| it.0));
+        }
+        (outcome, obstructed)
     }
 
     /// Returns whether a binding is that of a Job which has completed in each of its clusters, and

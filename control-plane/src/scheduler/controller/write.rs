@@ -1,12 +1,15 @@
 //! Writes a schedule to the binding.
 
+use std::borrow::Cow;
+
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::k8s::{Api, ResourceExt};
-use muster_shared::names::annotation::APPLIED_PLACEMENT;
+use muster_shared::names::annotation::{ANSWERED_REQUEST, APPLIED_PLACEMENT};
 use serde_json::{Value, json};
 
 use super::movement::Permit;
 use crate::fleet::write::merge;
+use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
@@ -36,7 +39,28 @@ fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
     if let Some(tasks) = &placed.tasks {
         patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
     }
+    if is_reschedule_requested(&binding.spec, binding.status()) {
+        let requested = binding.spec.reschedule_triggered_at.as_ref();
+        let requested = requested.map(|it| it.0.to_string());
+        patch["metadata"]["annotations"][ANSWERED_REQUEST] = json!(requested);
+    }
     patch
+}
+
+/// Returns a binding as if the report of its last result had been written, where that result
+/// answered a request: the process may have died between the two writes, and the workload would
+/// move once more.
+pub(super) fn with_answer(binding: &AnyBinding) -> Cow<'_, AnyBinding> {
+    let requested = binding.spec.reschedule_triggered_at.as_ref();
+    let answered = binding.annotations().get(ANSWERED_REQUEST);
+    let is_answered = requested.map(|it| it.0.to_string()).as_ref() == answered;
+    if !is_answered || !is_reschedule_requested(&binding.spec, binding.status()) {
+        return Cow::Borrowed(binding);
+    }
+    let mut reported = binding.clone();
+    let status = reported.status.get_or_insert_default();
+    status.last_scheduled_time = requested.cloned();
+    Cow::Owned(reported)
 }
 
 #[cfg(test)]

@@ -1,0 +1,59 @@
+//! Tests of requests for a new placement whose answer could not be reported.
+
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::start;
+use crate::fleet::budget::pace::Pace;
+use crate::fleet::testing::{Stand, binding, cluster, pass, refusal};
+
+/// Returns a cluster with so many cores.
+fn of_size(name: &str, cores: u32) -> Value {
+    let mut cluster = cluster(name);
+    cluster["status"]["resourceSummary"]["allocatable"]["cpu"] = json!(cores.to_string());
+    cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() {
+    let mut asked = binding();
+    let spec = &mut asked["spec"];
+    spec["placement"]["clusterAffinity"]["clusterNames"] = json!(["m1", "m2", "m3"]);
+    spec["replicaRequirements"] = json!({"resourceRequest": {"cpu": "1"}});
+    spec["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+    let requested = "2024-01-02T00:00:00Z";
+    spec["rescheduleTriggeredAt"] = json!(requested);
+    asked["status"] = json!({"lastScheduledTime": "2024-01-01T00:00:00Z"});
+    let mut stand = Stand::new([
+        ("clusters", of_size("m1", 4)),
+        ("clusters", of_size("m2", 40)),
+        ("clusters", of_size("m3", 4)),
+        ("resourcebindings", asked),
+    ]);
+    let status = "/web-deployment/status";
+    let refusal = refusal(500, "InternalError", "web-deployment");
+    stand.api.answer(Method::PATCH, status, 500, refusal);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, pace.clone(), &mut stand.tasks);
+    stand.follow().await;
+    pace.begin(Instant::now());
+    pass(60).await;
+    let stored = || stand.api.binding("web-deployment");
+    let placed = || stored()["spec"]["clusters"][0]["name"].clone();
+    assert_eq!(placed(), "m2", "it has most room");
+    stand.api.put("clusters", of_size("m3", 90));
+    pass(600).await;
+    assert_eq!(placed(), "m2", "nobody asked again");
+    stand.api.answer_truly();
+    pass(600).await;
+    let scheduled = stored()["status"]["lastScheduledTime"].clone();
+    assert!(scheduled.as_str() >= Some(requested), "{scheduled}");
+    // The next request is one of its own.
+    let mut again = stored();
+    again["spec"]["rescheduleTriggeredAt"] = json!("2099-01-01T00:00:00Z");
+    again["metadata"]["generation"] = json!(9);
+    stand.api.put("resourcebindings", again);
+    pass(60).await;
+    assert_eq!(placed(), "m3");
+}
