@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::api::rebalancer::{WorkloadRebalancer, WorkloadReference};
+use muster_shared::client;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue, until};
@@ -150,9 +151,12 @@ impl Rebalancers {
             // Its end is told, and all are looked at again.
             return Ok(Next::Done);
         }
+        let since = trigger(fleet, rebalancer, now).await?;
         let uid = identity(rebalancer);
         let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
-        let check = self.check(fleet, rebalancer, &mut memory, now).await;
+        let check = self
+            .check(fleet, rebalancer, &mut memory, (since, now))
+            .await;
         let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
@@ -176,23 +180,21 @@ impl Rebalancers {
         fleet: &Fleet,
         rebalancer: &WorkloadRebalancer,
         memory: &mut Memory,
-        now: Timestamp,
+        (since, now): (Timestamp, Timestamp),
     ) -> Pass {
-        let since = decide::trigger(rebalancer, now);
         let mut check = Pass::default();
-        let asked_at = |it: &Pending, memory: &Memory| {
-            let written = memory.asked.get(&it.workload).copied();
-            // Whatever another process wrote, the cache shows.
-            let seen = (Timestamp::MIN, Timestamp::MIN);
-            written.or_else(|| it.is_asked.then_some(seen))
-        };
         let (asked, others): (Vec<_>, Vec<_>) = decide::pending(rebalancer)
             .into_iter()
-            .partition(|it| asked_at(it, memory).is_some());
+            .partition(|it| it.is_asked || memory.asked.contains_key(&it.workload));
+        let created = rebalancer.metadata.creation_timestamp.as_ref();
+        let created = created.map_or(since, |it| it.0);
         for it in asked {
-            let asked = asked_at(&it, memory);
+            let asked = memory.asked.get(&it.workload).copied();
+            // What another process asked for, of whatever generation, is asked for once more where
+            // the cache does not show it: the API refuses that if the cache is behind.
+            let dated = if asked.is_some() { since } else { created };
             let state = self
-                .request(fleet, rebalancer, &it.workload, asked, (since, now))
+                .request(fleet, rebalancer, &it.workload, asked, (dated, now))
                 .await;
             check.take(it, state, memory, now);
         }
@@ -275,6 +277,26 @@ impl Pass {
             }
             Err(error) => self.failure = self.failure.take().or(Some(error)),
         }
+    }
+}
+
+/// Returns the time that requests are dated by ([`decide::trigger`]). When a rebalancer was edited
+/// is read from the API, as the cache does not have it.
+async fn trigger(
+    fleet: &Fleet,
+    rebalancer: &WorkloadRebalancer,
+    now: Timestamp,
+) -> Result<Timestamp, ApiError> {
+    if !decide::is_edited(rebalancer) {
+        return Ok(decide::trigger(rebalancer, now));
+    }
+    let api: Api<WorkloadRebalancer> = Api::all(fleet.client.clone());
+    let name = rebalancer.name_any();
+    match client::get_opt(&api, &name).await {
+        Ok(stored) => Ok(decide::trigger(stored.as_ref().unwrap_or(rebalancer), now)),
+        // Whoever writes an object may date its `managedFields` oddly.
+        Err(kube::Error::SerdeError(_)) => Ok(decide::trigger(rebalancer, now)),
+        Err(error) => Err(ApiError::of("read", &title(&name))(error)),
     }
 }
 

@@ -80,14 +80,24 @@ pub fn request(
     Some(after.map_or(since, |after| after.max(since)))
 }
 
-/// Returns the time that a request is dated by: the creation of the rebalancer, so that a restart
-/// between two writes requests nothing twice; for a later generation, the present.
+/// Returns whether the spec of a rebalancer was edited since it was created.
+pub fn is_edited(rebalancer: &WorkloadRebalancer) -> bool {
+    generation(rebalancer) > 1
+}
+
+/// Returns the time that a request is dated by, so that a restart between two writes requests
+/// nothing twice: the creation of the rebalancer, and the last edit of one that was edited, as
+/// `managedFields` tell. Without these it is the present.
 pub fn trigger(rebalancer: &WorkloadRebalancer, now: Timestamp) -> Timestamp {
-    let created = rebalancer.metadata.creation_timestamp.as_ref();
-    match created {
-        Some(created) if generation(rebalancer) <= 1 => created.0,
-        _ => whole_second(now),
-    }
+    let metadata = &rebalancer.metadata;
+    let time = if is_edited(rebalancer) {
+        let writes = metadata.managed_fields.iter().flatten();
+        let edits = writes.filter(|it| it.subresource.as_ref().is_none_or(String::is_empty));
+        edits.filter_map(|it| it.time.as_ref()).map(|it| it.0).max()
+    } else {
+        metadata.creation_timestamp.as_ref().map(|it| it.0)
+    };
+    time.unwrap_or_else(|| whole_second(now))
 }
 
 /// Returns whether an object was created at a time or later, or may have been: the server dates by
@@ -383,12 +393,22 @@ mod tests {
 
     #[test]
     fn the_first_generation_is_dated_by_the_creation_and_a_later_one_by_the_change() {
-        let created: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        assert_eq!(
-            trigger(&rebalancer(1, &["a"], &Value::Null), at(7)),
-            created
-        );
-        assert_eq!(trigger(&rebalancer(2, &["a"], &Value::Null), at(7)), at(7));
+        let time = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let (created, edited) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
+        let wrote =
+            |time: &str, subresource: &str| json!({"time": time, "subresource": subresource});
+        let status = wrote("2026-01-03T00:00:00Z", "status");
+        let writes = json!([wrote(created, ""), wrote(edited, ""), status]);
+        for (generation, writes, expected) in [
+            (1, Value::Null, time(created)),
+            (1, writes.clone(), time(created)),
+            (2, Value::Null, at(7)),
+            (2, writes, time(edited)),
+        ] {
+            let mut it = rebalancer(generation, &["a"], &Value::Null);
+            it.metadata.managed_fields = serde_json::from_value(writes.clone()).unwrap();
+            assert_eq!(trigger(&it, at(7)), expected, "{generation} {writes}");
+        }
     }
 
     #[test]

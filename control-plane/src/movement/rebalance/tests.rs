@@ -378,4 +378,62 @@ async fn a_workload_without_a_cluster_that_waits_to_move_has_not_answered_a_reba
     }
 }
 
+/// Returns a rebalancer of workload `w0`.
+fn of_one() -> Value {
+    let mut one = rebalancer(None);
+    one["spec"]["workloads"] = json!([one["spec"]["workloads"][0]]);
+    one
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_former_process_asked_for_an_edited_rebalancer_is_not_asked_for_again() {
+    let mut edited = of_one();
+    edited["metadata"]["generation"] = json!(2);
+    edited["metadata"]["managedFields"] =
+        json!([{"operation": "Update", "time": "2025-06-01T00:00:00Z"}]);
+    let mut answered = workload(0);
+    let asked = json!("2025-06-01T00:00:05Z");
+    answered["spec"]["rescheduleTriggeredAt"] = asked.clone();
+    answered["status"]["lastScheduledTime"] = json!("2025-06-01T00:00:06Z");
+    let stand = follow([
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+        ("resourcebindings", answered),
+        ("workloadrebalancers", edited),
+    ])
+    .await;
+    pass(20).await;
+    let spec = stand.api.binding(&name(0))["spec"].clone();
+    assert_eq!(spec["rescheduleTriggeredAt"], asked);
+    assert_eq!(results(&stand), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_it() {
+    for is_behind in [true, false] {
+        let stand = follow([
+            ("clusters", roomy("m1", false)),
+            ("clusters", roomy("m2", true)),
+            ("resourcebindings", workload(0)),
+        ])
+        .await;
+        if is_behind {
+            let mut asked = workload(0);
+            asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+            stand.api.put_untold("resourcebindings", asked);
+        }
+        let mut listed = of_one();
+        listed["status"] = json!({
+            "observedWorkloads": [{"workload": listed["spec"]["workloads"][0]}],
+            "observedGeneration": 1,
+        });
+        stand.api.put("workloadrebalancers", listed);
+        pass(5).await;
+        // Karmada lists workloads so that it has not come to.
+        assert_eq!(results(&stand), usize::from(!is_behind), "{is_behind}");
+        let spec = stand.api.binding(&name(0))["spec"].clone();
+        assert!(spec["rescheduleTriggeredAt"].is_string(), "{is_behind}");
+    }
+}
+
 mod moves;
