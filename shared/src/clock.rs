@@ -102,6 +102,18 @@ fn of_thread() -> Timestamp {
         .map_or_else(Timestamp::now, |calendar| calendar())
 }
 
+/// Reads the time since the boot of the machine from the kernel. Unlike the clock of [`Instant`] it
+/// goes on while the machine is suspended. `None` where it is not known, and for programs that have
+/// a calendar of their own, whose time is not the machine's.
+pub fn uptime() -> Option<Duration> {
+    if CALENDAR.get().is_some() || Calendar::of_program().is_some() {
+        return None;
+    }
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds = text.split(' ').next()?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// Runs a program that has a calendar of its own, as have the tasks that it starts.
 pub fn with_calendar<F: Future>(
     calendar: Calendar,
@@ -284,10 +296,10 @@ mod tests {
     fn a_thread_can_have_a_calendar_of_its_own() {
         let told = std::thread::spawn(|| {
             set_calendar_of_thread(|| at(1_000));
-            calendar()
+            (calendar(), uptime())
         });
-        assert_eq!(told.join().unwrap(), at(1_000));
-        assert!(calendar() > at(1_000));
+        assert_eq!(told.join().unwrap(), (at(1_000), None));
+        assert!(calendar() > at(1_000) && uptime() > Some(Duration::ZERO));
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //! The rule is client-go's. A lease counts as expired if this process has seen no change of it for
 //! its duration, by its own monotonic clock; the times in the lease come from other clocks and do
 //! not count. The leader stops acting before another candidate takes over: `renew_deadline` after
-//! its last successful renewal.
+//! its last successful renewal, time included for which its machine was suspended.
 //!
 //! ```
 //! use muster_shared::lease::{Annotations, Candidate, Leadership, Outcome, Timing, campaign};
@@ -78,7 +78,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Gateway};
-use crate::clock::calendar;
+use crate::clock::{calendar, uptime};
 use crate::remind::Reminder;
 use crate::write::{self, Verbs};
 
@@ -164,11 +164,42 @@ pub struct Heard {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// A moment by the monotonic clock, which stands still while the machine is suspended, and by the
+/// machine's uptime, which does not.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    tick: Instant,
+    /// `None` where it is not known.
+    uptime: Option<Duration>,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            tick: Instant::now(),
+            uptime: uptime(),
+        }
+    }
+
+    fn later(self, by: Duration) -> Self {
+        Self {
+            tick: self.tick + by,
+            uptime: self.uptime.map(|it| it + by),
+        }
+    }
+
+    /// Returns whether the moment has come `now`, by one clock or the other.
+    fn has_come(self, now: Self) -> bool {
+        let uptimes = self.uptime.zip(now.uptime);
+        now.tick >= self.tick || uptimes.is_some_and(|(then, now)| now >= then)
+    }
+}
+
 /// Permission of this process to act. Ask before each act; do not store the answer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     /// Until when we may act; `None` before the first success and after a loss.
-    until: Arc<watch::Sender<Option<Instant>>>,
+    until: Arc<watch::Sender<Option<Moment>>>,
     /// Returns the identity of the leader while this process is a follower; `None` if no leader is
     /// known, or if this process leads.
     holder: Arc<watch::Sender<Option<String>>>,
@@ -201,11 +232,8 @@ impl Leadership {
 
     /// Returns whether this process may act now.
     pub fn is_current(&self) -> bool {
-        self.always
-            || self
-                .until
-                .borrow()
-                .is_some_and(|until| Instant::now() < until)
+        let until = *self.until.borrow();
+        self.always || until.is_some_and(|until| !until.has_come(Moment::now()))
     }
 
     /// Waits until this process may act.
@@ -228,7 +256,7 @@ impl Leadership {
     }
 
     /// Returns until when this process may act; `None` before the first success and after a loss.
-    pub fn leads(&self) -> watch::Receiver<Option<Instant>> {
+    pub fn leads(&self) -> watch::Receiver<Option<Moment>> {
         self.until.subscribe()
     }
 
@@ -308,12 +336,13 @@ pub async fn campaign(
     let leads = metrics::gauge!("muster_leader", "lease" => candidate.name.clone());
     leads.set(0.0);
     let outcome = loop {
-        let asked = Instant::now();
+        let begun = Moment::now();
+        let asked = begun.tick;
         let timing = candidate.timing;
         let until = *leadership.until.borrow();
         // A leader has the rest of its time for a renewal, and no more.
         let patience = until.map_or(timing.renew_deadline, |until| {
-            until.saturating_duration_since(asked)
+            until.tick.saturating_duration_since(asked)
         });
         let ours = match timeout(patience, attempt(&api, &candidate, &mut observed, asked)).await {
             Ok(Ok(Claim::Ours)) => {
@@ -362,13 +391,13 @@ pub async fn campaign(
             }
         }
         let ours = ours.ok();
-        match judge(until, ours, Instant::now()) {
+        match judge(until, ours, Moment::now()) {
             Standing::Leader => {
                 leads.set(1.0);
                 // Counted from before the request: whoever saw the renewal saw it later.
                 leadership
                     .until
-                    .send_replace(Some(asked + timing.renew_deadline));
+                    .send_replace(Some(begun.later(timing.renew_deadline)));
                 if until.is_none() {
                     tracing::info!(
                         lease = candidate.name,
@@ -413,9 +442,9 @@ enum Standing {
 /// A renewal that comes too late is a loss although the lease is ours: in between
 /// [`Leadership::is_current`] has said no, and work was put down in the belief that somebody else
 /// would take it up. Once it says no it never says yes again in a campaign.
-fn judge(until: Option<Instant>, ours: Option<bool>, now: Instant) -> Standing {
+fn judge(until: Option<Moment>, ours: Option<bool>, now: Moment) -> Standing {
     match (until, ours) {
-        (Some(until), _) if now >= until => Standing::Lost,
+        (Some(until), _) if until.has_come(now) => Standing::Lost,
         (Some(_), Some(false)) => Standing::Lost,
         (_, Some(true)) => Standing::Leader,
         (None, Some(false)) | (_, None) => Standing::Unchanged,

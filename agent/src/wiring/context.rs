@@ -7,7 +7,7 @@ use muster_interpreter::sources::Customizations;
 use muster_interpreter::sources::InterpreterWebhooks;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Gateway, Limits, Profile};
-use muster_shared::clock::Clock;
+use muster_shared::clock::{self, Clock};
 use muster_shared::events::Events;
 use muster_shared::interner::Interner;
 use muster_shared::k8s::{Api, Client};
@@ -166,7 +166,7 @@ impl Context {
         let store = Store::new(cache, api, lists_come, interpreters, fleet_id.clone());
         store.follow(applies, reports);
         let (machine, uptime): (fn() -> Machine, fn() -> _) = match base.threads {
-            Threads::Apart => (Machine::now, Machine::uptime),
+            Threads::Apart => (Machine::now, clock::uptime),
             // Time may be paused, and no machine is suspended.
             Threads::One => (Machine::of_runtime, || None),
         };

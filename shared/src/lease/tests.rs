@@ -33,8 +33,16 @@ fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same
 
 #[test]
 fn a_renewal_that_comes_too_late_is_a_loss() {
-    let now = Instant::now();
-    let (past, future) = (Some(now), Some(now + Duration::from_secs(1)));
+    let now = Moment {
+        tick: Instant::now(),
+        uptime: Some(Duration::from_secs(9)),
+    };
+    let (past, future) = (Some(now), Some(now.later(Duration::from_secs(1))));
+    let suspended = future.map(|it| Moment {
+        uptime: now.uptime,
+        ..it
+    });
+    let unknown = future.map(|it| Moment { uptime: None, ..it });
     let cases = [
         (
             "a follower gets the lease",
@@ -69,6 +77,18 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
             Standing::Lost,
         ),
         (
+            "a leader renews after its machine was suspended",
+            suspended,
+            Some(true),
+            Standing::Lost,
+        ),
+        (
+            "a leader renews on a machine without an uptime",
+            unknown,
+            Some(true),
+            Standing::Leader,
+        ),
+        (
             "somebody else took the lease",
             future,
             Some(false),
@@ -77,6 +97,21 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
     ];
     for (what, until, ours, expected) in cases {
         assert_eq!(judge(until, ours, now), expected, "{what}");
+    }
+}
+
+#[test]
+fn a_leader_whose_machine_was_suspended_for_too_long_may_not_act() {
+    let leadership = Leadership::elected();
+    let end = Moment::now().later(Duration::from_secs(60));
+    for (uptime, expected) in [
+        (end.uptime, true),
+        (None, true),
+        (Some(Duration::ZERO), false),
+    ] {
+        let until = Moment { uptime, ..end };
+        leadership.until.send_replace(Some(until));
+        assert_eq!(leadership.is_current(), expected, "{uptime:?}");
     }
 }
 

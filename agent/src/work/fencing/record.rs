@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use muster_shared::clock::uptime;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ impl Machine {
     /// Reads boot and uptime from the kernel.
     pub fn now() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        match (boot, Self::uptime()) {
+        match (boot, uptime()) {
             (Ok(boot), Some(uptime)) => Self {
                 boot: boot.trim().to_owned(),
                 uptime,
@@ -60,14 +61,6 @@ impl Machine {
             boot: "runtime".to_owned(),
             uptime: BOOT.get_or_init(Instant::now).elapsed(),
         }
-    }
-
-    /// Reads the uptime from the kernel. Unlike the clock of [`Instant`] it goes on while the
-    /// machine is suspended.
-    pub fn uptime() -> Option<Duration> {
-        let text = std::fs::read_to_string("/proc/uptime").ok()?;
-        let seconds = text.split(' ').next()?.parse().ok()?;
-        Duration::try_from_secs_f64(seconds).ok()
     }
 }
 
