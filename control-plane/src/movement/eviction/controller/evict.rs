@@ -22,13 +22,23 @@ use crate::movement::eviction::judge::{self, Judgement};
 use crate::movement::eviction::plan::Nowhere;
 use crate::movement::eviction::reason::EvictionReason;
 
-/// Returns the settings of a binding by which an eviction was judged, and not only planned.
-fn decisive(spec: &ResourceBindingSpec) -> impl PartialEq + use<> {
-    let (asked, keeps) = (fencing::asked(spec), fencing::keeps_data(spec));
+/// Returns whether an eviction that was judged by the settings of a binding keeps the rules of its
+/// policy as well, which the binding may not have yet.
+fn is_as_strict(judged: &ResourceBindingSpec, policy: &ResourceBindingSpec) -> bool {
+    let keeps = fencing::keeps_data(policy);
+    let fences = fencing::asked(policy);
     // A workload without fencing leaves whether its policy preserves the copy or not.
-    let preserves = asked.is_some() && spec.preserve_resources_on_deletion == Some(true);
-    (asked, keeps, fencing::runs_alone(spec), preserves)
+    let preserves = |it: &ResourceBindingSpec| it.preserve_resources_on_deletion == Some(true);
+    let is_preserved = fences.is_some() && preserves(policy);
+    fences.is_none_or(|after| fencing::asked(judged).is_some_and(|it| it >= after))
+        && (keeps.is_none() || keeps == fencing::keeps_data(judged))
+        && (!fencing::runs_alone(policy) || fencing::runs_alone(judged))
+        && (!is_preserved || preserves(judged))
 }
+
+/// Why a workload stays whose policy is stricter than its binding.
+const STRICTER: &str = "its policy says more of fencing, preservation or replicated data than its binding, which follows: if that takes long, \
+    the conditions of the policy say what it waits for";
 
 /// Runs one eviction: plan, one patch, and what that means.
 pub(super) async fn evict(
@@ -41,9 +51,9 @@ pub(super) async fn evict(
     // A setting that protects counts from the moment at which it stands in the policy.
     let policy = policy_of(fleet, &eviction.binding);
     let spec = &*protected_by(fleet, &eviction.binding, policy.as_ref());
-    if decisive(spec) != decisive(&eviction.binding.spec) {
+    if !is_as_strict(&eviction.binding.spec, spec) {
         // The binding is about to say so, too, and is judged anew then.
-        return Outcome::Conflict;
+        return Outcome::Failed(STRICTER.to_owned());
     }
     let now = fleet.clock.now();
     let applications = controller.applications();

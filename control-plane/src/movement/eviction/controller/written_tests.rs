@@ -336,6 +336,32 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so() {
+    for (has, says, leaves) in [
+        (None, Some(100), false),
+        (Some(50), Some(100), false),
+        (Some(100), Some(50), true),
+        (Some(100), None, true),
+    ] {
+        let fenced = |after: Option<i32>| {
+            let fencing = after.map(|seconds| json!({"afterSeconds": seconds}));
+            json!({"cluster": {"fencing": fencing}})
+        };
+        let [policy, mut workload] = edited(&json!({"failover": fenced(says)}));
+        workload.1["spec"]["failover"] = fenced(has);
+        let clusters = [("clusters", failed()), ("clusters", testing::cluster("m2"))];
+        let objects = clusters.into_iter().chain([policy, workload]);
+        let stand = started(evicting(), objects).await;
+        pass(60).await;
+        let expected = if leaves { "m2" } else { "m1" };
+        assert_eq!(placed(&stand), [expected], "{has:?} {says:?}");
+        let told = stand.api.binding("web-deployment")["status"]["conditions"].to_string();
+        let why = "its policy says more of fencing";
+        assert_eq!(told.contains(why), !leaves, "{has:?} {says:?}: {told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_leaves_once_its_policy_tolerates_the_taint_or_asks_for_time_or_no_failover() {
     let tolerates = |seconds: Option<i64>| {
         let toleration = json!({"key": "down", "operator": "Exists", "tolerationSeconds": seconds});
