@@ -12,7 +12,7 @@ use muster_shared::api::policy::{ActivationPreference, PropagationSpec, Propagat
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::client::says_absent;
 use muster_shared::events::{EventType, Events};
-use muster_shared::watch::Presence;
+use muster_shared::watch::{Doubt, Presence};
 
 use super::Fleet;
 use super::api_error::ApiError;
@@ -140,6 +140,26 @@ impl Policy {
     /// Returns whether the policy is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.0.is_deleting()
+    }
+
+    /// Returns whether an override policy exists, or might exist: an OverridePolicy of the
+    /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
+    pub fn has_override(&self, fleet: &Fleet, name: &str) -> bool {
+        let namespace = self.metadata().namespace.as_deref();
+        let overrides = fleet.override_policies.of(namespace);
+        match overrides.presence(namespace, name) {
+            Presence::There(_) => true,
+            Presence::Gone => false,
+            Presence::Unknown(why) => matches!(why, Doubt::Unreadable { .. }),
+        }
+    }
+
+    /// Returns the names in `spec.dependentOverrides` of which there is no override policy, or none
+    /// that is known yet.
+    pub fn missing_overrides(&self, fleet: &Fleet) -> Vec<&str> {
+        let names = self.spec().dependent_overrides.iter();
+        let names = names.filter(|name| !self.has_override(fleet, name));
+        names.map(String::as_str).collect()
     }
 
     /// Publishes an event about it.

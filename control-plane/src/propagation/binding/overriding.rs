@@ -18,10 +18,11 @@ use super::error::Error;
 use super::render::Pairs;
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::claim::Claim;
 use crate::fleet::copy::retains_replicas;
 use crate::fleet::lookups::Overridden;
 use crate::fleet::selection::Subject;
-use crate::fleet::template::TemplateKey;
+use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::Lookup;
 use crate::fleet::templates::Templates;
 use crate::propagation::overrides::{self, Applied, Policies, Selected, concerns};
@@ -160,9 +161,17 @@ pub(super) async fn settle(fleet: &Fleet) {
 /// Returns the override policies that may select a template.
 ///
 /// # Errors
-/// [`Error::Overrides`] if there is a policy that might select the template and cannot be read:
-/// the manifest without its changes might be wrong for every cluster.
-pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, Error> {
+/// [`Error::Overrides`] if there is a policy that might select the template and cannot be read, or
+/// one is gone on which the policy of the template depends: the manifest without its changes might
+/// be wrong for every cluster.
+pub(super) fn policies(
+    fleet: &Fleet,
+    subject: Subject<'_>,
+    template: &Template,
+) -> Result<Policies, Error> {
+    if let Some(reason) = awaited(fleet, template) {
+        return Err(Error::Overrides { reason });
+    }
     let unread = |policy: String| Error::Overrides {
         reason: format!(
             "{policy} cannot be read: nothing that it might select is made or updated until it is repaired or removed"
@@ -179,6 +188,23 @@ pub(super) fn policies(fleet: &Fleet, subject: Subject<'_>) -> Result<Policies, 
     }
     let near = near.iter_of(Some(namespace));
     Ok(Policies(wide.iter().chain(near).collect()))
+}
+
+/// Returns which override policies the policy of a template waits for, if it does: nothing of it is
+/// propagated then, and what was made before stays as it is.
+fn awaited(fleet: &Fleet, template: &Template) -> Option<String> {
+    let claim = Claim::on(template)?;
+    let policy = claim.policy.presence(fleet).there()?;
+    let is_ours = Claim::by(&policy).as_ref() == Some(&claim);
+    let missing = policy.missing_overrides(fleet);
+    let waits = is_ours && fleet.knows_overrides() && !missing.is_empty();
+    waits.then(|| {
+        format!(
+            "{} waits for the override policies of its spec.dependentOverrides that do not exist: {}",
+            claim.policy,
+            missing.join(", ")
+        )
+    })
 }
 
 /// Changes the manifest of a template for a cluster by the override policies that may select it,
@@ -249,7 +275,7 @@ fn overridden(
         return Ok(None);
     };
     let subject = Subject::of(&key.kind, &template);
-    let policies = policies(fleet, subject).map_err(|error| error.to_string())?;
+    let policies = policies(fleet, subject, &template).map_err(|error| error.to_string())?;
     let wide = policies.wide(subject);
     if wide.is_empty() && policies.near(subject).is_empty() {
         return Ok(None);
@@ -370,8 +396,8 @@ mod tests {
             stand.follow().await;
             crate::fleet::testing::pass(5).await;
             let binding = stand.binding("web-deployment").unwrap();
-            let orders = &stand.fleet.orders;
-            let got = ["m1", "m2"].map(|it| orders.least(&binding.spec, it, 4));
+            let lookup = &stand.fleet.override_lookup;
+            let got = ["m1", "m2"].map(|it| lookup.least(&binding.spec, it, 4));
             assert_eq!(got, least, "{value}");
             let affected = Affected {
                 bindings: stand.fleet.bindings.clone(),
@@ -382,5 +408,49 @@ mod tests {
             affected.by_policy(Some("shop"), (None, Some(&changed.spec)));
             assert_eq!(affected.queue.len(), 1, "{value}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn works_stay_as_they_are_while_an_override_policy_is_gone_that_they_depend_on() {
+        use crate::fleet::testing::{claimed, pass, policy};
+        use crate::propagation::binding::leaving::{bound, deployment};
+        use crate::propagation::binding::replacing::to;
+
+        let overrides = |is_paused: bool| {
+            let paused = json!({"path": "/spec/paused", "operator": "add", "value": is_paused});
+            json!({
+                "metadata": {"namespace": "shop", "name": "paused"},
+                "spec": {
+                    "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+                    "overrideRules": [{"overriders": {"plaintext": [paused]}}],
+                },
+            })
+        };
+        let mut depends = policy();
+        depends["spec"]["dependentOverrides"] = json!(["paused"]);
+        let (template, binding) = (claimed(deployment(2)), claimed(to(&["m1"], 1)));
+        let mut stand = bound([cluster("m1")], template, binding, []);
+        stand.api.put("propagationpolicies", depends);
+        stand.api.put("overridepolicies", overrides(true));
+        stand.follow().await;
+        pass(10).await;
+        let orders = |stand: &Stand| {
+            let work = stand.api.all("works").remove(0);
+            let paused = work["spec"]["workload"]["manifests"][0]["spec"]["paused"].clone();
+            let binding = stand.binding("web-deployment").unwrap();
+            let refused = stand
+                .fleet
+                .override_lookup
+                .refuse(&binding.spec, "m1")
+                .is_some();
+            (paused, refused)
+        };
+        assert_eq!(orders(&stand), (json!(true), false));
+        stand.api.delete("overridepolicies", "shop", "paused");
+        pass(60).await;
+        assert_eq!(orders(&stand), (json!(true), true));
+        stand.api.put("overridepolicies", overrides(false));
+        pass(60).await;
+        assert_eq!(orders(&stand), (json!(false), false));
     }
 }

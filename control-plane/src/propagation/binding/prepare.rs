@@ -105,7 +105,7 @@ pub(super) fn prepare(
     let completions = completions(fleet, works, id);
     tell_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
-        .and_then(|()| overriding::policies(fleet, subject))
+        .and_then(|()| overriding::policies(fleet, subject, &template))
         .map(|policies| {
             let wide = policies.wide(subject);
             let all = (&policies, &*wide);

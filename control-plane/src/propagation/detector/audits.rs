@@ -232,7 +232,8 @@ impl Facts for Now<'_> {
     }
 
     fn has_override(&self, name: &str) -> bool {
-        !self.detector.fleet.knows_overrides() || self.detector.has_override(self.policy, name)
+        !self.detector.fleet.knows_overrides()
+            || self.policy.has_override(&self.detector.fleet, name)
     }
 
     fn has_class(&self, name: &str) -> bool {

@@ -392,7 +392,7 @@ impl Detector {
         changed: bool,
     ) -> Result<Next, Error> {
         let spec = policy.spec();
-        let missing = self.missing_overrides(policy);
+        let missing = policy.missing_overrides(&self.fleet);
         if !missing.is_empty() {
             return Err(Error::Overrides {
                 policy: policy.key(),

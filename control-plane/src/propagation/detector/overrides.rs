@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use muster_shared::watch::{Change, Doubt, Presence};
+use muster_shared::watch::Change;
 
 use super::controller::Detector;
 use crate::fleet::policy::Policy;
@@ -32,27 +32,5 @@ impl Detector {
         {
             self.policies.add(policy.key());
         }
-    }
-
-    /// Returns whether an override policy exists, or might exist: an OverridePolicy of the
-    /// namespace for a PropagationPolicy, a ClusterOverridePolicy for a ClusterPropagationPolicy.
-    pub(super) fn has_override(&self, policy: &Policy, name: &str) -> bool {
-        let namespace = policy.metadata().namespace.as_deref();
-        let overrides = self.fleet.override_policies.of(namespace);
-        match overrides.presence(namespace, name) {
-            Presence::There(_) => true,
-            Presence::Gone => false,
-            Presence::Unknown(why) => matches!(why, Doubt::Unreadable { .. }),
-        }
-    }
-
-    /// Returns the names in `spec.dependentOverrides` of which there is no override policy, or none
-    /// that is known yet.
-    pub(super) fn missing_overrides(&self, policy: &Policy) -> Vec<String> {
-        let names = policy.spec().dependent_overrides.iter();
-        names
-            .filter(|name| !self.has_override(policy, name))
-            .cloned()
-            .collect()
     }
 }
