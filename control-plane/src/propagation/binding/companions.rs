@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::fleet::claim::Claim;
 use crate::fleet::fencing;
 use crate::fleet::sets::take;
 use crate::fleet::works::{CachedWork, binding_of, cluster_of};
@@ -35,7 +36,7 @@ pub fn runs_nothing(spec: &ResourceBindingSpec) -> bool {
 #[derive(Clone, Default)]
 pub struct Companions(Arc<Mutex<State>>);
 
-/// Permanent id of a policy.
+/// Permanent id of a policy, with the policy's name where that is known.
 type PolicyId = String;
 
 /// Stands for the policies of bindings that none claims, as far as this process has not seen them.
@@ -232,8 +233,12 @@ fn may_be_in(fleet: &Fleet, workload: &BindingKey, cluster: &str) -> bool {
     is_named || has_work()
 }
 
-/// Returns the permanent id of the policy that claims a binding.
-fn policy_id(binding: &impl ResourceExt) -> Option<PolicyId> {
+/// Returns what identifies the policy that claims a binding: its permanent id and its name, since a
+/// copy of a policy may bear the id of the original.
+fn policy_id(binding: &AnyBinding) -> Option<PolicyId> {
+    if let Some(claim) = Claim::on(&binding.metadata) {
+        return Some(format!("{} {}", claim.id, claim.policy));
+    }
     let labels = binding.labels();
     let id = |label: &str| labels.get(label).filter(|id| !id.is_empty()).cloned();
     id(label::PROPAGATION_POLICY_ID).or_else(|| id(label::CLUSTER_PROPAGATION_POLICY_ID))

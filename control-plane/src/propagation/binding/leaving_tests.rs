@@ -427,6 +427,32 @@ async fn what_a_workload_depends_on_leaves_a_cluster_after_it() {
     assert_eq!(written(&stand, "secret"), [(Method::DELETE, Value::Null)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_copy_of_a_policy_places_waits_for_no_workload_of_the_original() {
+    for (policy, waits) in [("original", true), ("copy", false)] {
+        let of = |name: &str, mut binding: Value| {
+            binding["metadata"]["annotations"] = json!({
+                "propagationpolicy.karmada.io/namespace": "shop",
+                "propagationpolicy.karmada.io/name": name,
+            });
+            binding
+        };
+        let service = of(policy, moved("service", "v1", "Service"));
+        let workload = of("original", moved("workload", "apps/v1", "Deployment"));
+        let mut leaving = work_of(&workload, "m1");
+        leaving["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        leaving["metadata"]["finalizers"] = json!(["karmada.io/execution-controller"]);
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&service, cluster)));
+        let bindings = [service.clone(), workload].map(|it| ("resourcebindings", it));
+        let objects = works.into_iter().chain(bindings);
+        let stand = stand(objects.chain([("works", leaving)])).await;
+        pass(10).await;
+        let deleted = written(&stand, "service");
+        let is_deleted = deleted.contains(&(Method::DELETE, Value::Null));
+        assert_eq!(is_deleted, !waits, "{policy}: {deleted:?}");
+    }
+}
+
 /// Returns what is written in a minute of the copy in m1 of a Secret without a policy of its own
 /// that is preserved as its workloads are, and that these need in m2.
 async fn preserved_dependency_of(workloads: &[&Value]) -> Vec<(Method, Value)> {
