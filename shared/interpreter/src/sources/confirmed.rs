@@ -1,7 +1,8 @@
 //! Objects of which one that a list lacks counts as gone only once the API says so by its name.
 //!
-//! A list may be short: an API server may answer from a cache that is not complete. Where the rules
-//! for a kind vanish with an object, another rule counts at once, and may call healthy what is not.
+//! A list may be short: an API server may answer from a cache that is not complete, and a proxy
+//! before it with a 404 that is about no object. Where the rules for a kind vanish with an object,
+//! another rule counts at once, and may call healthy what is not.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::Api;
+use muster_shared::client;
 use serde::de::DeserializeOwned;
 
 /// Time for the answer to one request.
@@ -32,19 +34,24 @@ impl<K> Default for Confirmed<K> {
 }
 
 impl<K: ResourceExt + Clone + Debug + DeserializeOwned> Confirmed<K> {
-    /// Takes over a list, and asks for each object that it lacks. Returns the time after which that
-    /// is to be done again.
-    pub(crate) async fn update(&mut self, api: &Api<K>, listed: Vec<Arc<K>>) -> Option<Duration> {
+    /// Takes over a list, and asks for each object that it lacks, unless it `was_deleted` before
+    /// the eyes of a watch. Returns the time after which that is to be done again.
+    pub(crate) async fn update(
+        &mut self,
+        api: &Api<K>,
+        listed: Vec<Arc<K>>,
+        was_deleted: impl Fn(&str) -> bool,
+    ) -> Option<Duration> {
         let listed = listed.into_iter().map(|object| (object.name_any(), object));
         let mut present: BTreeMap<String, Arc<K>> = listed.collect();
         let mut again = None;
         let mut answers = true;
         for (name, object) in std::mem::take(&mut self.known) {
-            if present.contains_key(&name) {
+            if present.contains_key(&name) || was_deleted(&name) {
                 continue;
             }
             let found = if answers {
-                tokio::time::timeout(DEADLINE, api.get_opt(&name))
+                tokio::time::timeout(DEADLINE, client::get_opt(api, &name))
                     .await
                     .ok()
             } else {
@@ -52,8 +59,8 @@ impl<K: ResourceExt + Clone + Debug + DeserializeOwned> Confirmed<K> {
             };
             let kept = match found {
                 Some(Ok(None)) => continue,
-                // Its kind is not served any more; or who may list and not read has nothing else.
-                Some(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => continue,
+                // Who may list and not read has nothing else.
+                Some(Err(kube::Error::Api(status))) if status.code == 403 => continue,
                 Some(Ok(Some(found))) => {
                     tracing::warn!(name, "a list lacks an object that is there");
                     Arc::new(found)
@@ -103,15 +110,19 @@ mod tests {
             let name = request.uri().path().rsplit('/').next().unwrap_or_default();
             let code = match name {
                 "there" => 200,
-                "gone" => 404,
+                "gone" | "unserved" | "deleted" => 404,
                 "forbidden" => 403,
                 _ => 500,
             };
-            let body = match code {
+            let mut body = match code {
                 200 => customization(name, "Newer"),
                 code => json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure",
                     "message": "no", "reason": "No", "code": code }),
             };
+            if name == "gone" {
+                body["reason"] = json!("NotFound");
+                body["details"] = json!({ "name": name });
+            }
             let is_silent = name == "silent";
             async move {
                 if is_silent {
@@ -141,20 +152,26 @@ mod tests {
         };
         for (name, expected) in [
             ("gone", None),
+            // The kind is not served any more, and the watch told of the deletion.
+            ("deleted", None),
+            ("unserved", Some("unserved Older")),
             ("forbidden", None),
             ("there", Some("there Newer")),
             ("failing", Some("failing Older")),
             ("silent", Some("silent Older")),
         ] {
             let mut confirmed = Confirmed::default();
-            assert_eq!(confirmed.update(&api(), listed(&["a", name])).await, None);
-            let again = confirmed.update(&api(), listed(&["a"])).await;
+            let was_deleted = |name: &str| name == "deleted";
+            let both = listed(&["a", name]);
+            let first = confirmed.update(&api(), both.clone(), was_deleted);
+            assert_eq!(first.await, None);
+            let again = confirmed.update(&api(), listed(&["a"]), was_deleted).await;
             assert_eq!(again.is_some(), expected.is_some(), "{name}");
             let mut all = vec!["a Older".to_owned()];
             all.extend(expected.map(str::to_owned));
             assert_eq!(names(&confirmed), all);
             // It is asked for again, and what is listed counts.
-            confirmed.update(&api(), listed(&["a", name])).await;
+            confirmed.update(&api(), both, was_deleted).await;
             let listed = format!("{name} Older");
             assert_eq!(names(&confirmed), ["a Older".to_owned(), listed]);
         }
@@ -164,9 +181,9 @@ mod tests {
     async fn an_api_that_does_not_answer_is_waited_for_once() {
         let mut confirmed = Confirmed::default();
         let all = listed(&["silent", "silent-too", "there"]);
-        confirmed.update(&api(), all).await;
+        confirmed.update(&api(), all, |_| false).await;
         let begun = tokio::time::Instant::now();
-        confirmed.update(&api(), Vec::new()).await;
+        confirmed.update(&api(), Vec::new(), |_| false).await;
         assert_eq!(confirmed.objects().count(), 3);
         assert_eq!(begun.elapsed(), DEADLINE);
     }

@@ -90,8 +90,10 @@ impl<K: Holder> Follower<K> {
             self.informer.synced().await;
             let mut confirmed = Confirmed::default();
             loop {
+                let was_deleted = |name: &str| self.informer.was_deleted(None, name);
+                let listed = self.informer.list();
                 let again = confirmed
-                    .update(self.informer.api(), self.informer.list())
+                    .update(self.informer.api(), listed, was_deleted)
                     .await;
                 K::feed(&self.interpreters, confirmed.objects());
                 tokio::select! {
