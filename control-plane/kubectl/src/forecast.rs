@@ -17,13 +17,14 @@ use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::fencing::keeps_data;
 use muster_control_plane::movement::eviction::backlog::{Backlog, Rank, Slot};
+use muster_control_plane::movement::eviction::execute::plan_whole;
 use muster_control_plane::movement::eviction::explain::has_completed;
 use muster_control_plane::movement::eviction::fair_queue::Key;
 use muster_control_plane::movement::eviction::inputs;
 use muster_control_plane::movement::eviction::judge::{
     self, Cause, Judgement, Stay, Switches, judge,
 };
-use muster_control_plane::movement::eviction::plan::{Departure, plan, suspended};
+use muster_control_plane::movement::eviction::plan::{Departure, Nowhere, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
 use muster_control_plane::propagation::data::story::steps;
@@ -40,6 +41,7 @@ use self::disaster::{Coming, Struck};
 use self::room::Rooms;
 pub(super) use self::room::{Room, SHOWN};
 use super::dependencies::{After, Needs, Partings, parted};
+use super::jobs::Jobs;
 use super::pace::Pace;
 
 /// No forecast looks further ahead; what is due later comes then.
@@ -55,6 +57,8 @@ pub struct Fleet {
     pub policies: Vec<ClusterTaintPolicy>,
     /// What workloads refer to that do not take it along.
     pub needs: Needs,
+    /// The divided Jobs in the clusters that are struck, as far as they are read.
+    pub jobs: Jobs,
 }
 
 /// What happens to it.
@@ -103,6 +107,21 @@ pub struct Left {
     pub cluster: String,
     /// Why.
     pub reason: String,
+    /// Whether it is known that it stays: not of a Job whose parts cannot be read.
+    pub is_known: bool,
+}
+
+/// Why a workload that has to leave does not.
+struct Stuck {
+    why: String,
+    is_known: bool,
+}
+
+impl From<String> for Stuck {
+    fn from(why: String) -> Self {
+        let is_known = true;
+        Self { why, is_known }
+    }
 }
 
 /// What would come of it.
@@ -157,6 +176,7 @@ pub fn forecast(
     let clusters: Vec<Cluster> = fleet.clusters.iter().map(after).collect();
     let pace = Pace::of(&clusters, &Rates::of(settings));
     let mut course = Course {
+        jobs: &fleet.jobs,
         settings,
         options,
         now,
@@ -200,6 +220,7 @@ struct Leaver<'a> {
 
 /// The evictions as they follow each other.
 struct Course<'a> {
+    jobs: &'a Jobs,
     settings: &'a Settings,
     options: &'a Options,
     now: Timestamp,
@@ -269,7 +290,7 @@ impl Course<'_> {
                     turn += pause.unwrap_or(Duration::MAX).min(LONGEST_PAUSE);
                     moved
                 }
-                Err(reason) => {
+                Err(Stuck { why, is_known }) => {
                     let left = if self.is_stopped() {
                         &mut self.held
                     } else {
@@ -278,7 +299,8 @@ impl Course<'_> {
                     left.push(Left {
                         workload: name(&spec),
                         cluster: leaver.cluster.to_string(),
-                        reason,
+                        reason: why,
+                        is_known,
                     });
                     spec
                 }
@@ -313,6 +335,7 @@ impl Course<'_> {
             workload: name(spec),
             cluster: target.name.clone(),
             reason: why,
+            is_known: true,
         };
         if has_completed(binding, &target.name) {
             self.stays.push(stay(Stay::Completed.to_string()));
@@ -386,15 +409,16 @@ impl Course<'_> {
         spec: &ResourceBindingSpec,
         (beside, kept): (Snapshot, usize),
         after: Duration,
-    ) -> Result<ResourceBindingSpec, String> {
+    ) -> Result<ResourceBindingSpec, Stuck> {
         if self.is_stopped() {
             let FleetHealth { total, failed } = self.pace.health;
-            return Err(format!(
+            let why = format!(
                 "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
-            ));
+            );
+            return Err(why.into());
         }
         if let Some(why) = keeps_data(spec).filter(|_| leaver.is_silent) {
-            return Err(why);
+            return Err(why.into());
         }
         let switches = Switches::of(self.settings);
         let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
@@ -407,14 +431,18 @@ impl Course<'_> {
             purge_mode: &purge_mode,
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             ours: true,
-            // What the Works of the clusters tell is not read here.
+            // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
             // Nothing is said of pauses, which end.
             pause: &|_| None,
         };
-        let planned = plan(&departure, &beside, self.options, leaver.due);
+        let undone = |after: &ResourceBindingSpec| self.jobs.leaves_undone(leaver.binding, after);
+        let planned = plan_whole(&departure, &beside, self.options, leaver.due, &undone);
         let kept = if kept > 0 { KEPT } else { "" };
-        let plan = planned.map_err(|nowhere| format!("{nowhere}{kept}"))?;
+        let plan = planned.map_err(|nowhere| Stuck {
+            why: format!("{nowhere}{kept}"),
+            is_known: !matches!(nowhere, Nowhere::Unread),
+        })?;
         let (mut moved, _) = departure
             .leave(leaver.due)
             .map_err(|nowhere| nowhere.to_string())?;

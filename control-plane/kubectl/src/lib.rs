@@ -18,6 +18,7 @@ mod get;
 mod history;
 mod install;
 mod interpret;
+mod jobs;
 mod join;
 mod leader;
 mod line;

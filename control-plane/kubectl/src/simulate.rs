@@ -18,6 +18,7 @@ use muster_shared::k8s::{Api, Client, ConfigMap};
 
 use super::chosen;
 use super::forecast::{Disaster, Fleet, forecast};
+use super::jobs::Jobs;
 use super::output::{Format, Reply};
 use super::request::{instead, no_cluster};
 use super::running::Running;
@@ -73,8 +74,10 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     // Whoever may not read it is told of all else.
     let record = view::pause(&client).await.ok().flatten();
     let what = selected(&client, &options.what).await?;
-    let fleet = read(client).await?;
+    let mut fleet = read(&client).await?;
     let disaster = disaster(&fleet, &what)?;
+    let struck: Vec<String> = disaster.lost.union(&disaster.drained).cloned().collect();
+    fleet.jobs = Jobs::read(&client, &fleet.bindings, &struck).await;
     let paused = pauses(record.as_ref(), &fleet.clusters, &disaster, calendar());
     let rules = core::Options::of(&settings);
     let forecast = forecast(&fleet, &disaster, &settings, &rules, calendar());
@@ -164,16 +167,18 @@ fn disaster(fleet: &Fleet, what: &What) -> anyhow::Result<Disaster> {
     Ok(Disaster { lost, drained })
 }
 
-async fn read(client: Client) -> anyhow::Result<Fleet> {
+/// Reads the fleet, but for its Jobs.
+async fn read(client: &Client) -> anyhow::Result<Fleet> {
     let (clusters, policies, bindings) = try_join3(
         list::all(Api::all(client.clone())),
         list::all(Api::all(client.clone())),
-        list::bindings(&client),
+        list::bindings(client),
     )
     .await
     .map_err(anyhow::Error::msg)?;
-    let needs = dependencies::read(&client, &bindings).await;
+    let needs = dependencies::read(client, &bindings).await;
     Ok(Fleet {
+        jobs: Jobs::default(),
         clusters,
         bindings,
         policies,

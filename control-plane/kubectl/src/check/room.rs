@@ -12,6 +12,7 @@ use muster_shared::names::condition::READY;
 
 use super::facts::Facts;
 use crate::forecast::{Disaster, Fleet, Forecast, forecast};
+use crate::jobs::Jobs;
 
 /// Workloads that one line names.
 const NAMED: usize = 3;
@@ -38,6 +39,7 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         // question is whether there is room.
         policies: Vec::new(),
         needs: Ok(HashMap::new()),
+        jobs: Jobs::default(),
     };
     let rules = Options::of(&facts.settings);
     for cluster in clusters {
@@ -72,16 +74,29 @@ fn judge(
         category.ok("room", format!("{cluster} has no workloads"));
         return;
     }
-    let mut stuck = forecast.stranded.iter().chain(&forecast.held).peekable();
-    if stuck.peek().is_some() {
-        let named = stuck.map(|it| {
+    let stuck = forecast.stranded.iter().chain(&forecast.held);
+    let (stuck, unread): (Vec<_>, Vec<_>) = stuck.partition(|it| it.is_known);
+    // Their Works are not read here.
+    if !unread.is_empty() {
+        let message = format!(
+            "without {cluster}, of {} divided Jobs that go at once (purgeMode: Directly): kubectl muster simulate --drain {cluster} tells",
+            unread.len()
+        );
+        category.skipped("room", message);
+    }
+    let judged = workloads - unread.len();
+    if judged == 0 {
+        return;
+    }
+    if !stuck.is_empty() {
+        let named = stuck.into_iter().map(|it| {
             let namespace = it.workload.namespace.as_ref();
             let place = namespace.map_or_else(String::new, |it| format!("{it}/"));
             format!("{place}{} ({})", it.workload.name, it.reason)
         });
         let named: Vec<String> = named.collect();
         let message = format!(
-            "without {cluster}, workloads with no other place: {} of {workloads}: {}",
+            "without {cluster}, workloads with no other place: {} of {judged}: {}",
             named.len(),
             listed(&named, NAMED)
         );
@@ -92,7 +107,8 @@ fn judge(
         0 => String::new(),
         number => format!(" ({number} tolerate every taint, or are finished, and stay there)"),
     };
+    let others = if unread.is_empty() { "" } else { "other " };
     let message =
-        format!("without {cluster}, each of its workloads ({workloads}) fits elsewhere{stay}");
+        format!("without {cluster}, each of its {others}workloads ({judged}) fits elsewhere{stay}");
     category.ok("room", message);
 }

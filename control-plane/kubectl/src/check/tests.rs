@@ -745,7 +745,29 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 #[test]
 fn clusters_without_which_workloads_have_no_place_are_told() {
     use Status::{Skipped, Warning};
-    let cases: [(Break, &str, Status, &str); 6] = [
+    let cases: [(Break, &str, Status, &str); 7] = [
+        // What their clusters have of them is not read.
+        (
+            |it| {
+                let mut job = binding("sum", 2, &anywhere());
+                job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+                job["spec"]["resource"]["kind"] = json!("Job");
+                job["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+                it.bindings = Ok(vec![read(job)]);
+                let takes_jobs = |name: &str| {
+                    let mut cluster = cluster(name, "True", "8");
+                    cluster["status"]["apiEnablements"] = json!([{
+                        "groupVersion": "batch/v1",
+                        "resources": [{"name": "jobs", "kind": "Job"}],
+                    }]);
+                    read(cluster)
+                };
+                it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
+            },
+            "room",
+            Skipped,
+            "without m1, of 1 divided Jobs that go at once",
+        ),
         (
             |it| it.clusters.as_mut().unwrap().truncate(1),
             "room",

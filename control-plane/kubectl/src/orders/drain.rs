@@ -16,13 +16,13 @@ use muster_shared::settings::Duration;
 use muster_shared::taints::{NO_EXECUTE, NO_SCHEDULE, is_drain};
 
 use super::follow::follow;
-use super::jobs::Jobs;
 use super::order::{self, Before, Order, once};
 use super::preview::{Preview, preview};
 use super::progress::End;
 use crate::author::Why;
 use crate::chosen::{Clusters, required};
 use crate::follow::Waiting;
+use crate::jobs::Jobs;
 use crate::old_copies::old_copies;
 use crate::output::{Reply, STRANDED, TextFormat};
 use crate::request::find_cluster;

@@ -6,7 +6,6 @@
 
 mod drain;
 mod follow;
-mod jobs;
 mod order;
 mod pause;
 mod preview;

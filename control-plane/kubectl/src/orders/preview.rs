@@ -28,8 +28,8 @@ use muster_shared::names::DEFAULT_SCHEDULER;
 use serde::Serialize;
 
 use super::drain;
-use super::jobs::Jobs;
 use crate::dependencies::{After, Needs, Partings, parted};
+use crate::jobs::Jobs;
 use crate::pace::Pace;
 use crate::standstill::Standstill;
 use crate::table::{indented, title};

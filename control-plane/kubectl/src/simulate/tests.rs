@@ -2,14 +2,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::fleet::works::CachedWork;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use muster_shared::names::execution_namespace;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::forecast::{Left, Subject};
+use crate::jobs::Divided;
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
@@ -72,6 +76,7 @@ fn fleet(bindings: Vec<Arc<AnyBinding>>) -> Fleet {
         bindings,
         policies: vec![policy("NoExecute")],
         needs: Ok(HashMap::new()),
+        jobs: Jobs::default(),
     }
 }
 
@@ -286,6 +291,7 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
         },
         cluster: cluster.to_owned(),
         reason: "full".to_owned(),
+        is_known: true,
     };
     let fleet = fleet(vec![]);
     let settings = Settings::default();
@@ -438,6 +444,7 @@ fn a_large_fleet_is_foretold_within_seconds() {
             .collect(),
         policies: vec![policy("NoExecute")],
         needs: Ok(HashMap::new()),
+        jobs: Jobs::default(),
     };
     let lost: Vec<String> = (0..clusters / 100).map(place).collect();
     let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
@@ -475,5 +482,61 @@ fn what_is_more_important_moves_first_and_gets_the_room() {
         let why = told["stranded"][0]["reason"].as_str().unwrap();
         let kept = "room is kept for workloads of a higher priority";
         assert_eq!(why.contains(kept), what == "later", "{why}");
+    }
+}
+
+#[test]
+fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
+    let takes_jobs = |n: usize| -> Cluster {
+        let mut cluster = json!(cluster(&format!("m{n}"), "10", "eu"));
+        cluster["status"]["apiEnablements"] = json!([{
+            "groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}],
+        }]);
+        serde_json::from_value(cluster).unwrap()
+    };
+    let job: AnyBinding = serde_json::from_value(json!({
+        "metadata": {"namespace": "default", "name": "sum-job"},
+        "spec": {
+            "resource": {
+                "apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "sum",
+            },
+            "replicas": 3,
+            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
+            "placement": {"replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+            }},
+            "failover": {"cluster": {"purgeMode": "Directly"}},
+        },
+    }))
+    .unwrap();
+    let part = |completions: u64| {
+        let spec = json!({"completions": completions, "parallelism": 3});
+        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+    };
+    let work = |(cluster, completions): (&str, u64)| -> CachedWork {
+        let work = json!({
+            "metadata": {"namespace": execution_namespace(cluster), "name": "sum"},
+            "spec": {"workload": {"manifests": [part(completions)]}},
+        });
+        serde_json::from_value(work).unwrap()
+    };
+    for (members, is_read, moves, why) in [
+        (3, true, true, ""),
+        (2, true, false, "each cluster that fits has it already"),
+        (3, false, false, "its Works cannot be read"),
+    ] {
+        let mut fleet = fleet(vec![Arc::new(job.clone())]);
+        fleet.clusters = (1..=members).map(takes_jobs).collect();
+        if is_read {
+            let template = part(40);
+            let works = [("m1", 27), ("m2", 13)].map(work).into();
+            let read = Divided { template, works };
+            fleet.jobs = Jobs(HashMap::from([(BindingKey::of(&job), read)]));
+        }
+        let told = foretell(&fleet, &[], &["m1"], &[]);
+        let moved = told["moves"].to_string();
+        assert_eq!(moved.contains("m3"), moves, "{members} {is_read}: {told:#}");
+        let stranded = told["stranded"].to_string();
+        assert!(stranded.contains(why), "{members} {is_read}: {told:#}");
     }
 }

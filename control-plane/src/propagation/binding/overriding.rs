@@ -413,8 +413,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn works_stay_as_they_are_while_an_override_policy_is_gone_that_they_depend_on() {
         use crate::fleet::testing::{claimed, pass, policy};
-        use crate::propagation::binding::leaving::{bound, deployment};
-        use crate::propagation::binding::replacing::to;
+        use crate::propagation::binding::leaving_tests::{bound, deployment};
+        use crate::propagation::binding::replacing_tests::to;
 
         let overrides = |is_paused: bool| {
             let paused = json!({"path": "/spec/paused", "operator": "add", "value": is_paused});

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::dependencies::tests::need;
-use crate::orders::jobs::Divided;
+use crate::jobs::Divided;
 
 fn cluster(name: &str, taints: &Value) -> Cluster {
     serde_json::from_value(json!({

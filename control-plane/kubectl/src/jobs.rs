@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const AT_ONCE: usize = 8;
 
 /// A divided Job.
-pub(super) struct Divided {
+pub struct Divided {
     /// Its template.
     pub template: Value,
     /// The Works with its parts.
@@ -29,7 +29,7 @@ pub(super) struct Divided {
 
 /// Divided Jobs by their bindings, without those that cannot be read.
 #[derive(Default)]
-pub(super) struct Jobs(pub HashMap<BindingKey, Divided>);
+pub struct Jobs(pub HashMap<BindingKey, Divided>);
 
 impl Jobs {
     /// Reads the divided Jobs that are placed in one of some clusters.
