@@ -523,7 +523,7 @@ fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
     for (members, is_read, moves, why) in [
         (3, true, true, ""),
         (2, true, false, "each cluster that fits has it already"),
-        (3, false, false, "its Works cannot be read"),
+        (3, false, false, "Works cannot be read"),
     ] {
         let mut fleet = fleet(vec![Arc::new(job.clone())]);
         fleet.clusters = (1..=members).map(takes_jobs).collect();
