@@ -22,9 +22,9 @@ const TRUSTED: Duration = Duration::from_secs(5);
 pub(super) struct Confirmations(Mutex<HashMap<String, Instant>>);
 
 impl Confirmations {
-    /// Returns whether a cluster is as the cache has it. Where the watch of clusters has been silent
-    /// for some seconds the cluster is read, once for all workloads that leave it in that time; if
-    /// it is another, all are listed again.
+    /// Returns whether a cluster is as the cache has it. Where the watch of clusters has been
+    /// silent for some seconds the cluster is read, once for all workloads that leave it in that
+    /// time; if it is another, all are listed again.
     ///
     /// # Errors
     /// The cluster cannot be read.
