@@ -163,8 +163,8 @@ mod tests {
             let mut confirmed = Confirmed::default();
             let was_deleted = |name: &str| name == "deleted";
             let both = listed(&["a", name]);
-            let first = confirmed.update(&api(), both.clone(), was_deleted);
-            assert_eq!(first.await, None);
+            let first = confirmed.update(&api(), both.clone(), was_deleted).await;
+            assert_eq!(first, None);
             let again = confirmed.update(&api(), listed(&["a"]), was_deleted).await;
             assert_eq!(again.is_some(), expected.is_some(), "{name}");
             let mut all = vec!["a Older".to_owned()];

@@ -110,20 +110,7 @@ pub(super) async fn evict(
             }
             plan
         }
-        Err(nowhere) => {
-            return match nowhere {
-                Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
-                // No event tells when the template can be read, so that the eviction is tried
-                // again.
-                Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
-                // The queue of the cluster stands still by now, and says so of all that wait in it.
-                Nowhere::Paused(_) if fleet.pauses.of(&eviction.cluster, now).is_some() => {
-                    Outcome::Conflict
-                }
-                Nowhere::Paused(why) => Outcome::Paused(why),
-                nowhere => Outcome::Nowhere(nowhere.to_string()),
-            };
-        }
+        Err(nowhere) => return unplanned(fleet, &eviction.cluster, nowhere, now),
     };
     // What nobody else reads is not copied when it changes.
     drop(snapshot);
@@ -154,6 +141,19 @@ pub(super) async fn evict(
                 NotWritten::Unclear(why) => Outcome::Unclear(why),
             }
         }
+    }
+}
+
+/// Returns what becomes of an eviction out of a cluster for which there is no plan.
+fn unplanned(fleet: &Fleet, cluster: &str, nowhere: Nowhere, now: Timestamp) -> Outcome {
+    match nowhere {
+        Nowhere::State(why) => Outcome::Unpreserved(why.to_string()),
+        // No event tells when the template can be read, so that the eviction is tried again.
+        Nowhere::Unread => Outcome::Failed(nowhere.to_string()),
+        // The queue of the cluster stands still by now, and says so of all that wait in it.
+        Nowhere::Paused(_) if fleet.pauses.of(cluster, now).is_some() => Outcome::Conflict,
+        Nowhere::Paused(why) => Outcome::Paused(why),
+        nowhere => Outcome::Nowhere(nowhere.to_string()),
     }
 }
 
