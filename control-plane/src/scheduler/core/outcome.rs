@@ -7,9 +7,7 @@ use muster_shared::api::binding::{
     GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus, TargetCluster,
 };
 use muster_shared::api::policy::PurgeMode;
-use muster_shared::conditions;
 use muster_shared::k8s::Time;
-use muster_shared::names::condition::SCHEDULED;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::cycle::{Attempt, Cycle, matches};
@@ -323,13 +321,7 @@ impl Outcome {
 
     fn confirm(mut self, subject: &Subject<'_>, now: Timestamp) -> Self {
         let placed = !subject.spec.clusters.is_empty();
-        // A failure that is about another number of replicas is over once none are asked for.
-        let told = conditions::get(&subject.status.conditions, SCHEDULED);
-        let has_failed = told.is_some_and(|it| {
-            it.status == conditions::FALSE && it.observed_generation < Some(subject.generation)
-        });
-        let needs_none = subject.spec.is_scaled_to_zero() && has_failed;
-        self.report.scheduled = (placed || needs_none).then(Verdict::success);
+        self.report.scheduled = placed.then(Verdict::success);
         let timed = subject.status.last_scheduled_time.is_some();
         self.report.scheduled_at = (placed && !timed).then_some(now);
         self

@@ -60,34 +60,6 @@ fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there
 }
 
 #[test]
-fn a_workload_that_no_cluster_fitted_is_scheduled_once_it_is_scaled_to_zero() {
-    for (replicas, told_of, expected) in [
-        (0, json!(1), Some(true)),
-        (0, Value::Null, Some(true)),
-        // It was made so, and its policy names no cluster that there is.
-        (0, json!(2), None),
-        (2, json!(1), Some(false)),
-    ] {
-        let mut placement = dynamic();
-        placement["clusterAffinity"] = json!({"clusterNames": ["nobody"]});
-        let spec = deployment(replicas, &placement);
-        let status = json!({"conditions": [{
-            "type": "Scheduled", "status": "False", "reason": "NoClusterFit", "message": "",
-            "observedGeneration": told_of, "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }]});
-        let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
-        let outcome = look(
-            &spec,
-            &record(&spec),
-            &status,
-            &snapshot(&[cluster("m", 10)]),
-        );
-        let told = outcome.report.scheduled.map(|it| it.scheduled);
-        assert_eq!(told, expected, "{replicas} {told_of}");
-    }
-}
-
-#[test]
 fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
     let down = || {
         let mut down = cluster("down", 10);
