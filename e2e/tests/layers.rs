@@ -170,6 +170,7 @@ const KUBECTL: Floors = &[
     &["dependencies"],
     &["standstill"],
     &["follow"],
+    &["jobs"],
     &["forecast"],
     &["parting"],
 ];
