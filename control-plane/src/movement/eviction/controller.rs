@@ -149,6 +149,20 @@ pub fn start(
         let controller = Arc::clone(&controller);
         move |_| controller.with(|evictor, now| evictor.order_may_fit(None, now))
     });
+    fleet.policies.on_change({
+        let controller = Arc::clone(&controller);
+        move |change| {
+            // No binding tells of the override policies that a policy waits for.
+            let (old, new) = change.sides();
+            let [was, is] = [old, new].map(|it| {
+                let awaited = it.map(|it| &it.spec.dependent_overrides);
+                awaited.filter(|it| !it.is_empty())
+            });
+            if was != is {
+                controller.with(|evictor, now| evictor.order_may_fit(None, now));
+            }
+        }
+    });
     tasks.spawn("eviction", run(Arc::clone(&controller), Arc::clone(fleet)));
     if judges_taints {
         let figures = show(Arc::clone(&controller), Arc::clone(fleet));

@@ -336,6 +336,40 @@ async fn a_fenced_workload_stays_once_its_policy_preserves_the_copy_that_would_r
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workload_leaves_once_its_policy_waits_for_no_override_policy_any_more() {
+    let waits_for = |overrides: Value| {
+        let mut policy = testing::policy();
+        policy["spec"]["dependentOverrides"] = overrides;
+        policy
+    };
+    let objects = [
+        ("clusters", failed()),
+        ("clusters", testing::cluster("m2")),
+        ("propagationpolicies", waits_for(json!(["gone"]))),
+        ("resourcebindings", testing::binding()),
+    ];
+    let mut stand = Stand::with(evicting(), objects);
+    let policies = stand.fleet.policies.clone();
+    stand.fleet.override_lookup.answer(move |_, _| {
+        let mut all = policies.iter();
+        let waits = all.any(|it| !it.spec.dependent_overrides.is_empty());
+        if waits {
+            Err("its policy waits".to_owned())
+        } else {
+            Ok(None)
+        }
+    });
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, &pace, true, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    assert_eq!(placed(&stand), ["m1"]);
+    stand.api.put("propagationpolicies", waits_for(json!([])));
+    pass(60).await;
+    assert_eq!(placed(&stand), ["m2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_workload_whose_policy_is_stricter_than_its_binding_stays_and_says_so() {
     for (has, says, leaves) in [
         (None, Some(100), false),
