@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use kube::api::Api;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::client;
+use muster_shared::client::Head;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -39,8 +39,9 @@ impl Confirmations {
             return Ok(true);
         }
         let asked = Instant::now();
-        let api: Api<Cluster> = Api::all(fleet.client.clone());
-        let read = client::get_opt(&api, &name).await;
+        let api: Api<Head<Cluster>> = Api::all(fleet.client.clone());
+        // What else its writers put in must not keep workloads there.
+        let read = Head::get_opt(&api, &name).await;
         let read = read.map_err(ApiError::of("read", &format!("Cluster {name}")))?;
         let version = read.and_then(|it| it.metadata.resource_version);
         let is_known = version.is_some() && version == cached.metadata.resource_version;

@@ -157,6 +157,8 @@ async fn a_workload_stays_in_a_cluster_that_has_recovered_although_the_watch_was
     for recovers in [true, false] {
         let mut tainted = failed();
         tainted["spec"]["taints"][0]["timeAdded"] = json!(muster_shared::clock::calendar());
+        // Not decoded by whoever reads the whole object.
+        tainted["metadata"]["managedFields"] = json!([{"time": "yesterday"}]);
         let mut workload = testing::binding();
         workload["spec"]["placement"]["clusterTolerations"] = json!([{
             "key": "down", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30,
