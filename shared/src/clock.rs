@@ -102,16 +102,25 @@ fn of_thread() -> Timestamp {
         .map_or_else(Timestamp::now, |calendar| calendar())
 }
 
-/// Reads the time since the boot of the machine from the kernel. Unlike the clock of [`Instant`] it
-/// goes on while the machine is suspended. `None` where it is not known, and for programs that have
-/// a calendar of their own, whose time is not the machine's.
+/// Returns the time since the boot of the machine. Unlike the clock of [`Instant`] it goes on while
+/// the machine is suspended. `None` on other systems than Linux, and for programs that have a
+/// calendar of their own, whose time is not the machine's.
 pub fn uptime() -> Option<Duration> {
-    if CALENDAR.get().is_some() || Calendar::of_program().is_some() {
-        return None;
-    }
-    let text = std::fs::read_to_string("/proc/uptime").ok()?;
-    let seconds = text.split(' ').next()?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
+    let is_simulated = CALENDAR.get().is_some() || Calendar::of_program().is_some();
+    if is_simulated { None } else { since_boot() }
+}
+
+/// Returns the time of the kernel's clock `CLOCK_BOOTTIME`. It is read before each act of a leader,
+/// so that opening a file for it would cost too much.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<Duration> {
+    use rustix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::Boottime).try_into().ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Option<Duration> {
+    None
 }
 
 /// Runs a program that has a calendar of its own, as have the tasks that it starts.
