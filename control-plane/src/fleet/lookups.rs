@@ -70,7 +70,7 @@ impl OverrideLookup {
     }
 }
 
-/// What workloads need.
+/// Dependencies of workloads, as their controller knows them.
 pub trait Dependencies: Send + Sync {
     /// Returns whether a workload needs a template.
     fn has(&self, key: &TemplateKey, template: &Template) -> bool;

@@ -145,7 +145,7 @@ pub struct Fleet {
     pub interpreter_webhooks: InterpreterWebhooks,
     /// How override policies change a workload, and whether a Work could be made for it.
     pub override_lookup: OverrideLookup,
-    /// What workloads need.
+    /// Lookup of what workloads need.
     pub dependency_lookup: DependencyLookup,
     /// Which movement is paused.
     pub pauses: Pauses,
@@ -159,7 +159,7 @@ pub struct Fleet {
     templates_followed: OnceLock<()>,
     /// Whether this process may act.
     pub leadership: Leadership,
-    /// Whether what it knew before it could act was listed again.
+    /// Set once the caches were listed again that were filled before this process could act.
     confirmed: OnceCell<()>,
     /// Cancelled when the process is to end.
     pub shutdown: CancellationToken,

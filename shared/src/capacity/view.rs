@@ -122,7 +122,7 @@ pub struct NodeSpecView {
     /// Somebody cordoned it: it takes no new pods.
     #[serde(deserialize_with = "nullable")]
     pub unschedulable: bool,
-    /// Its taints.
+    /// Taints of the node.
     #[serde(deserialize_with = "nullable")]
     pub taints: Vec<TaintView>,
 }
@@ -131,9 +131,9 @@ pub struct NodeSpecView {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TaintView {
-    /// Its key.
+    /// Key of the taint.
     pub key: String,
-    /// Its effect.
+    /// Effect of the taint.
     pub effect: String,
 }
 

@@ -587,6 +587,7 @@ async fn many_events_of_a_moment_neither_alarm_nor_delay_the_removal_of_an_old_c
         template["metadata"]["annotations"] = json!({"edit": edit.to_string()});
         stand.api.put("deployments", template);
         pass(0).await;
+        // Time is paused: the edits are a twentieth of a second apart.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     apply(&stand, "m2");
