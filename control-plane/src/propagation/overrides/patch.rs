@@ -30,18 +30,16 @@ fn operation(
     }
 }
 
-/// Makes changes one after the other: all of them or none. The path of each is resolved against
-/// what those before it leave.
-fn apply<'a>(target: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Result<(), String> {
-    let mut changed = target.clone();
+/// Makes changes one after the other, up to the first that fails. The path of each is resolved
+/// against what those before it leave.
+fn apply<'a>(document: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Result<(), String> {
     for (at, step) in steps.enumerate() {
-        let operation = operation(&changed, step)?;
-        json_patch::patch(&mut changed, &[operation]).map_err(|mut error| {
+        let operation = operation(document, step)?;
+        json_patch::patch(document, &[operation]).map_err(|mut error| {
             error.operation = at;
             error.to_string()
         })?;
     }
-    *target = changed;
     Ok(())
 }
 
@@ -50,11 +48,14 @@ fn apply<'a>(target: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Resul
 /// # Errors
 /// A text that names the operation that fails.
 pub(super) fn plaintext(manifest: &mut Value, list: &[PlaintextOverrider]) -> Result<(), String> {
+    let mut changed = manifest.clone();
     let steps = list.iter();
     apply(
-        manifest,
+        &mut changed,
         steps.map(|it| (&*it.path, &it.operator, it.value.as_ref())),
-    )
+    )?;
+    *manifest = changed;
+    Ok(())
 }
 
 /// Changes labels or annotations (`field` of the metadata).
