@@ -40,9 +40,7 @@ fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
         patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
     }
     if is_reschedule_requested(&binding.spec, binding.status()) {
-        let requested = binding.spec.reschedule_triggered_at.as_ref();
-        let requested = requested.map(|it| it.0.to_string());
-        patch["metadata"]["annotations"][ANSWERED_REQUEST] = json!(requested);
+        patch["metadata"]["annotations"][ANSWERED_REQUEST] = json!(request(binding));
     }
     patch
 }
@@ -51,16 +49,21 @@ fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
 /// answered a request: the process may have died between the two writes, and the workload would
 /// move once more.
 pub(super) fn with_answer(binding: &AnyBinding) -> Cow<'_, AnyBinding> {
-    let requested = binding.spec.reschedule_triggered_at.as_ref();
-    let answered = binding.annotations().get(ANSWERED_REQUEST);
-    let is_answered = requested.map(|it| it.0.to_string()).as_ref() == answered;
+    let is_answered = request(binding).as_ref() == binding.annotations().get(ANSWERED_REQUEST);
     if !is_answered || !is_reschedule_requested(&binding.spec, binding.status()) {
         return Cow::Borrowed(binding);
     }
     let mut reported = binding.clone();
     let status = reported.status.get_or_insert_default();
-    status.last_scheduled_time = requested.cloned();
+    let requested = &binding.spec.reschedule_triggered_at;
+    status.last_scheduled_time.clone_from(requested);
     Cow::Owned(reported)
+}
+
+/// Returns the request for a new placement, as the annotation of the binding names it.
+fn request(binding: &AnyBinding) -> Option<String> {
+    let requested = binding.spec.reschedule_triggered_at.as_ref()?;
+    Some(requested.0.to_string())
 }
 
 #[cfg(test)]
