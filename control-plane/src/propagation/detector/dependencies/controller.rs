@@ -144,19 +144,19 @@ impl Distributor {
             return;
         }
         // One that the cache had lost may have changed meanwhile.
+        let key = BindingKey::of(new.as_ref());
         let did = match old {
             Some(old) => old.spec.propagate_deps,
-            None => self.index.lock().knows(&BindingKey::of(new.as_ref())),
+            None => self.index.lock().knows(&key),
         };
-        let key = BindingKey::of(new.as_ref());
         if (gone || leaving) && new.spec.propagate_deps {
-            self.leaving.lock().insert(key, Arc::clone(new));
+            self.leaving.lock().insert(key.clone(), Arc::clone(new));
         } else {
-            // A list had lacked it, or it was made again.
+            // A binding that a list had lacked is there, or one was made again.
             self.leaving.lock().remove(&key);
         }
         if gone || leaving || new.spec.propagate_deps || did {
-            self.referrers.add(BindingKey::of(new.as_ref()));
+            self.referrers.add(key);
         }
         // Snapshots of referrers that went while nobody was looking are found on what they referred
         // to, a binding that somebody deleted is made again, and what was decided on an older state
