@@ -3,7 +3,7 @@
 
 pub mod affected;
 #[cfg(test)]
-mod answered;
+mod answered_tests;
 pub mod changes;
 pub mod cluster_change;
 mod completed;
