@@ -223,7 +223,8 @@ pub fn render<E: From<muster_interpreter::Error>>(
         }
         let mut annotations = origin.annotations();
         annotations.extend(overriding(&mut manifest, &target.name)?);
-        // Not before: an override that changes or removes such a field would fail.
+        // Fields that the fleet API filled in go after the overrides: one that changes or removes
+        // such a field would fail without it.
         prune(&mut manifest);
         drop_blank(&mut manifest);
         keep_when_finished(&mut manifest);

@@ -109,8 +109,8 @@ impl Detector {
     async fn reconcile_policy(&self, key: PolicyKey) -> Result<Next, Error> {
         let client = self.fleet.work_writer.turn().await;
         let is_first = self.memory().first.remove(&key);
-        // Those of which no binding could be made bear no claim by which they are found, and may be
-        // another policy's by now.
+        // Templates of which no binding could be made bear no claim by which they are found, and
+        // another policy may select them by now.
         let refused = self.memory().refused.of(&key);
         for (template, _) in refused {
             self.templates.add(template);

@@ -82,8 +82,8 @@ impl Cycle {
                 }
             }
         }
-        // That nothing fits the first group empties the binding, and the cluster that nobody knows
-        // may be the one that fits.
+        // The failure of the first group may be that no cluster fits, which empties the binding,
+        // although the cluster that nobody knows may be one that fits.
         let decisive = if is_in_doubt {
             attempts.last()
         } else {

@@ -197,7 +197,7 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
         (weights, 2, "m1:1 m2:1"),
         // m2 has room for four only: then m1 is better than nothing.
         (dynamic(), 12, "m1:9 m2:3"),
-        // So it is where a constraint leaves no other choice.
+        // m1 is better than nothing, too, where a constraint leaves no other choice.
         (at_most(2), 6, "m1:2 m2:4"),
         (at_most(2), 12, "m1:9 m2:3"),
         (at_most(1), 6, "m1:6"),

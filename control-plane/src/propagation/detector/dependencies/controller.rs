@@ -248,7 +248,8 @@ impl Distributor {
         Ok(Next::Done)
     }
 
-    /// Has what a change of the index concerns looked at.
+    /// Queues the templates that a change of the index concerns, and unnames the kinds that the
+    /// referrer named before.
     fn touch(&self, fleet: &Fleet, touched: Touched) {
         for range in &touched.ranges {
             for (template, _) in within(fleet, range) {
@@ -263,9 +264,9 @@ impl Distributor {
         }
     }
 
-    /// Returns the templates that a referrer names and those that it chooses by label; where it was
-    /// going away (`left`) before this process looked at it, those of what it shows
-    /// ([`recorded`]) whose bindings name it.
+    /// Returns the templates that a referrer needs, by name or by label. Of a referrer that was
+    /// going away (`left`) before this process looked at it, they are those that its annotation
+    /// shows ([`recorded`]) and whose bindings name it.
     fn needs(
         &self,
         fleet: &Fleet,
@@ -283,7 +284,7 @@ impl Distributor {
             let chosen = near.filter(|(template_key, it)| own.chooses(key, template_key, it));
             needs.extend(chosen.map(|(template_key, _)| template_key));
         }
-        // Anybody may write on a binding of theirs that it refers to what is not theirs.
+        // The annotation alone proves nothing: its author may name templates of other people.
         let names_it = |template: &TemplateKey| {
             let binding = fleet.bindings.get(&BindingKey::for_template(template));
             binding.is_some_and(|it| {

@@ -18,7 +18,7 @@ pub type Range = (Kind, String);
 pub struct Touched {
     /// The templates that the referrer needs or needed, by name.
     pub templates: BTreeSet<TemplateKey>,
-    /// Where it chooses or chose by label.
+    /// The kinds and namespaces in which the referrer chooses or chose by label.
     pub ranges: BTreeSet<Range>,
     /// The kinds that it named before.
     pub kinds: BTreeSet<Kind>,
@@ -75,7 +75,7 @@ impl Index {
         needs.filter_map(TemplateKey::of_dependency).collect()
     }
 
-    /// Returns where a referrer chooses by label.
+    /// Returns the kinds and namespaces in which a referrer chooses by label.
     pub fn ranges(&self, referrer: &BindingKey) -> BTreeSet<Range> {
         let range = |choice: &Dependency| {
             let kind = Kind::new(&*choice.api_version, &*choice.kind);
