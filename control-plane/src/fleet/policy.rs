@@ -154,12 +154,19 @@ impl Policy {
         }
     }
 
-    /// Returns the names in `spec.dependentOverrides` of which there is no override policy, or none
-    /// that is known yet.
-    pub fn missing_overrides(&self, fleet: &Fleet) -> Vec<&str> {
+    /// Returns in words which override policies of `spec.dependentOverrides` the policy waits for:
+    /// those that do not exist, or of which none is known yet.
+    pub fn awaited_overrides(&self, fleet: &Fleet) -> Option<String> {
         let names = self.spec().dependent_overrides.iter();
         let names = names.filter(|name| !self.has_override(fleet, name));
-        names.map(String::as_str).collect()
+        let missing: Vec<&str> = names.map(String::as_str).collect();
+        (!missing.is_empty()).then(|| {
+            format!(
+                "{} waits for the override policies of its spec.dependentOverrides that do not exist: {}",
+                self.key(),
+                missing.join(", ")
+            )
+        })
     }
 
     /// Publishes an event about it.

@@ -190,21 +190,16 @@ pub(super) fn policies(
     Ok(Policies(wide.iter().chain(near).collect()))
 }
 
-/// Returns which override policies the policy of a template waits for, if it does: nothing of it is
-/// propagated then, and what was made before stays as it is.
+/// Returns in words which override policies the policy of a template waits for, if it does: nothing
+/// of it is propagated then, and what was made before stays as it is.
 fn awaited(fleet: &Fleet, template: &Template) -> Option<String> {
     let claim = Claim::on(template)?;
     let policy = claim.policy.presence(fleet).there()?;
     let is_ours = Claim::by(&policy).as_ref() == Some(&claim);
-    let missing = policy.missing_overrides(fleet);
-    let waits = is_ours && fleet.knows_overrides() && !missing.is_empty();
-    waits.then(|| {
-        format!(
-            "{} waits for the override policies of its spec.dependentOverrides that do not exist: {}",
-            claim.policy,
-            missing.join(", ")
-        )
-    })
+    if !is_ours || !fleet.knows_overrides() {
+        return None;
+    }
+    policy.awaited_overrides(fleet)
 }
 
 /// Changes the manifest of a template for a cluster by the override policies that may select it,

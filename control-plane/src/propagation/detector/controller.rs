@@ -392,12 +392,8 @@ impl Detector {
         changed: bool,
     ) -> Result<Next, Error> {
         let spec = policy.spec();
-        let missing = policy.missing_overrides(&self.fleet);
-        if !missing.is_empty() {
-            return Err(Error::Overrides {
-                policy: policy.key(),
-                overrides: missing.join(", "),
-            });
+        if let Some(awaited) = policy.awaited_overrides(&self.fleet) {
+            return Err(Error::Overrides(awaited));
         }
         let Some(claim) = Claim::by(policy) else {
             // The policy's own reconciliation gives it an id.

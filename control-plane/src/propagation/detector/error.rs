@@ -12,13 +12,8 @@ pub(super) enum Error {
     Build(#[from] build::Error),
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error(
-        "{policy} waits for the override policies of its spec.dependentOverrides that do not exist: {overrides}"
-    )]
-    Overrides {
-        policy: PolicyKey,
-        overrides: String,
-    },
+    #[error("{0}")]
+    Overrides(String),
     #[error(
         "{policy} takes its schedule priority from {class:?}, which is no PriorityClass: make it, or name another"
     )]
