@@ -50,7 +50,7 @@ impl Paid {
         }
         let mut inner = self.pace.inner.lock();
         inner.budget.refund();
-        inner.wake();
+        wake(&inner.listeners);
     }
 }
 
@@ -84,6 +84,8 @@ struct Inner {
     is_awaited: bool,
     /// Whom a change may help.
     listeners: Vec<Arc<Notify>>,
+    /// Whom only a change of the band may help.
+    band_listeners: Vec<Arc<Notify>>,
 }
 
 impl Pace {
@@ -103,6 +105,7 @@ impl Pace {
                 band: Band::Primary,
                 is_awaited: false,
                 listeners: Vec::new(),
+                band_listeners: Vec::new(),
             })),
         }
     }
@@ -110,6 +113,11 @@ impl Pace {
     /// Wakes somebody whenever a payment may have become possible earlier than was said.
     pub fn wakes(&self, listener: Arc<Notify>) {
         self.inner.lock().listeners.push(listener);
+    }
+
+    /// Wakes somebody whenever the band changes: what was stopped may move, or the reverse.
+    pub fn wakes_on_band(&self, listener: Arc<Notify>) {
+        self.inner.lock().band_listeners.push(listener);
     }
 
     /// Evictions begin: what accrued before does not count.
@@ -265,14 +273,15 @@ impl Inner {
         if band != self.band {
             self.band = band;
             self.budget.set_rate(self.rates.per_second(band), now);
-            self.wake();
+            wake(&self.listeners);
+            wake(&self.band_listeners);
         }
     }
+}
 
-    fn wake(&self) {
-        for listener in &self.listeners {
-            listener.notify_one();
-        }
+fn wake(listeners: &[Arc<Notify>]) {
+    for listener in listeners {
+        listener.notify_one();
     }
 }
 
@@ -380,5 +389,23 @@ mod tests {
         let woken = futures::FutureExt::now_or_never(listener.notified());
         assert!(woken.is_some());
         assert!(matches!(pay(&pace, start), Err(Some(_))));
+    }
+
+    #[test]
+    fn a_payment_that_is_taken_back_wakes_those_who_pay_and_not_those_who_wait_for_a_band() {
+        let start = Instant::now();
+        let pace = fleet(10, 5, start);
+        let [payers, others] = [(), ()].map(|()| Arc::new(Notify::new()));
+        pace.wakes(Arc::clone(&payers));
+        pace.wakes_on_band(Arc::clone(&others));
+        let woken = || {
+            let is_woken = |it: &Notify| futures::FutureExt::now_or_never(it.notified()).is_some();
+            [is_woken(&payers), is_woken(&others)]
+        };
+        drop(pace.pay(start + Duration::from_secs(100)).unwrap());
+        assert_eq!(woken(), [true, false]);
+        pace.put("c5", true, start + Duration::from_secs(100));
+        assert_eq!(pace.band(), Band::Stopped);
+        assert_eq!(woken(), [true, true]);
     }
 }

@@ -107,7 +107,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
     });
     let following =
         Controller::with(fleet, NAME, &controller.queue).resyncs_on(&fleet.pauses, |_, ()| true);
-    controller.pace.wakes(following.everything());
+    controller.pace.wakes_on_band(following.everything());
     following
         .resyncs(tasks, Duration::ZERO, {
             let controller = Arc::clone(&controller);
