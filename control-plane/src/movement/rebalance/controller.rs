@@ -151,11 +151,17 @@ impl Rebalancers {
             // Its end is told, and all are looked at again.
             return Ok(Next::Done);
         }
-        let since = trigger(fleet, rebalancer, now).await?;
+        let pending = decide::pending(rebalancer);
+        // A finished rebalancer is looked at again whenever all are, and requests nothing.
+        let since = if pending.is_empty() {
+            now
+        } else {
+            trigger(fleet, rebalancer, now).await?
+        };
         let uid = identity(rebalancer);
         let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
         let check = self
-            .check(fleet, rebalancer, &mut memory, (since, now))
+            .check(fleet, rebalancer, pending, &mut memory, (since, now))
             .await;
         let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
@@ -179,11 +185,12 @@ impl Rebalancers {
         &self,
         fleet: &Fleet,
         rebalancer: &WorkloadRebalancer,
+        pending: Vec<Pending>,
         memory: &mut Memory,
         (since, now): (Timestamp, Timestamp),
     ) -> Pass {
         let mut check = Pass::default();
-        let (asked, others): (Vec<_>, Vec<_>) = decide::pending(rebalancer)
+        let (asked, others): (Vec<_>, Vec<_>) = pending
             .into_iter()
             .partition(|it| it.is_asked || memory.asked.contains_key(&it.workload));
         let created = rebalancer.metadata.creation_timestamp.as_ref();
