@@ -103,11 +103,11 @@ pub(super) fn token_key() -> Result<TokenKey, rcgen::Error> {
     })
 }
 
-/// Returns what a certificate for names (DNS names or IP addresses) has in common with all others:
-/// its subject, and its life, which ends at a limit if there is one.
+/// Returns the parameters that each certificate has: its names (DNS names or IP addresses), its
+/// subject, and its lifetime, which ends at the limit at the latest, if there is one.
 ///
 /// # Errors
-/// When a name is none.
+/// When a name is neither a DNS name nor an IP address.
 pub(crate) fn params(
     names: Vec<String>,
     common_name: &str,

@@ -17,7 +17,7 @@ macro_rules! fields {
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "the other has none where nothing is set"
+    reason = "`if_set` has none where nothing is set"
 )]
 fn always(value: &impl Display) -> Option<String> {
     Some(value.to_string())

@@ -11,7 +11,7 @@
 //! * `evictor/next` takes the next one if nothing forbids it: the rate of the fleet
 //!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
 //!   `fence`, the template of a Job (`jobs`).
-//! * `plan` computes the binding after it, `execute` writes that in one patch.
+//! * `plan` computes the binding after the eviction, `execute` writes it in one patch.
 //! * `explain` has the states that are told (`EvictionState`), `condition_writer` writes them.
 //!
 //! A restart evicts nothing twice: the evictor is rebuilt from the API before it opens

@@ -54,7 +54,7 @@ impl Stranding {
     }
 }
 
-/// What a binding shows of failovers.
+/// Facts about failovers that a binding shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The binding.

@@ -45,7 +45,7 @@ static SHIPPED: LazyLock<Interpreters> = LazyLock::new(|| Interpreters::of(&[]))
 /// Until a kind that was not followed before has been listed.
 const UNLISTED: Duration = Duration::from_secs(5);
 
-/// What the second move of a workload needs (`onward.rs`).
+/// Inputs of the second move of a workload (`onward.rs`).
 pub(super) struct OnwardContext {
     pub(super) pace: Pace,
     pub(super) snapshot: LiveSnapshot,

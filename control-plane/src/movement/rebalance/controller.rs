@@ -197,8 +197,8 @@ impl Rebalancers {
         let created = created.map_or(since, |it| it.0);
         for it in asked {
             let asked = memory.asked.get(&it.workload).copied();
-            // What another process asked for, of whatever generation, is asked for once more where
-            // the cache does not show it: the API refuses that if the cache is behind.
+            // A request of another process, of whatever generation, is made once more where the
+            // cache does not show it: the API refuses the write if the cache is behind.
             let dated = if asked.is_some() { since } else { created };
             let state = self
                 .request(fleet, rebalancer, &it.workload, asked, (dated, now))
@@ -301,7 +301,7 @@ async fn trigger(
     let name = rebalancer.name_any();
     match client::get_opt(&api, &name).await {
         Ok(stored) => Ok(decide::trigger(stored.as_ref().unwrap_or(rebalancer), now)),
-        // Whoever writes an object may date its `managedFields` oddly.
+        // `managedFields` may have times that cannot be decoded.
         Err(kube::Error::SerdeError(_)) => Ok(decide::trigger(rebalancer, now)),
         Err(error) => Err(ApiError::of("read", &title(&name))(error)),
     }

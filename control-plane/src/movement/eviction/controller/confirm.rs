@@ -17,7 +17,7 @@ use crate::fleet::api_error::ApiError;
 /// off is noticed after a minute only, and the cluster may have recovered meanwhile.
 const TRUSTED: Duration = Duration::from_secs(5);
 
-/// Times at which clusters were read that the cache has as they are, by name.
+/// Times at which the API had clusters as the cache has them, by name.
 #[derive(Default)]
 pub(super) struct Confirmations(Mutex<HashMap<String, Instant>>);
 
@@ -40,7 +40,7 @@ impl Confirmations {
         }
         let asked = Instant::now();
         let api: Api<Head<Cluster>> = Api::all(fleet.client.clone());
-        // What else its writers put in must not keep workloads there.
+        // A status or `managedFields` that cannot be decoded keep no workloads in a failed cluster.
         let read = Head::get_opt(&api, &name).await;
         let read = read.map_err(ApiError::of("read", &format!("Cluster {name}")))?;
         let version = read.and_then(|it| it.metadata.resource_version);
@@ -48,7 +48,7 @@ impl Confirmations {
         if is_known {
             confirmed.insert(name, asked);
         } else {
-            // Whoever is asked again meanwhile reads the cluster itself.
+            // The list takes a while. Other evictions read their clusters meanwhile.
             drop(confirmed);
             let _ = timeout(TRUSTED, fleet.clusters.confirmed()).await;
         }

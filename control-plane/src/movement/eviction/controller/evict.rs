@@ -36,9 +36,10 @@ fn is_as_strict(judged: &ResourceBindingSpec, policy: &ResourceBindingSpec) -> b
         && (!is_preserved || preserves(judged))
 }
 
-/// Why a workload stays whose policy is stricter than its binding.
-const STRICTER: &str = "its policy says more of fencing, preservation or replicated data than its binding, which follows: if that takes long, \
-    the conditions of the policy say what it waits for";
+/// Reason for which a workload stays whose policy is stricter than its binding.
+const STRICTER: &str = "its policy says more of fencing, preservation or replicated data than \
+    its binding, which follows: if that takes long, the conditions of the policy say what it waits \
+    for";
 
 /// Runs one eviction: plan, one patch, and what that means.
 pub(super) async fn evict(

@@ -157,7 +157,7 @@ async fn a_workload_stays_in_a_cluster_that_has_recovered_although_the_watch_was
     for recovers in [true, false] {
         let mut tainted = failed();
         tainted["spec"]["taints"][0]["timeAdded"] = json!(muster_shared::clock::calendar());
-        // Not decoded by whoever reads the whole object.
+        // A read of the whole object fails at a time that cannot be decoded.
         tainted["metadata"]["managedFields"] = json!([{"time": "yesterday"}]);
         let mut workload = testing::binding();
         workload["spec"]["placement"]["clusterTolerations"] = json!([{

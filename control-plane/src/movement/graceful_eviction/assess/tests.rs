@@ -30,8 +30,7 @@ fn report(name: &str, health: ResourceHealth, status: Option<Value>) -> Aggregat
     }
 }
 
-/// Returns facts of which all is well: the clusters are sound, and what was written is
-/// carried out.
+/// Returns facts of a binding that is in order: the clusters are sound and have applied its Works.
 pub(super) fn facts<'a>(
     clusters: &'a [TargetCluster],
     reports: &'a [AggregatedStatusItem],
@@ -761,7 +760,7 @@ fn a_disruption_budget_that_no_pods_can_meet_holds_no_old_copy() {
     let targets = [target("new", 0)];
     for (old, pods, expected) in [
         (Unhealthy, (3, 2, 2), Some(Done::Replaced)),
-        // Pods of it have failed, and it protects the others.
+        // Some of its pods have failed, and the budget protects the others.
         (Unhealthy, (3, 2, 4), None),
         (Healthy, (2, 2, 2), None),
     ] {

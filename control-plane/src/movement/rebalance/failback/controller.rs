@@ -240,7 +240,7 @@ impl Failback {
         let spec = &*says;
         let is_ours = fleet.settings.schedules(spec.scheduler_name.as_deref());
         let Some(rule) = Rule::of(spec, &fleet.settings).filter(|_| is_ours) else {
-            // What the policy takes back before the binding says it, nothing else tells of.
+            // No event tells that an edit of the policy was undone before the binding followed it.
             let is_ahead = matches!(says, Cow::Owned(_));
             return Ok(if is_ahead {
                 Next::After(AGAIN)
