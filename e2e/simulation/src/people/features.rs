@@ -257,22 +257,14 @@ impl People<'_> {
         match feature {
             Feature::Scale => {
                 let object = target.template.scale(dice);
-                return fleet(Act::Apply { object });
+                fleet(Act::Apply { object })
             }
             // A workload that refers to nothing has nothing to lose.
-            Feature::Detach => {
-                let needs = target.template.needs.first().map(reference);
-                let needs = needs.map(|object| (Api::Fleet, Act::Delete { object }));
-                return needs.into_iter().collect();
+            Feature::Delete | Feature::Detach | Feature::Withdraw => {
+                let object = self.comes_back((feature, number)).as_ref().map(reference);
+                let deletion = object.map(|object| (Api::Fleet, Act::Delete { object }));
+                deletion.into_iter().collect()
             }
-            Feature::Withdraw => {
-                let object = reference(&target.policy);
-                return fleet(Act::Delete { object });
-            }
-            _ => {}
-        }
-        let target = &self.targets[number];
-        match feature {
             Feature::SuspendScheduling => fleet(suspend_scheduling(&target.template, &json!(true))),
             Feature::Priority => fleet(Act::Replace {
                 object: target.rival(),
@@ -291,9 +283,6 @@ impl People<'_> {
                 let object = reference(&target.template.object);
                 vec![(Api::Member(cluster.name.clone()), Act::Delete { object })]
             }
-            Feature::Delete => fleet(Act::Delete {
-                object: reference(&target.template.object),
-            }),
             _ => {
                 let spec = fields::set(dice, feature, self.sites, self.focus);
                 fleet(target.patch(spec))
