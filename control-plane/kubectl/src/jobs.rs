@@ -16,14 +16,14 @@ use muster_shared::k8s::{Api, Client, Job};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-/// Jobs that are read at a time.
+/// Number of Jobs that are read at a time.
 const AT_ONCE: usize = 8;
 
 /// A divided Job.
 pub struct Divided {
-    /// Its template.
+    /// Template of the Job.
     pub template: Value,
-    /// The Works with its parts.
+    /// Works with the parts of the Job.
     pub works: Vec<CachedWork>,
 }
 
@@ -47,8 +47,8 @@ impl Jobs {
         Self(read.into_iter().flatten().collect())
     }
 
-    /// Returns whether a part of the workload of a binding would run nowhere if that were so;
-    /// `None` if this is not known, because the Job or its Works cannot be read.
+    /// Returns whether a part of the workload of a binding would run nowhere if the binding said
+    /// `after`; `None` if this is not known, because the Job or its Works cannot be read.
     pub fn leaves_undone(&self, binding: &AnyBinding, after: &ResourceBindingSpec) -> Option<bool> {
         if !is_divided_job(after) {
             return Some(false);
@@ -84,7 +84,7 @@ impl Divided {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,6 +93,41 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+
+    /// Returns the binding of a Job of which `m1` and `m2` have parts that leave at once, and what
+    /// is read of the Job.
+    pub fn divided() -> (AnyBinding, Divided) {
+        let binding = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "sum-job"},
+            "spec": {
+                "resource": {
+                    "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum",
+                },
+                "replicas": 3,
+                "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
+                "placement": {"replicaScheduling": {
+                    "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
+                }},
+                "failover": {"cluster": {"purgeMode": "Directly"}},
+            },
+        }));
+        let part = |completions: u64| {
+            let spec = json!({"completions": completions, "parallelism": 3});
+            json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
+        };
+        let work = |(cluster, completions): (&str, u64)| -> CachedWork {
+            let work = json!({
+                "metadata": {"namespace": names::execution_namespace(cluster), "name": "sum"},
+                "spec": {"workload": {"manifests": [part(completions)]}},
+            });
+            serde_json::from_value(work).unwrap()
+        };
+        let read = Divided {
+            template: part(40),
+            works: [("m1", 27), ("m2", 13)].map(work).into(),
+        };
+        (binding.unwrap(), read)
+    }
 
     #[tokio::test]
     async fn of_many_jobs_a_few_are_read_at_a_time() {

@@ -3,17 +3,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::works::CachedWork;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
-use muster_shared::names::execution_namespace;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::forecast::{Left, Subject};
-use crate::jobs::Divided;
+use crate::jobs::tests::divided;
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
@@ -494,44 +492,17 @@ fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
         }]);
         serde_json::from_value(cluster).unwrap()
     };
-    let job: AnyBinding = serde_json::from_value(json!({
-        "metadata": {"namespace": "default", "name": "sum-job"},
-        "spec": {
-            "resource": {
-                "apiVersion": "batch/v1", "kind": "Job", "namespace": "default", "name": "sum",
-            },
-            "replicas": 3,
-            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
-            "placement": {"replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-            }},
-            "failover": {"cluster": {"purgeMode": "Directly"}},
-        },
-    }))
-    .unwrap();
-    let part = |completions: u64| {
-        let spec = json!({"completions": completions, "parallelism": 3});
-        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
-    };
-    let work = |(cluster, completions): (&str, u64)| -> CachedWork {
-        let work = json!({
-            "metadata": {"namespace": execution_namespace(cluster), "name": "sum"},
-            "spec": {"workload": {"manifests": [part(completions)]}},
-        });
-        serde_json::from_value(work).unwrap()
-    };
     for (members, is_read, moves, why) in [
         (3, true, true, ""),
         (2, true, false, "each cluster that fits has it already"),
         (3, false, false, "Works cannot be read"),
     ] {
-        let mut fleet = fleet(vec![Arc::new(job.clone())]);
+        let (job, read) = divided();
+        let key = BindingKey::of(&job);
+        let mut fleet = fleet(vec![Arc::new(job)]);
         fleet.clusters = (1..=members).map(takes_jobs).collect();
         if is_read {
-            let template = part(40);
-            let works = [("m1", 27), ("m2", 13)].map(work).into();
-            let read = Divided { template, works };
-            fleet.jobs = Jobs(HashMap::from([(BindingKey::of(&job), read)]));
+            fleet.jobs = Jobs(HashMap::from([(key, read)]));
         }
         let told = foretell(&fleet, &[], &["m1"], &[]);
         let moved = told["moves"].to_string();

@@ -1,15 +1,13 @@
 use std::collections::HashMap;
 
-use muster_control_plane::fleet::works::CachedWork;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::names::execution_namespace;
 use serde_json::{Value, json};
 
 use std::sync::Arc;
 
 use super::*;
 use crate::dependencies::tests::need;
-use crate::jobs::Divided;
+use crate::jobs::tests::divided;
 
 fn cluster(name: &str, taints: &Value) -> Cluster {
     serde_json::from_value(json!({
@@ -194,36 +192,7 @@ fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its
 
 #[test]
 fn a_part_of_a_job_leaves_at_once_only_for_a_cluster_without_a_part() {
-    let job: AnyBinding = serde_json::from_value(json!({
-        "metadata": {"namespace": "shop", "name": "sum-job"},
-        "spec": {
-            "resource": {
-                "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum",
-            },
-            "replicas": 3,
-            "clusters": [{"name": "m1", "replicas": 2}, {"name": "m2", "replicas": 1}],
-            "placement": {"replicaScheduling": {
-                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted",
-            }},
-            "failover": {"cluster": {"purgeMode": "Directly"}},
-        },
-    }))
-    .unwrap();
-    let part = |completions: u64| {
-        let spec = json!({"completions": completions, "parallelism": 3});
-        json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec})
-    };
-    let work = |(cluster, completions): (&str, u64)| -> CachedWork {
-        let work = json!({
-            "metadata": {"namespace": execution_namespace(cluster), "name": "sum"},
-            "spec": {"workload": {"manifests": [part(completions)]}},
-        });
-        serde_json::from_value(work).unwrap()
-    };
-    let read = Divided {
-        template: part(40),
-        works: [("m1", 27), ("m2", 13)].map(work).into(),
-    };
+    let (job, read) = divided();
     let read = Jobs(HashMap::from([(BindingKey::of(&job), read)]));
     let unread = Jobs::default();
     let bindings = [Arc::new(job)];
