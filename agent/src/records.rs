@@ -42,8 +42,8 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
     ///
     /// # Errors
     /// When it cannot be read, or says what this version does not understand: a record that was
-    /// damaged is not one that never was. Nor is one of which a proxy before the member says "not
-    /// found", which means something else.
+    /// damaged is not one that never was. A "not found" that does not name the record is an error,
+    /// too: it may be that of a proxy before the member, and tells nothing of the record.
     pub async fn read(&self) -> Result<Option<R>, String> {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
         let found = within(client::get_opt(&api, &self.name)).await?;

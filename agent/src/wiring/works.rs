@@ -101,7 +101,7 @@ pub(super) fn applier(context: &Context) -> Made {
     }))
 }
 
-/// Notes for ever when another agent may lead.
+/// Notes each time that another agent may lead instead of this one. Never returns.
 async fn note_others(leadership: Leadership, store: Arc<Store>) {
     let mut leads = leadership.leads();
     loop {

@@ -19,7 +19,7 @@ use crate::write::{self, within};
 const PROMPT: Duration = Duration::from_secs(10);
 /// Time after a failed read for which no watch reads a Work.
 const REST: Duration = Duration::from_secs(10);
-/// Time that the list may take which an agent makes before it takes over from another one.
+/// Time that the list of Works may take before an agent takes over from another one without it.
 const CONFIRMATION: Duration = Duration::from_secs(20);
 
 /// A Work with its content.
@@ -45,7 +45,7 @@ pub struct Works {
     failed: tokio::sync::Mutex<Option<Instant>>,
     /// Whether another agent may have acted for the member since the Works were listed.
     has_stood_by: AtomicBool,
-    /// Held while they are listed again for that.
+    /// Lock that is held while the Works are listed again before a takeover.
     taking_over: tokio::sync::Mutex<()>,
 }
 

@@ -57,7 +57,7 @@ pub struct Fleet {
     pub policies: Vec<ClusterTaintPolicy>,
     /// What workloads refer to that do not take it along.
     pub needs: Needs,
-    /// The divided Jobs in the clusters that are struck, as far as they are read.
+    /// Divided Jobs in the clusters that are struck, as far as they could be read.
     pub jobs: Jobs,
 }
 
@@ -107,7 +107,7 @@ pub struct Left {
     pub cluster: String,
     /// Why.
     pub reason: String,
-    /// Whether it is known that it stays: not of a Job whose parts cannot be read.
+    /// Whether the workload is known to stay; not so if it is a Job whose parts cannot be read.
     pub is_known: bool,
 }
 
@@ -119,8 +119,10 @@ struct Stuck {
 
 impl From<String> for Stuck {
     fn from(why: String) -> Self {
-        let is_known = true;
-        Self { why, is_known }
+        Self {
+            why,
+            is_known: true,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::work::{dependents, partial};
 pub struct Fenced {
     /// Identity, orders, deletion and mark.
     pub head: Value,
-    /// Whether its status says that it has run to its end, as that of a pod or a Job does.
+    /// Whether the status says, in the words of a pod or a Job, that the object has run to its end.
     pub has_ended: bool,
     /// The fields that the orders change, as JSON.
     fields: Box<str>,
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for Fenced {
         if fencing::stopped(&head).is_some() {
             head["metadata"]["annotations"][annotation::STOPPED] = json!("{}");
         }
-        // One whose status cannot be read may run.
+        // An object whose status cannot be read may still run.
         let status = partial::fields(text.get(), &STATUS);
         Ok(Self {
             head,

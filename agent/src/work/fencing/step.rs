@@ -99,9 +99,11 @@ pub enum Step {
 }
 
 impl Step {
-    /// Decides by the object of a kind as it was read. The fleet may not know that Kueue starts it:
-    /// a namespace of the member with a default queue gives the label of that queue.
+    /// Decides what stops an object of a kind, as it was read. One that Kueue would start again is
+    /// deleted although its orders suspend it. The fleet may not have known of the queue: the label
+    /// may come from a default queue of a namespace in the member.
     pub fn of(api: &Api<Raw>, kind: &GroupVersionKind, fenced: &Fenced) -> Self {
+        // Kueue has the Jobs of a CronJob in its queues, and no CronJob.
         let is_queued = fencing::is_queued(&fenced.head) && kind.kind != "CronJob";
         let is_task = matches!((&*kind.group, &*kind.kind), ("", "Pod") | ("batch", "Job"));
         let stop = Orders::of(&fenced.head).and_then(|orders| orders.stop);
