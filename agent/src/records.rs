@@ -94,6 +94,7 @@ async fn within<T>(call: impl Future<Output = Result<T, kube::Error>>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     #[test]
     fn a_record_that_is_damaged_is_an_error_that_names_it() {
@@ -113,13 +114,7 @@ mod tests {
             ("a proxy", json!({}), None),
             ("the API", json!({"name": "muster-fleet-m1"}), Some(None)),
         ] {
-            let member = crate::testing::api(move |_, _| {
-                let refusal = json!({
-                    "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-                    "message": "not found", "details": details,
-                });
-                (404, refusal)
-            });
+            let member = testing::api(move |_, _| testing::not_found(&details));
             let records: Records<u64> =
                 Records::new(member, "here", "muster-fleet-m1".to_owned(), "agent");
             assert_eq!(records.read().await.ok(), expected, "{what}");

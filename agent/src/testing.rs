@@ -27,6 +27,16 @@ pub(crate) fn api(
     Client::new(service, "default")
 }
 
+/// Returns the answer of an API that has no object with these details. The answer of a proxy has
+/// the same code and no details.
+pub(crate) fn not_found(details: &Value) -> (u16, Value) {
+    let status = json!({
+        "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+        "message": "not found", "details": details,
+    });
+    (404, status)
+}
+
 /// Returns a client of a member that serves these groups, and answers all but discovery by the head
 /// and the body of the request.
 pub(crate) fn member(

@@ -179,28 +179,23 @@ where
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
+    use crate::testing;
 
     #[tokio::test]
     async fn what_a_proxy_says_is_not_found_counts_as_gone_neither_when_it_is_read_nor_deleted() {
         let account = json!({"metadata": {"name": "karmada-m1", "uid": "u"}});
-        let refusal = |details: Value| {
-            json!({
-                "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-                "message": "not found", "details": details,
-            })
-        };
-        let (proxy, api) = (refusal(json!({})), refusal(json!({"name": "karmada-m1"})));
+        let account = (200, account);
+        let proxy = testing::not_found(&json!({}));
+        let api = testing::not_found(&json!({"name": "karmada-m1"}));
         for (what, read, deleted, is_gone) in [
-            ("read by a proxy", (404, &proxy), (200, &account), false),
-            ("deleted by a proxy", (200, &account), (404, &proxy), false),
-            ("never there", (404, &api), (404, &api), true),
-            ("just gone", (200, &account), (404, &api), true),
+            ("read by a proxy", &proxy, &account, false),
+            ("deleted by a proxy", &account, &proxy, false),
+            ("never there", &api, &api, true),
+            ("just gone", &account, &api, true),
         ] {
-            let answers = [read, deleted].map(|(code, answer)| (code, answer.clone()));
-            let member = crate::testing::api(move |head, _| {
+            let answers = [read.clone(), deleted.clone()];
+            let member = testing::api(move |head, _| {
                 let at = usize::from(head.method == http::Method::DELETE);
                 answers[at].clone()
             });

@@ -22,11 +22,7 @@ fn old_member(refusal: (u16, &'static str, &'static str)) -> Objects {
     let services = group("", &[("services", "Service")]);
     objects(testing::member(vec![services], move |head, body| {
         if head.method == http::Method::GET {
-            let why = json!({"name": "a", "kind": "services"});
-            return (
-                404,
-                json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "details": why}),
-            );
+            return testing::not_found(&json!({"name": "a", "kind": "services"}));
         }
         let applied: Value = serde_json::from_slice(body).unwrap();
         if applied.pointer("/metadata/resourceVersion").is_none() {
