@@ -106,16 +106,16 @@ stays when none is wanted.
 {{- $size := dig "spec" "resources" "requests" "storage" "" $claim -}}
 {{- $has := dig "status" "capacity" "storage" "" $claim -}}
 {{- $wantedClass := $wanted.className | default "" -}}
-{{- $chosen := $wantedClass -}}
+{{- $isChosen := ne $wantedClass "" -}}
 {{- range dig "metadata" "managedFields" list $claim -}}
-{{- if and $.Release.IsUpgrade (ne .manager "kube-controller-manager") (hasKey (dig "fieldsV1" "f:spec" dict .) "f:storageClassName") }}{{ $chosen = "by the chart" }}{{ end -}}
+{{- if and $.Release.IsUpgrade (ne .manager "kube-controller-manager") (hasKey (dig "fieldsV1" "f:spec" dict .) "f:storageClassName") }}{{ $isChosen = true }}{{ end -}}
 {{- end -}}
 {{- $bytes := include "muster.bytes" $wanted.size | float64 -}}
 {{- $shrinks := and $has (semverCompare ">=1.32-0" .Capabilities.KubeVersion.Version) (gt $bytes (include "muster.bytes" $has | float64)) -}}
 {{- $other := "" -}}
 {{- if and $modes (not (has $wanted.accessMode $modes)) -}}
 {{- $other = printf "accessMode=%s: the claim %s is there with %s" $wanted.accessMode $name (join ", " $modes) -}}
-{{- else if and $class $chosen (ne $class $wantedClass) -}}
+{{- else if and $class $isChosen (ne $class $wantedClass) -}}
 {{- $other = printf "className=%s: the claim %s is there with %s" $wantedClass $name $class -}}
 {{- else if and $size (not $shrinks) (lt $bytes (include "muster.bytes" $size | float64)) -}}
 {{- $other = printf "size=%s: the claim %s is there with %s" $wanted.size $name $size -}}
