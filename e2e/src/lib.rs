@@ -24,7 +24,7 @@
 //! fleet.cut("member1")?;
 //! fleet.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n").await?;
 //! let outcome = fleet.observer.await_that(
-//!     "member1 is told of the namespace all the same",
+//!     "Works of the namespace are made all the same",
 //!     Duration::from_secs(30) * fleet.patience,
 //!     |view| match view.works.list().len() {
 //!         0 => Err("there are no Works".to_owned()),
