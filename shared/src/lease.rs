@@ -31,7 +31,10 @@
 //! #             }
 //! #             let (code, answer) = match &*lease {
 //! #                 Some(lease) => (200, lease.clone()),
-//! #                 None => (404, json!({ "kind": "Status", "code": 404, "reason": "NotFound" })),
+//! #                 None => (404, json!({
+//! #                     "kind": "Status", "code": 404, "reason": "NotFound",
+//! #                     "details": { "name": "example" },
+//! #                 })),
 //! #             };
 //! #             let body = kube::client::Body::from(answer.to_string().into_bytes());
 //! #             let answer = http::Response::builder().status(code).body(body).unwrap();
@@ -482,7 +485,7 @@ async fn attempt(
     observed: &mut Observed,
     now: Instant,
 ) -> Result<Claim, kube::Error> {
-    let Some(lease) = api.get_opt(&candidate.name).await? else {
+    let Some(lease) = client::get_opt(api, &candidate.name).await? else {
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(candidate.name.clone()),

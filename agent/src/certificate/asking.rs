@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use muster_shared::certificate::answer::{self, Answer, Useless};
 use muster_shared::certificate::request::{NewKey, NoKey};
+use muster_shared::client;
 use muster_shared::k8s::{Api, CertificateSigningRequest, ResourceExt};
 use muster_shared::queue::doubled;
 use muster_shared::tls::Certificate;
@@ -107,7 +108,7 @@ impl Asked {
         old: &[Certificate],
     ) -> Result<Option<Vec<u8>>, Error> {
         let name = || self.name.clone();
-        let found = within("read the signing request", api.get_opt(&self.name)).await?;
+        let found = within("read the signing request", client::get_opt(api, &self.name)).await?;
         // Kubernetes removes requests without an answer after a day.
         let request = found.ok_or_else(|| Error::Gone(name()))?;
         match answer::answer(&request) {

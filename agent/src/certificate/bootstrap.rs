@@ -152,7 +152,7 @@ impl Bootstrap {
             return Ok(config);
         }
         let secrets = self.secrets();
-        let read = secrets.get_opt(&self.place.name);
+        let read = client::get_opt(&secrets, &self.place.name);
         let secret = within("read the member's Secret with our kubeconfig", read).await?;
         let text = self.text(secret.as_ref());
         let why = match self.judge(text, server.as_deref()) {
@@ -244,7 +244,7 @@ impl Bootstrap {
     pub async fn secured(&self, gateway: &Gateway) -> Result<Option<Secret>, write::Error> {
         let secrets = self.secrets();
         let step = "read the member's Secret with our kubeconfig";
-        let secret = within(step, secrets.get_opt(&self.place.name)).await?;
+        let secret = within(step, client::get_opt(&secrets, &self.place.name)).await?;
         let stored = self.judge(self.text(secret.as_ref()), None);
         let (Some(certificate), Some(key)) = (gateway.certificate(), gateway.key()) else {
             return Ok(secret);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::events::Events;
 use muster_shared::fleet_id::FleetId;
@@ -251,7 +252,7 @@ impl Credentials {
         let name = delivery.report.secret(&self.cluster);
         ensure_namespace(&self.fleet, &self.namespace).await?;
         let secrets: Api<Secret> = Api::namespaced(self.fleet.clone(), &self.namespace);
-        let found = within("read the fleet's Secret", secrets.get_opt(&name)).await?;
+        let found = within("read the fleet's Secret", client::get_opt(&secrets, &name)).await?;
         match delivery.step(found.as_ref()) {
             Step::Nothing => {}
             Step::Create(secret) => {
@@ -322,7 +323,7 @@ where
         annotations.insert(annotation::FLEET.to_owned(), mark.to_owned());
     }
     for _ in 0..ATTEMPTS {
-        let found = within(step, api.get_metadata_opt(&name)).await?;
+        let found = within(step, client::get_metadata_opt(api, &name)).await?;
         let written = if let Some(found) = found {
             ownership::check(&found.metadata, fleet)
                 .map_err(|why| Error::Foreign(K::kind(&()).into_owned(), name.clone(), why))?;

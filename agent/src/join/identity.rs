@@ -1,6 +1,7 @@
 //! Identity of the member, and the Clusters of the fleet that contradict it.
 
 use muster_shared::api::cluster::Cluster;
+use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ListParams, Namespace, ResourceExt};
 use muster_shared::{conditions, names};
 use serde_json::Value;
@@ -52,7 +53,7 @@ pub(super) async fn refuse_a_taken_name(
         api.clone().into_client(),
         &muster_shared::k8s::ApiResource::erase::<Cluster>(&()),
     );
-    let ours = within("read the Cluster", api.get_opt(name)).await?;
+    let ours = within("read the Cluster", client::get_opt(&api, name)).await?;
     if let Some(ours) = &ours {
         refuse(ours, name, id)?;
         if other_id(ours) == id {

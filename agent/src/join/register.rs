@@ -2,6 +2,7 @@
 //! under this name.
 
 use muster_shared::api::cluster::{Cluster, ClusterSpec, LocalSecretReference, ResourceModel};
+use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
@@ -54,14 +55,14 @@ impl Registration {
         self.refuse_the_fleet_itself(&id).await?;
         let name = self.settings.cluster_name.as_str();
         let api: Api<Cluster> = Api::all(self.fleet.clone());
-        let known = within("read the Cluster", api.get_opt(name)).await?;
+        let known = within("read the Cluster", client::get_opt(&api, name)).await?;
         if known.is_some_and(|known| is_recognised(&known, &id)) {
             recognised();
         }
         refuse_a_taken_name(&api, name, &id).await?;
         ensure_namespace(&self.fleet, names::CLUSTER_NAMESPACE).await?;
         let wanted = wanted(&self.settings, &id, &self.endpoint, self.insecure);
-        match within("read the Cluster", api.get_opt(name)).await? {
+        match within("read the Cluster", client::get_opt(&api, name)).await? {
             None => {
                 let spec = ClusterSpec {
                     resource_models: self.models.clone(),
@@ -119,7 +120,12 @@ impl Registration {
     pub async fn is_known(&self) -> bool {
         let api: Api<Cluster> = Api::all(self.fleet.clone());
         let wanted = wanted(&self.settings, "", &self.endpoint, self.insecure);
-        match within("read the Cluster", api.get_opt(&self.settings.cluster_name)).await {
+        match within(
+            "read the Cluster",
+            client::get_opt(&api, &self.settings.cluster_name),
+        )
+        .await
+        {
             Ok(Some(found)) => {
                 found.spec.sync_mode == wanted.sync_mode
                     && found.spec.api_endpoint == wanted.api_endpoint
@@ -178,10 +184,9 @@ mod tests {
             if path.ends_with("/clusters") {
                 return (200, json!({"metadata": {}, "items": []}));
             }
-            let missing = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "not found"});
-            cluster
-                .clone()
-                .map_or((404, missing), |cluster| (200, cluster))
+            let name = path.rsplit('/').next();
+            let missing = || crate::testing::not_found(&json!({ "name": name }));
+            cluster.clone().map_or_else(missing, |it| (200, it))
         })
     }
 

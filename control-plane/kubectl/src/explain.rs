@@ -36,6 +36,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
+use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
@@ -139,7 +140,7 @@ async fn asked(
 async fn data(client: &Client, binding: &AnyBinding) -> Vec<Arc<AnyBinding>> {
     let mut found = vec![Arc::new(binding.clone())];
     for key in objects_of(binding) {
-        let object = key.api(client).get_opt(&key.name).await;
+        let object = client::get_opt(&key.api(client), &key.name).await;
         found.extend(object.ok().flatten().map(Arc::new));
     }
     found

@@ -46,7 +46,7 @@ fn name(word: &str) -> Result<String, String> {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
     let api: Api<Failover> = Api::all(client.clone());
     if let Some(name) = &options.name {
-        let found = api.get_opt(name).await;
+        let found = client::get_opt(&api, name).await;
         let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
         let Some(found) = found else {
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;

@@ -277,7 +277,7 @@ pub(super) async fn leave(fleet: Client, leaving: &Leaving) -> anyhow::Result<St
         None => None,
     };
     let clusters: Api<Cluster> = Api::all(fleet.clone());
-    let found = call("look for the Cluster", clusters.get_opt(name)).await?;
+    let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
     let mut told = Vec::new();
     if let Some(cluster) = &found {
         ensure!(

@@ -7,6 +7,7 @@ use muster_control_plane::fleet::job_status;
 use muster_control_plane::fleet::works::is_of_namespace;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::{Manifest, Work};
+use muster_shared::client;
 use muster_shared::k8s::{Api, Client, ResourceExt};
 use muster_shared::names::execution_namespace;
 use muster_shared::settings::Duration;
@@ -63,7 +64,7 @@ pub(super) async fn part(
     let step = format!("delete Cluster {name:?}");
     delete(&step, clusters.delete(name, &params)).await?;
     let deadline = Instant::now() + *options.wait;
-    while let Some(there) = call("look for the Cluster", clusters.get_opt(name)).await? {
+    while let Some(there) = call("look for the Cluster", client::get_opt(clusters, name)).await? {
         ensure!(
             there.uid() == cluster.uid(),
             "Cluster {name:?} is back: something made it again, such as an agent that still runs (stop it: helm uninstall)"

@@ -138,7 +138,11 @@ pub(super) async fn carry_out(
     let token = options.token()?;
     let id = identify(&member, "identify the member").await?;
     let secrets: Api<Secret> = Api::namespaced(member.clone(), namespace);
-    let there = call("read the member's Secret", secrets.get_opt(SECRET)).await?;
+    let there = call(
+        "read the member's Secret",
+        client::get_opt(&secrets, SECRET),
+    )
+    .await?;
     ensure!(
         there.is_none() || options.force,
         "Secret {namespace}/{SECRET} is there already: this member has joined a fleet. --force replaces it"
@@ -214,7 +218,7 @@ fn verified(options: &Options, info: &Info) -> anyhow::Result<Config> {
 async fn public(config: &Config) -> anyhow::Result<Option<BTreeMap<String, String>>> {
     let fleet = client::connect(config, Profile::Probe)?;
     let maps: Api<ConfigMap> = Api::namespaced(fleet, discovery::NAMESPACE);
-    let found = call("ask who it is", maps.get_opt(discovery::NAME)).await?;
+    let found = call("ask who it is", client::get_opt(&maps, discovery::NAME)).await?;
     Ok(found.map(|map| map.data.unwrap_or_default()))
 }
 
@@ -273,7 +277,7 @@ async fn check_standing(options: &Options, kubeconfig: &Value, id: &str) -> anyh
     let config = Config::from_custom_kubeconfig(parsed, &defaults);
     let config = config.await.context("use the new kubeconfig")?;
     let clusters: Api<Cluster> = Api::all(client::connect(&config, Profile::Write)?);
-    let found = match clusters.get_opt(cluster).await {
+    let found = match client::get_opt(&clusters, cluster).await {
         Ok(found) => found,
         Err(kube::Error::Api(status)) if status.is_forbidden() => bail!(
             "the certificate was issued, and its owner has no rights yet: make a token with `kubectl muster token create --cluster-name {cluster}`, or install charts/control-plane with access.members={{{cluster}}}"

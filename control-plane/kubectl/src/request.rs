@@ -58,7 +58,7 @@ pub(super) async fn find_cluster(client: &Client, name: &str) -> anyhow::Result<
     let api: Api<Cluster> = Api::all(client.clone());
     // A request without a name would be one for a list.
     if !name.is_empty()
-        && let Some(cluster) = call("read the Cluster", api.get_opt(name)).await?
+        && let Some(cluster) = call("read the Cluster", client::get_opt(&api, name)).await?
     {
         return Ok(cluster);
     }
@@ -104,7 +104,7 @@ pub(super) fn instead(name: &str, names: &[String]) -> String {
 /// Fails for a namespace that is not there. What may not be read is taken to be there.
 pub(super) async fn require_namespace(client: &Client, namespace: &str) -> anyhow::Result<()> {
     let api: Api<Namespace> = Api::all(client.clone());
-    if !matches!(api.get_metadata_opt(namespace).await, Ok(None)) {
+    if !matches!(client::get_metadata_opt(&api, namespace).await, Ok(None)) {
         return Ok(());
     }
     let all = api.list_metadata(&ListParams::default()).await;

@@ -109,7 +109,7 @@ pub(super) async fn lease(client: &Client, settings: &Settings) -> Result<Option
     let namespace = &settings.leader_elect_resource_namespace;
     let name = &settings.leader_elect_resource_name;
     let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
-    let lease = leases.get_opt(name).await;
+    let lease = client::get_opt(&leases, name).await;
     lease.map_err(|error| format!("get lease {namespace}/{name}: {}", client::brief(&error)))
 }
 

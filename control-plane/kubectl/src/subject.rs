@@ -163,7 +163,10 @@ pub(super) async fn find(
             let (mut others, mut kinds) = (Vec::new(), BTreeSet::new());
             // Most are named after their template: a fleet may have 100,000 to look through else.
             for key in keys(&names::binding(kind, name)) {
-                let binding = key.api(client).get_opt(&key.name).await.ok().flatten();
+                let binding = client::get_opt(&key.api(client), &key.name)
+                    .await
+                    .ok()
+                    .flatten();
                 if let Some(binding) = binding.filter(|it| is_meant(it, kind, name)) {
                     return Ok(binding);
                 }
@@ -194,7 +197,7 @@ pub(super) async fn find(
 async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
     let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
     let (kind, name) = (key.scope().binding_kind(), &key.name);
-    let found = key.api(client).get_opt(name).await.map_err(said);
+    let found = client::get_opt(&key.api(client), name).await.map_err(said);
     if let Some(binding) = found.with_context(|| format!("cannot read {kind} {name}"))? {
         return Ok(binding);
     }

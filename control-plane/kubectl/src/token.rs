@@ -220,7 +220,7 @@ async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
 async fn taken(fleet: &Client, name: &str) -> Option<String> {
     let clusters: Api<Cluster> = Api::all(fleet.clone());
     // Whether the token can be made is told by what follows.
-    let cluster = clusters.get_opt(name).await.ok().flatten()?;
+    let cluster = client::get_opt(&clusters, name).await.ok().flatten()?;
     let ready = cluster.condition(READY).map(|it| it.status.clone());
     let ready = ready.unwrap_or_else(|| "Unknown".to_owned());
     Some(format!(
@@ -247,7 +247,7 @@ async fn publish(fleet: &Client, config: &Config, server: &str) -> anyhow::Resul
             discovery::NAME
         )
     };
-    let there = maps.get_opt(discovery::NAME).await;
+    let there = client::get_opt(&maps, discovery::NAME).await;
     let there = there
         .map_err(|it| anyhow::anyhow!(client::brief(&it)))
         .with_context(step)?;

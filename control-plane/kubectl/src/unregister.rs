@@ -48,7 +48,7 @@ pub(super) async fn carry_out(fleet: Client, options: &Options) -> anyhow::Resul
     // Writing to a string does not fail.
     let mut told = String::new();
     let clusters: Api<Cluster> = Api::all(fleet.clone());
-    let found = call("look for the Cluster", clusters.get_opt(name)).await?;
+    let found = call("look for the Cluster", client::get_opt(&clusters, name)).await?;
     if let Some(cluster) = &found {
         ensure!(
             cluster.spec.sync_mode == ClusterSyncMode::Pull,
@@ -181,7 +181,7 @@ async fn remove_if_ours<K>(
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
 {
-    let Some(found) = call("look into the member", api.get_opt(name)).await? else {
+    let Some(found) = call("look into the member", client::get_opt(api, name)).await? else {
         return Ok(false);
     };
     let labels = found.labels().contains_key(label::SYSTEM);

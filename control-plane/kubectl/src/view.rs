@@ -52,7 +52,7 @@ impl View {
 pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> {
     let (namespace, name) = (SYSTEM_NAMESPACE, pause::NAME);
     let records: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let record = records.get_opt(name).await;
+    let record = client::get_opt(&records, name).await;
     record.map_err(|error| {
         format!(
             "get configmap {namespace}/{name}: {}",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::{Resource, ResourceExt as _};
-use muster_shared::client::{is_conflict, is_not_found};
+use muster_shared::client::{self, is_conflict, is_not_found};
 use muster_shared::merge;
 use muster_shared::queue::Next;
 use serde::Serialize;
@@ -78,7 +78,7 @@ impl Served {
             Err(error) if is_conflict(&error) => Ok(Next::After(OVERTAKEN)),
             // The answer names the object whether the object or its subresource is missing.
             Err(error) if is_not_found(&error) => {
-                let there = api.get_metadata_opt(&name).await?;
+                let there = client::get_metadata_opt(api, &name).await?;
                 Ok(there.map_or(Next::Done, |_| self.refused(api, "does not serve it")))
             }
             Err(kube::Error::Api(answer)) if answer.code == 405 => {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use muster_shared::client::is_not_found;
+use muster_shared::client::{self, is_not_found};
 use muster_shared::k8s::{
     Api, ApiResource, Client, ClusterRoleBinding, ConfigMap, DynamicObject, GroupVersionKind,
     ObjectMeta, ResourceExt, RoleRef, Subject,
@@ -168,7 +168,7 @@ async fn written_by(
     name: &str,
     said: &str,
 ) -> Result<Option<String>, ApiError> {
-    let found = api.get_metadata_opt(name).await;
+    let found = client::get_metadata_opt(api, name).await;
     let found = found.map_err(ApiError::of("read", &said))?;
     Ok(found.and_then(|it| it.metadata.annotations?.remove(VERSION)))
 }
@@ -208,7 +208,7 @@ pub(super) async fn announce(fleet: &Client, server: &str, trusted: &str) -> Res
     access::ensure_namespace(fleet, discovery::NAMESPACE).await?;
     let maps: Api<ConfigMap> = Api::namespaced(fleet.clone(), discovery::NAMESPACE);
     let said = format!("ConfigMap {}/{}", discovery::NAMESPACE, discovery::NAME);
-    let found = maps.get_opt(discovery::NAME).await;
+    let found = client::get_opt(&maps, discovery::NAME).await;
     let found = found.map_err(ApiError::of("read", &said))?;
     let now = found
         .as_ref()

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_shared::certificate::kubeconfig::Way;
+use muster_shared::client;
 use muster_shared::clock::later;
 use muster_shared::k8s::{Api, ByteString, Client, ObjectMeta, Secret, Service};
 use muster_shared::write::post_params;
@@ -161,7 +162,7 @@ impl Keeper {
         let mut site = self.site.clone();
         let name = site.name("api");
         let services: Api<Service> = Api::namespaced(self.host.clone(), &site.namespace);
-        let service = services.get_opt(&name).await;
+        let service = client::get_opt(&services, &name).await;
         let service = service.map_err(ApiError::of("read", &format!("Service {name}")))?;
         let waits = service.as_ref().and_then(|it| no_address(it, &site));
         let status = service.and_then(|it| it.status?.load_balancer?.ingress);
@@ -272,7 +273,7 @@ impl Keeper {
     }
 
     async fn get(&self, name: &str) -> Result<Option<Secret>, Error> {
-        let found = self.secrets().get_opt(name).await;
+        let found = client::get_opt(&self.secrets(), name).await;
         Ok(found.map_err(ApiError::of("read", &format!("Secret {name}")))?)
     }
 

@@ -10,7 +10,7 @@ use kube::{Error, Resource};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
-use super::says_absent;
+use super::if_there;
 
 /// An object of a kind, of which only the metadata is read, without `managedFields`.
 ///
@@ -61,11 +61,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Head<K> {
     pub async fn get_opt(api: &Api<Self>, name: &str) -> Result<Option<Self>, Error> {
         let request = Request::new(api.resource_url()).get_metadata(name, &GetParams::default());
         let request = request.map_err(Error::BuildRequest)?;
-        match api.clone().into_client().request(request).await {
-            Ok(head) => Ok(Some(head)),
-            Err(error) if says_absent(&error, name) => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_there(api.clone().into_client().request(request).await, name)
     }
 
     /// Lists the metadata of objects.

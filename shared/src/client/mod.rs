@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use kube::api::Api;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::PartialObjectMeta;
 use kube::{Client, Config};
 use serde::de::DeserializeOwned;
 
@@ -256,8 +257,28 @@ pub async fn get_opt<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Err
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    match api.get(name).await {
-        Ok(object) => Ok(Some(object)),
+    if_there(api.get(name).await, name)
+}
+
+/// Reads the metadata of an object; `None` if the API says that it does not have the object (see
+/// [`says_absent`]).
+///
+/// # Errors
+/// Those of the API.
+pub async fn get_metadata_opt<K>(
+    api: &Api<K>,
+    name: &str,
+) -> Result<Option<PartialObjectMeta<K>>, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    if_there(api.get_metadata(name).await, name)
+}
+
+/// Returns what was read; `None` if the answer says that there is no object of this name.
+fn if_there<T>(answer: Result<T, kube::Error>, name: &str) -> Result<Option<T>, kube::Error> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
         Err(error) if says_absent(&error, name) => Ok(None),
         Err(error) => Err(error),
     }

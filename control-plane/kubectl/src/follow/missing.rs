@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::client;
 use muster_shared::watch::{Doubt, Presence};
 use parking_lot::Mutex;
 
@@ -53,7 +54,7 @@ impl Missing {
     /// Asks the API for a few of those of which it is not known; tells whether one is gone.
     pub(super) async fn ask(&self, client: &Client) -> bool {
         let asked = self.unknown().into_iter().map(|key| async move {
-            let found = key.api(client).get_metadata_opt(&key.name).await;
+            let found = client::get_metadata_opt(&key.api(client), &key.name).await;
             let is_gone = matches!(found, Ok(None));
             if is_gone {
                 self.0.lock().is_gone.insert(key, true);
@@ -91,12 +92,12 @@ mod tests {
 
     /// Returns an API that has all bindings but the last.
     fn api(last: usize) -> Client {
-        let absent = format!("/{}", key(last).name);
+        let name = key(last).name;
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            let (code, answer) = if request.uri().path().ends_with(&absent) {
+            let (code, answer) = if request.uri().path().ends_with(&format!("/{name}")) {
                 (
                     404,
-                    json!({"kind": "Status", "code": 404, "reason": "NotFound"}),
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "details": {"name": &name}}),
                 )
             } else {
                 (200, json!({"metadata": {"name": "x"}}))

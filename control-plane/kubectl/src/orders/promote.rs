@@ -64,7 +64,12 @@ pub(super) async fn carry_out(
 ) -> anyhow::Result<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let step = "read namespace karmada-cluster";
-    let Some(namespace) = call(step, namespaces.get_metadata_opt(CLUSTER_NAMESPACE)).await? else {
+    let Some(namespace) = call(
+        step,
+        client::get_metadata_opt(&namespaces, CLUSTER_NAMESPACE),
+    )
+    .await?
+    else {
         bail!(
             "this API has no namespace {CLUSTER_NAMESPACE}: is it the restored store of a fleet?"
         );
@@ -156,7 +161,7 @@ async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Res
         ..ConfigMap::default()
     };
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let found = call("read the record of a pause", api.get_opt(NAME)).await?;
+    let found = call("read the record of a pause", client::get_opt(&api, NAME)).await?;
     let since = pause.since.unwrap_or_default();
     if let Some(found) = found {
         if Pause::of_fleet(&found).holds(since) {

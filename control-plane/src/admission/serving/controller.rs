@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
+use muster_shared::client;
 use muster_shared::clock::calendar;
 use muster_shared::https::Certificate;
 use muster_shared::k8s::{ObjectMeta, Secret};
@@ -111,7 +112,7 @@ impl Keeper {
     /// trusted.
     async fn check(&self, leads: bool) -> Result<(), Error> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SYSTEM_NAMESPACE);
-        let found = secrets.get_opt(SECRET).await;
+        let found = client::get_opt(&secrets, SECRET).await;
         let found = found.map_err(ApiError::of("read", &"the Secret of the certificate"))?;
         let mut held = found.as_ref().and_then(Held::read);
         if leads {
@@ -177,7 +178,7 @@ impl Keeper {
             let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
             let api: Api<DynamicObject> =
                 Api::all_with(self.client.clone(), &ApiResource::from_gvk(&kind));
-            let found = api.get_opt(CONFIGURATION).await;
+            let found = client::get_opt(&api, CONFIGURATION).await;
             let found = found.map_err(ApiError::of("read", &"the webhook configuration"))?;
             all.extend(
                 found

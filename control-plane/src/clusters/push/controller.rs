@@ -144,8 +144,7 @@ async fn secret(fleet: &Fleet, cluster: &Cluster) -> Result<Option<Secret>, ApiE
         return Ok(None);
     };
     let secrets: Api<Secret> = Api::namespaced(fleet.client.clone(), &namespace);
-    secrets
-        .get_opt(&name)
+    client::get_opt(&secrets, &name)
         .await
         .map_err(ApiError::of("read", &format!("{namespace}/{name}")))
 }

@@ -93,7 +93,7 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), Error> {
 /// Creates a namespace where it is missing; says whether it was. It is read first, because
 /// admission may refuse to create one that exists.
 pub async fn create_missing(api: &Api<Namespace>, name: &str) -> Result<bool, kube::Error> {
-    match api.get_metadata_opt(name).await {
+    match client::get_metadata_opt(api, name).await {
         Ok(Some(_)) => return Ok(false),
         Ok(None) => {}
         // Whoever may not read namespaces may still be allowed to create one.

@@ -8,6 +8,7 @@ use kube::Client;
 use kube::api::Api;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::data_replication::{DataGate, DataReference, DataRole, TIMEOUT_SECONDS};
+use muster_shared::client;
 use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
@@ -197,7 +198,7 @@ pub async fn closed(
         // The role may have been taken away a moment ago, which the cache does not show yet.
         let (namespace, name) = place(key, &role.object, cluster);
         let api: Api<CachedWork> = Api::namespaced(client.clone(), &namespace);
-        let work = api.get_opt(&name).await;
+        let work = client::get_opt(&api, &name).await;
         let work = work.map_err(ApiError::of("read the work of", &role.object))?;
         if let Some(closed) = of_role(role, cluster, work.as_ref(), "") {
             return Ok(Some(closed));
