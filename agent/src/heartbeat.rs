@@ -163,7 +163,7 @@ impl Heartbeat {
         .await;
         let lease = match renewed {
             Ok(lease) => lease,
-            Err(error) if error.is_not_found() => {
+            Err(error) if error.is_gone() => {
                 let lease = Lease {
                     metadata: ObjectMeta {
                         name: Some(self.cluster.clone()),

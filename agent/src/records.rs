@@ -65,7 +65,7 @@ impl<R: Serialize + DeserializeOwned> Records<R> {
         };
         let write = async || api.patch(&self.name, &params, &Patch::Apply(&map)).await;
         let written = timeout(DEADLINE, write()).await;
-        if matches!(&written, Ok(Err(error)) if client::is_not_found(error)) {
+        if matches!(&written, Ok(Err(error)) if client::is_gone(error)) {
             let namespaces: Api<Namespace> = Api::all(self.client.clone());
             let mut namespace = Namespace::default();
             namespace.metadata.name = Some(self.namespace.clone());

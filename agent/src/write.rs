@@ -73,12 +73,6 @@ impl Error {
             || sizes.iter().any(|size| status.message.contains(size)))
     }
 
-    /// Returns whether the answer has the code for an object that does not exist. An API that does
-    /// not serve the kind at the moment answers with it, too; see [`is_gone`](Self::is_gone).
-    pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Call { source, .. } if client::is_not_found(source))
-    }
-
     /// Returns whether the API says that it does not have the object.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Call { source, .. } if client::is_gone(source))

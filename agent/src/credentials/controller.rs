@@ -337,7 +337,7 @@ where
         match written {
             // Another writer was faster, perhaps the agent of another fleet: the object is read
             // again.
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) if error.is_conflict() || error.is_gone() => {}
             other => return Ok(other.map(drop)?),
         }
     }

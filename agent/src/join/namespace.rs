@@ -12,7 +12,7 @@ pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::E
     let api: Api<Namespace> = Api::all(fleet.clone());
     match within("read a namespace", api.get_metadata(name)).await {
         Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() || error.is_forbidden() => {}
+        Err(error) if error.is_gone() || error.is_forbidden() => {}
         Err(error) => return Err(error),
     }
     let namespace = Namespace {

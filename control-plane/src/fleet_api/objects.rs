@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
-use muster_shared::client::{self, is_not_found};
+use muster_shared::client::{self, is_gone};
 use muster_shared::k8s::{
     Api, ApiResource, Client, ClusterRoleBinding, ConfigMap, DynamicObject, GroupVersionKind,
     ObjectMeta, ResourceExt, RoleRef, Subject,
@@ -186,7 +186,7 @@ pub(super) async fn end_admission(fleet: &Client, version: &str) -> Result<(), E
         }
         let removed = api.delete(ADMISSION_NAME, &DeleteParams::default()).await;
         match removed {
-            Err(error) if !is_not_found(&error) => {
+            Err(error) if !is_gone(&error) => {
                 return Err(ApiError::of("remove", &said)(error).into());
             }
             _ => tracing::info!(object = said, "removed: admission is off"),

@@ -223,7 +223,8 @@ fn connect_within(config: &Config, profile: Profile, longest: usize) -> Result<C
     })
 }
 
-/// Returns whether the error says that the object does not exist.
+/// Returns whether the answer has the code for something that does not exist, be it the object or
+/// the kind. Whoever asks for an object uses [`get_opt`] or [`is_gone`].
 pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }

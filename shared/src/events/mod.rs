@@ -273,7 +273,7 @@ async fn write(
             .patch(&known.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await
         {
-            Err(error) if client::is_not_found(&error) => {}
+            Err(error) if client::is_gone(&error) => {}
             Err(error) => return Err(error),
             Ok(_) => {
                 return Ok(Earlier {

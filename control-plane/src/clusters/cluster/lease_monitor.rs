@@ -321,7 +321,7 @@ impl LeaseMonitor {
             return;
         }
         if let Err(error) = self.write(&cluster, silence).await {
-            if !client::is_conflict(&error) && !client::is_not_found(&error) {
+            if !client::is_conflict(&error) && !client::is_gone(&error) {
                 let why = client::brief(&error);
                 tracing::warn!(cluster = name, error = why, "cannot report the silence");
                 // Whether it is us who cannot be heard is told by what is read: a report that

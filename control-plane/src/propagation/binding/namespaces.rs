@@ -19,7 +19,7 @@ use kube::{Resource, ResourceExt};
 use muster_interpreter::prune;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::work::Work;
-use muster_shared::client::{Head, is_gone};
+use muster_shared::client::{Head, is_conflict, is_gone};
 use muster_shared::controller::Controller;
 use muster_shared::names::{self, annotation, label};
 use muster_shared::queue::{Next, Queue};
@@ -350,11 +350,7 @@ async fn ensure(
     match outcome {
         Ok(()) => Ok(true),
         // One that is there already is compared when the cache shows it.
-        Err(kube::Error::Api(status))
-            if status.is_already_exists() || status.is_not_found() || status.is_conflict() =>
-        {
-            Ok(false)
-        }
+        Err(error) if is_conflict(&error) || is_gone(&error) => Ok(false),
         Err(error) => {
             let work = format!("work {}/{}", rendered.namespace, rendered.name);
             Err(ApiError::of("write", &work)(error).into())

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use kube::Client;
 use kube::api::{Api, PostParams};
 use muster_shared::api::work::Work;
-use muster_shared::client::Head;
+use muster_shared::client::{Head, is_gone};
 use muster_shared::k8s::ObjectMeta;
 use muster_shared::names;
 use muster_shared::watch::{Doubt, Presence};
@@ -139,7 +139,7 @@ async fn create(
     let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Ensured::Joining),
+        Err(error) if is_gone(&error) => return Ok(Ensured::Joining),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         Err(error) => return Err(ApiError::of("create", &subject())(error).into()),
     }

@@ -7,6 +7,7 @@ use kube::api::PostParams;
 use muster_interpreter::Dependency;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
+use muster_shared::client::{is_conflict, is_gone};
 use muster_shared::finalizers;
 use muster_shared::names::{annotation, finalizer};
 use muster_shared::queue::Next;
@@ -42,9 +43,7 @@ pub(super) async fn send(fleet: &Fleet, key: &BindingKey, write: Write) -> Resul
         Ok(_) => Ok(Next::Done),
         // The cache lags behind. What is there already is heard of when it arrives.
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(Next::After(LATER)),
-        Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-            Ok(Next::Again)
-        }
+        Err(error) if is_conflict(&error) || is_gone(&error) => Ok(Next::Again),
         Err(error) => Err(ApiError::of("attach", key)(error).into()),
     }
 }
