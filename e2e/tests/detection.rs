@@ -52,7 +52,7 @@ async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() 
             fleet.to_fleet.set(Condition::Silent);
             // This one really dies meanwhile, and nobody can know.
             fleet.cut(["member6"]);
-            let away = 2 * GRACE;
+            let away = GRACE + Duration::from_secs(1);
             heartbeats::holds(
                 fleet,
                 "nobody is judged unheard",
@@ -71,7 +71,8 @@ async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() 
                 after + Duration::from_millis(500) > heartbeats::AT_LEAST,
                 "it had a full grace after the outage, not {after:?}"
             );
-            heartbeats::holds(fleet, "the others are alive", GRACE, |view| {
+            let time = Duration::from_secs(1);
+            heartbeats::holds(fleet, "the others are alive", time, |view| {
                 heartbeats::nobody_silent_but(view, "member6")
             })
             .await?;
@@ -79,35 +80,6 @@ async fn while_the_control_plane_is_cut_off_itself_nobody_is_taken_for_silent() 
             Ok(())
         },
     )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_leader_takes_nobody_for_silent_before_it_has_listened_for_a_full_grace() {
-    heartbeats::run(Setting::named("new-leader", 4), async |fleet| {
-        fleet.cut(["member4"]);
-        fleet.control_plane.kill().await;
-        heartbeats::holds(fleet, "nobody is there to notice", 2 * GRACE, |view| {
-            heartbeats::nobody_silent(view)
-        })
-        .await?;
-        let resumed = Instant::now();
-        fleet.control_plane.resume();
-        heartbeats::until(fleet, "the dead one is missed", |view| {
-            silent(view, "member4")
-        })
-        .await?;
-        assert!(
-            resumed.elapsed() > GRACE,
-            "missed {:?} after the new leader was started",
-            resumed.elapsed()
-        );
-        heartbeats::holds(fleet, "the others are alive", GRACE, |view| {
-            heartbeats::nobody_silent_but(view, "member4")
-        })
-        .await?;
-        Ok(())
-    })
     .await;
 }
 

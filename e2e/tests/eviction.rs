@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 /// Taints what is not ready, and lets go of what is ready again.
-async fn taint_policy(fleet: &HeartbeatFleet, add: u32, remove: u32) -> anyhow::Result<()> {
-    let policy = support::taint_policy(add, remove);
+async fn taint_policy(fleet: &HeartbeatFleet) -> anyhow::Result<()> {
+    let policy = support::taint_policy(1, 1);
     apply(&fleet.client, &policy).await
 }
 
@@ -39,7 +39,7 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
         .flag("--resource-eviction-rate=50")
         .flag("--secondary-resource-eviction-rate=1");
     heartbeats::run(setting, async |fleet| {
-        taint_policy(fleet, 1, 1).await?;
+        taint_policy(fleet).await?;
         place(fleet, 7, 3)?;
         let victims = names(1..=7);
         fleet.cut(victims.iter().map(String::as_str));
@@ -70,7 +70,7 @@ async fn when_seven_of_twelve_clusters_fail_at_once_workloads_leave_at_the_secon
 async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back() {
     let setting = Setting::named("eight", 8).flag("--resource-eviction-rate=50");
     heartbeats::run(setting, async |fleet| {
-        taint_policy(fleet, 1, 1).await?;
+        taint_policy(fleet).await?;
         place(fleet, 5, 2)?;
         let victims = names(1..=5);
         fleet.cut(victims.iter().map(String::as_str));
@@ -79,7 +79,7 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         })
         .await?;
         says(fleet, "web-3-0", "True", "StoppedByThreshold").await?;
-        heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(3), |view| {
+        heartbeats::holds(fleet, "nothing leaves", Duration::from_secs(1), |view| {
             exactly(0, "left", left(view))
         })
         .await?;
@@ -94,93 +94,13 @@ async fn when_five_of_eight_clusters_fail_nothing_leaves_until_enough_are_back()
         })
         .await?;
         says(fleet, "web-1-0", "False", "AbandonedOnRecovery").await?;
-        heartbeats::holds(fleet, "they stay", Duration::from_secs(2), |view| {
+        heartbeats::holds(fleet, "they stay", Duration::from_secs(1), |view| {
             exactly(8, "left", left(view))
         })
         .await?;
         let events = fleet.events("member3").await?;
         assert!(events.contains("EvictionResumed"), "{events:?}");
         Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_window_of_a_taint_policy_goes_on_while_the_control_plane_is_away() {
-    const WINDOW: u32 = 8;
-    heartbeats::run(Setting::named("window", 3), async |fleet| {
-        taint_policy(fleet, WINDOW, 4).await?;
-        fleet.cut(["member1"]);
-        heartbeats::until(fleet, "it is missed", |view| silent(view, "member1")).await?;
-        // Late in the window: one that began anew would end five seconds later.
-        heartbeats::holds(fleet, "no taint yet", Duration::from_secs(5), |view| {
-            exactly(0, "tainted", tainted(view))
-        })
-        .await?;
-        fleet.control_plane.kill().await;
-        fleet.control_plane.resume();
-        heartbeats::until(fleet, "it is tainted", |view| {
-            exactly(1, "tainted", tainted(view))
-        })
-        .await?;
-        let cluster = fleet.observer.view.clusters.get(None, "member1").unwrap();
-        let since = cluster.condition("Ready").unwrap().last_transition_time.0;
-        let taint = cluster
-            .spec
-            .taints
-            .iter()
-            .find(|it| it.effect == "NoExecute");
-        let added = taint.unwrap().time_added.as_ref().unwrap().0;
-        let waited = added.duration_since(since).as_secs();
-        // Both times are whole seconds. The leader's lease that the killed process left behind runs
-        // out meanwhile, and the fleet is listed again.
-        assert!(
-            (i64::from(WINDOW) - 1..i64::from(WINDOW) + 5).contains(&waited),
-            "tainted {waited} s after it was missed"
-        );
-        Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn each_workload_says_why_it_leaves_waits_or_stays() {
-    let setting = Setting::named("explained", 3).flag("--resource-eviction-rate=50");
-    heartbeats::run(setting, async |fleet| {
-        let tolerations =
-            |list: Value| json!({"placement": {"clusterAffinity": {}, "clusterTolerations": list}});
-        fleet.place("leaves", "member1", &Value::Null)?;
-        fleet.place(
-            "waits",
-            "member1",
-            &tolerations(json!([{"operator": "Exists", "tolerationSeconds": 600}])),
-        )?;
-        fleet.place(
-            "stays",
-            "member1",
-            &tolerations(json!([{"operator": "Exists"}])),
-        )?;
-        fleet.place(
-            "nowhere",
-            "member1",
-            &json!({"placement": {"clusterAffinity": {"clusterNames": ["member1"]}}}),
-        )?;
-        taint_policy(fleet, 1, 1).await?;
-        fleet.cut(["member1"]);
-        for (workload, status, reason) in [
-            ("leaves", "False", "Evicted"),
-            ("waits", "True", "WaitingForToleration"),
-            ("stays", "False", "Tolerated"),
-            ("nowhere", "True", "NowhereToGo"),
-        ] {
-            says(fleet, workload, status, reason).await?;
-            told(fleet, workload, &[reason]).await?;
-        }
-        told(fleet, "member1", &["EvictionQueued", "EvictionNowhereToGo"]).await?;
-
-        fleet.heal(["member1"]);
-        says(fleet, "waits", "False", "AbandonedOnRecovery").await?;
-        told(fleet, "member1", &["EvictionAbandoned"]).await
     })
     .await;
 }
@@ -207,7 +127,7 @@ async fn the_last_living_copy_is_not_given_up_for_one_on_a_silent_cluster() {
         let drain = json!([{"key": "example.com/drain", "effect": "NoExecute"}]);
         taint(fleet, "member1", &drain).await;
         says(fleet, "web", "True", "NowhereToGo").await?;
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), |view| {
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), |view| {
             is_on(view, "web", &["member1", "member2"])
         })
         .await?;
@@ -234,7 +154,7 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
         says(fleet, "web", "False", "FailoverOff").await?;
         told(fleet, "web", &["FailoverOff"]).await?;
         told(fleet, "member1", &["EvictionOff"]).await?;
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), stays).await?;
         delete(&clusters, "member1").await;
         heartbeats::until(fleet, "the cluster is gone", |view| {
             exactly(
@@ -254,7 +174,7 @@ async fn with_failover_off_no_taint_moves_anything_and_a_cluster_can_still_be_re
 #[tokio::test(flavor = "multi_thread")]
 async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy() {
     let setting = Setting::named("classic", 3)
-        .flag("--failover-eviction-timeout=3s")
+        .flag("--failover-eviction-timeout=1s")
         .flag("--resource-eviction-rate=50");
     heartbeats::run(setting, async |fleet| {
         fleet.place("web", "member1", &Value::Null)?;
@@ -277,7 +197,7 @@ async fn in_the_classic_mode_a_silent_cluster_is_evicted_from_without_any_policy
         let taint = taints.find(|taint| taint.effect == "NoExecute").unwrap();
         assert_eq!(taint.key, "cluster.karmada.io/unreachable");
         let waited = taint.time_added.as_ref().unwrap().0.duration_since(since);
-        assert!(waited.as_secs() >= 3, "tainted after {waited}");
+        assert!(waited.as_secs() >= 1, "tainted after {waited}");
         Ok(())
     })
     .await;
