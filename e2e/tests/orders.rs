@@ -154,12 +154,12 @@ fn exactly(expected: usize, view: &View) -> Result<(), String> {
     heartbeats::exactly(expected, "have left", left(view))
 }
 
-/// Workloads that have left, and do not become more for two seconds after the second in which a
+/// Workloads that have left, and do not become more for a second after the second in which a
 /// pause takes effect.
 async fn standstill(fleet: &HeartbeatFleet) -> anyhow::Result<usize> {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = left(&fleet.observer.view);
-    heartbeats::holds(fleet, "nothing moves", Duration::from_secs(2), |view| {
+    heartbeats::holds(fleet, "nothing moves", Duration::from_secs(1), |view| {
         exactly(before, view)
     })
     .await?;
@@ -307,7 +307,7 @@ async fn an_application_that_fails_stays_while_movement_is_paused_and_moves_when
         })
         .await?;
         let stays = |view: &View| is_on(view, "web", &["member1"]);
-        heartbeats::holds(fleet, "it stays", Duration::from_secs(3), stays).await?;
+        heartbeats::holds(fleet, "it stays", Duration::from_secs(1), stays).await?;
         has(&muster(fleet, &["resume"]).await, "Movement goes on")?;
         heartbeats::until(fleet, "it moves", |view| match placed(view, "web") {
             on if on == ["member1"] => Err("it is still there".to_owned()),
@@ -347,34 +347,11 @@ async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_i
         let all = ["undrain", "member1", "member2", "member3"];
         let (_, told) = outcome(fleet, &all).await?;
         has(&told, "Cluster member3 is not drained any more")?;
-        let time = Duration::from_secs(2);
+        let time = Duration::from_secs(1);
         heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
         let (_, told) = outcome(fleet, &["get", "clusters"]).await?;
         anyhow::ensure!(!told.contains("Paused"), "{told}");
         Ok(())
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn while_nobody_leads_each_order_and_each_look_says_so() {
-    let setting = Setting::named("leaderless", 3).without_failover();
-    heartbeats::run(setting, async |fleet| {
-        place(fleet, 1, 2)?;
-        fleet.control_plane.kill().await;
-        // Beyond its lease.
-        let time = Duration::from_secs(7);
-        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
-        for words in [
-            &["drain", "member1", "--wait", "--timeout=1s"][..],
-            &["pause", "--reason=nobody is there"],
-            &["undrain", "member1"],
-        ] {
-            has(&muster(fleet, words).await, "nobody leads")?;
-        }
-        let status = muster(fleet, &["status"]).await;
-        has(&status, "nothing moves, because nobody leads")?;
-        has(&muster(fleet, &["version"]).await, "does not lead any more")
     })
     .await;
 }

@@ -1,8 +1,6 @@
 //! Failover of clusters as a policy asks for it, from the policy to the Works: what becomes of the
 //! old copy in each purge mode, in both spellings.
 
-use std::time::{Duration, Instant};
-
 use http::StatusCode;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
@@ -97,20 +95,17 @@ async fn runs(bench: &Bench, cluster: &str) {
 
 #[tokio::test]
 async fn directly_the_old_copy_goes_at_once_whatever_becomes_of_the_new_one() {
-    for mode in ["Directly", "Immediately"] {
-        let bench = Bench::start().await;
-        let _control_plane = bench.evicting_control_plane(Settings::default());
-        let (here, there) = evict(&bench, &asks(mode)).await;
-        // Nothing is reported of the new copy.
-        bench.withdrawn(here, "Deployment", "web").await;
-        bench.sent(there, "Deployment", "web", |_| true).await;
-    }
+    let bench = Bench::start().await;
+    let _control_plane = bench.evicting_control_plane(Settings::default());
+    let (here, there) = evict(&bench, &asks("Immediately")).await;
+    // Nothing is reported of the new copy.
+    bench.withdrawn(here, "Deployment", "web").await;
+    bench.sent(there, "Deployment", "web", |_| true).await;
 }
 
 #[tokio::test]
 async fn gracefully_the_old_copy_goes_when_the_new_one_is_healthy() {
     for (mode, gates) in [
-        ("Gracefully", ""),
         ("Graciously", ""),
         // The gate is for the classic mode: here the purge mode alone decides.
         ("Gracefully", "GracefulEviction=false"),
@@ -194,25 +189,6 @@ async fn gracefully_without_a_grace_period_no_time_out_removes_the_old_copy() {
 }
 
 #[tokio::test]
-async fn gracefully_with_a_grace_period_the_old_copy_waits_no_longer_than_that() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let behavior =
-        json!({ "purgeMode": "Gracefully", "tolerationSeconds": 0, "gracePeriodSeconds": 3 });
-    let (here, there) = evict(&bench, &behavior).await;
-    let placed = Instant::now();
-    assert_eq!(tasks(&bench).await[0].grace_period_seconds, Some(3));
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    is_kept(&bench, here).await;
-    // The new copy is never reported healthy.
-    begins(&bench, there, "web").await;
-    bench.withdrawn(here, "Deployment", "web").await;
-    // The task bears a whole second.
-    let waited = placed.elapsed();
-    assert!(waited > Duration::from_millis(1_500), "{waited:?}");
-}
-
-#[tokio::test]
 async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
     let bench = Bench::start().await;
     let _control_plane = bench.evicting_control_plane(Settings::default());
@@ -226,26 +202,6 @@ async fn with_never_the_old_copy_stays_until_somebody_lets_it_go() {
     let released = json!({ "spec": { "gracefulEvictionTasks": tasks } });
     merge::<ResourceBinding>(&bench.here(), "web-deployment", released).await;
     bench.withdrawn(here, "Deployment", "web").await;
-}
-
-#[tokio::test]
-async fn a_policy_without_failover_of_clusters_leaves_the_workload_where_it_is() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let (here, _) = bench.in_one_cluster(json!({})).await;
-    taint(&bench, here).await;
-    let stays = until(
-        &bench.here(),
-        "web-deployment",
-        "it says why it stays",
-        |binding: &ResourceBinding| {
-            let mut all = binding.status().conditions.iter();
-            all.any(|it| it.type_ == "EvictionPending" && it.reason == "FailoverNotRequested")
-        },
-    )
-    .await;
-    assert_eq!(shares(&stays), [(here, 4)]);
-    is_kept(&bench, here).await;
 }
 
 #[tokio::test]
@@ -304,20 +260,4 @@ async fn a_rollout_goes_on_although_the_removal_of_an_old_copy_is_refused_which_
             it["spec"]["minReadySeconds"] == 7
         })
         .await;
-}
-
-#[tokio::test]
-async fn the_new_copy_is_made_although_the_removal_of_the_old_one_is_refused() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.evicting_control_plane(Settings::default());
-    let more = json!({ "failover": { "cluster": asks("Directly") } });
-    let (here, there) = bench.in_one_cluster(more).await;
-    refuse_works_in(&bench, here);
-    taint(&bench, here).await;
-    bench
-        .bound("web-deployment", "it is placed elsewhere", |binding| {
-            shares(binding) == [(there, 4)]
-        })
-        .await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
 }

@@ -1,67 +1,16 @@
-//! Writes that meet conflicts again and again.
+//! Writes that meet a conflict.
 
-use std::time::Duration;
-
-use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::{PATIENCE, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::propagation::bench::Bench;
-
-#[tokio::test]
-async fn a_write_that_meets_a_conflict_again_and_again_is_tried_ever_less_often() {
-    let bench = Bench::start().await;
-    let policy = json!({ "metadata": { "name": "all" }, "spec": {
-        "matchConditions": [{ "conditionType": "Ready", "operator": "In", "statusValues": ["True"] }],
-        "taintsToAdd": [{ "key": "example.com/x", "effect": "NoSchedule", "addOnMatchSeconds": 1 }],
-    } });
-    create::<ClusterTaintPolicy>(&bench.all(), policy).await;
-    // Its task is over, since the cluster that is left is none of the fleet.
-    let binding = json!({ "metadata": { "name": "web-deployment" }, "spec": {
-        "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
-        "gracefulEvictionTasks": [{ "fromCluster": "m1", "reason": "Test", "producer": "test" }],
-    } });
-    create::<ResourceBinding>(&bench.here(), binding).await;
-    for (controller, path) in [
-        ("clustertaintpolicy", "/clusters/m1"),
-        ("gracefulEviction", "/resourcebindings/web-deployment"),
-    ] {
-        let scope = Scope::path(path);
-        let conflict = Effect::Answer(StatusCode::CONFLICT);
-        bench.faults().inject_for(scope, conflict);
-        bench.audit().begin();
-        let control_plane = bench.control_plane_of(controller);
-        // 50 ms, and twice as long each time.
-        let took = tries(&bench, path, 6).await;
-        assert!(
-            took > Duration::from_millis(1_500),
-            "{controller}: {took:?}"
-        );
-        control_plane.stop().await.unwrap();
-        bench.faults().heal();
-    }
-}
-
-/// Waits until so many writes to a path have been tried, and returns the time from the first to the
-/// last.
-async fn tries(bench: &Bench, path: &str, times: usize) -> Duration {
-    let tried = async |times| {
-        let reached = timeout(PATIENCE, bench.audit().reaches(times, path)).await;
-        reached.unwrap_or_else(|_| panic!("{path} was not written {times} times"));
-    };
-    tried(1).await;
-    let first = Instant::now();
-    tried(times).await;
-    first.elapsed()
-}
 
 /// Lets the control plane write the status of a binding upon a version that is no longer the
 /// present one, because somebody else writes it in that moment.

@@ -19,14 +19,6 @@ use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, POLICY_ID, deployment};
 
-fn image(is: &'static str) -> impl Fn(&Value) -> bool {
-    move |manifest| manifest["spec"]["template"]["spec"]["containers"][0]["image"] == is
-}
-
-fn set_image(to: &str) -> Value {
-    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "c", "image": to }] } } } })
-}
-
 /// Creates a cluster-wide policy for one kind and name.
 async fn place_everywhere(bench: &Bench, name: &str, selector: Value, more: Value) {
     let mut spec = json!({ "resourceSelectors": [selector] });
@@ -75,40 +67,6 @@ async fn what_a_workload_refers_to_comes_back_when_it_or_its_binding_is_deleted(
         let new = |manifest: &Value| manifest["data"]["a"] == "2";
         replaced(&bench, member, "ConfigMap", "web-conf", new).await;
     }
-}
-
-#[tokio::test]
-async fn a_change_while_nobody_looked_reaches_the_members_of_a_lazy_policy_too() {
-    let bench = Bench::start().await;
-    let control_plane = bench.control_plane();
-    bench
-        .place("web", json!({ "activationPreference": "Lazy" }))
-        .await;
-    bench.deploy("web").await;
-    bench.sent("m1", "Deployment", "web", image("nginx")).await;
-    // A change of the policy waits for the next change of the template, and outlives a restart.
-    let later = json!({ "spec": { "conflictResolution": "Overwrite" } });
-    merge::<PropagationPolicy>(&bench.here(), "web", later).await;
-    control_plane.stop().await.unwrap();
-    let control_plane = bench.control_plane();
-    bench.witness().await;
-    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
-    assert_eq!(json!(held.spec)["conflictResolution"], "Abort");
-    control_plane.stop().await.unwrap();
-    let mut change = set_image("nginx:2");
-    change["spec"]["replicas"] = json!(6);
-    merge::<Deployment>(&bench.here(), "web", change).await;
-    let _control_plane = bench.control_plane();
-    for member in ["m1", "m2"] {
-        let new =
-            |manifest: &Value| image("nginx:2")(manifest) && manifest["spec"]["replicas"] == 3;
-        bench.sent(member, "Deployment", "web", new).await;
-    }
-    bench
-        .bound("web-deployment", "the policy's change came with it", |it| {
-            json!(it.spec)["conflictResolution"] == "Overwrite"
-        })
-        .await;
 }
 
 #[tokio::test]
@@ -161,37 +119,6 @@ async fn a_policy_of_another_namespace_is_not_taken_because_a_template_names_it(
     // Its own policy takes it.
     bench.place("web", json!({})).await;
     bench.sent("m1", "Deployment", "web", |_| true).await;
-}
-
-#[tokio::test]
-async fn two_kinds_of_one_name_in_two_groups_are_told_apart() {
-    let bench = Bench::start().await;
-    bench.define("Deployment", "otherdeployments").await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    bench.sent("m1", "Deployment", "web", |_| true).await;
-    let second: DynamicObject = serde_json::from_value(json!({
-        "apiVersion": "example.com/v1", "kind": "Deployment", "metadata": { "name": "web" },
-    }))
-    .unwrap();
-    let others = bench.defined("Deployment", "otherdeployments");
-    create(&others, &second).await;
-    let selector = json!({ "apiVersion": "example.com/v1", "kind": "Deployment", "name": "web", "namespace": "default" });
-    place_everywhere(&bench, "second", selector, json!({})).await;
-    let told = bench
-        .told("ClusterPropagationPolicy", "second", "ApplyPolicyFailed")
-        .await;
-    assert!(told.contains("Deployment web of apps/v1"), "{told}");
-    // The first one's binding is as it was.
-    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
-    assert_eq!(held.spec.resource.api_version, "apps/v1");
-    assert!(held.labels().contains_key(POLICY_ID));
-    let policies: Api<ClusterPropagationPolicy> = bench.all();
-    delete(&policies, "second").await;
-    gone(&policies, "second").await;
-    let held: ResourceBinding = bench.here().get("web-deployment").await.unwrap();
-    assert!(held.labels().contains_key(POLICY_ID), "{:?}", held.labels());
 }
 
 #[tokio::test]

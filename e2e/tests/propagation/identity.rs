@@ -1,92 +1,17 @@
 //! Whose a Work is, and Works that nobody answers for.
 
-use futures::StreamExt;
-use kube::api::{DeleteParams, PropagationPolicy as Propagate, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, PropagationPolicy as Propagate};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, delete, merge, merge_status};
-use muster_e2e::harness::test_bed::{PATIENCE, gone, until};
+use muster_e2e::harness::objects::{create, merge, merge_status};
+use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
-use muster_shared::k8s::{Api, Deployment, Event, Job, Namespace, ResourceExt};
+use muster_shared::k8s::{Api, Deployment, Job, ResourceExt};
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, POLICY_ID, deployment};
-
-/// Two namespaces whose names have the same FNV-1a hash of 32 bits, which is all that the name of a
-/// Work has of them.
-const TWINS: [&str; 2] = ["team-y0jrs5", "team-lva3qb"];
-
-/// Creates a Deployment in a namespace of its own, and a policy that sends it to one cluster.
-async fn send(bench: &Bench, namespace: &str, image: &str) {
-    create::<Namespace>(&bench.all(), json!({ "metadata": { "name": namespace } })).await;
-    let mut web = deployment("web");
-    web["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
-    create::<Deployment>(&bench.within(namespace), web).await;
-    let policy = json!({ "metadata": { "name": "web" }, "spec": {
-        "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }],
-        "placement": { "clusterAffinity": { "clusterNames": ["m1"] } },
-    } });
-    create::<PropagationPolicy>(&bench.within(namespace), policy).await;
-}
-
-#[tokio::test]
-async fn two_namespaces_whose_names_have_the_same_hash_do_not_take_each_others_works() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let work = names::work("Deployment", "web", TWINS[0]);
-    assert_eq!(work, names::work("Deployment", "web", TWINS[1]));
-    send(&bench, TWINS[0], "first").await;
-    until(&bench.works("m1"), &work, "the first has its work", |_| {
-        true
-    })
-    .await;
-    send(&bench, TWINS[1], "second").await;
-    let bindings: Api<ResourceBinding> = bench.within(TWINS[1]);
-    until(&bindings, "web-deployment", "the second is told", |it| {
-        let status = it.status.clone().unwrap_or_default();
-        let not_applied = |item: &muster_shared::api::binding::AggregatedStatusItem| {
-            let message = item.applied_message.as_deref().unwrap_or_default();
-            !item.applied && message.contains(TWINS[0])
-        };
-        status.aggregated_status.iter().any(not_applied)
-            && status
-                .conditions
-                .iter()
-                .any(|it| it.type_ == "FullyApplied" && it.status == "False")
-    })
-    .await;
-    let events: Api<Event> = bench.within(TWINS[1]);
-    let mut told = events
-        .watch(&WatchParams::default(), "0")
-        .await
-        .unwrap()
-        .boxed();
-    let told = async {
-        while let Some(Ok(event)) = told.next().await {
-            if let WatchEvent::Added(event) | WatchEvent::Modified(event) = event
-                && event.reason.as_deref() == Some("SyncWorkFailed")
-                && event
-                    .message
-                    .is_some_and(|message| message.contains(TWINS[0]))
-            {
-                return;
-            }
-        }
-        panic!("the watch of events ended");
-    };
-    tokio::time::timeout(PATIENCE, told).await.unwrap();
-    // What was written in the wrong place would have been by now.
-    let held = bench.works("m1").get(&work).await.unwrap();
-    let manifest = &held.spec.workload.manifests[0].0;
-    let image = &manifest["spec"]["template"]["spec"]["containers"][0]["image"];
-    assert_eq!(
-        (manifest["metadata"]["namespace"].as_str(), image),
-        (Some(TWINS[0]), &json!("first"))
-    );
-    assert_eq!(held.metadata.generation, Some(1));
-}
+use crate::propagation::bench::{Bench, POLICY_ID};
 
 /// Returns a Work as the control plane makes it for a binding.
 fn work_of(binding: &str, name: &str) -> Value {
@@ -126,33 +51,6 @@ async fn a_work_where_its_binding_wants_none_is_removed_when_it_appears() {
         copies.get("copy").await.is_ok(),
         "what lies elsewhere is nobody's"
     );
-}
-
-#[tokio::test]
-async fn works_that_the_cache_has_not_seen_go_with_their_binding() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("seen").await;
-    bench.place("seen", json!({})).await;
-    bench.sent("m1", "Deployment", "seen", |_| true).await;
-    // Lists and watches over all namespaces, which is how the cache learns of Works.
-    let scope = Scope::path("work.karmada.io/v1alpha1/works");
-    bench.faults().inject_for(scope, Effect::Hang);
-    bench.deploy("web").await;
-    bench.place("web", json!({})).await;
-    for member in ["m1", "m2"] {
-        bench.sent(member, "Deployment", "web", |_| true).await;
-    }
-    let deployments: Api<Deployment> = bench.here();
-    delete(&deployments, "web").await;
-    let bindings: Api<ResourceBinding> = bench.here();
-    let leaving = |it: &ResourceBinding| it.metadata.deletion_timestamp.is_some();
-    until(&bindings, "web-deployment", "it is on its way out", leaving).await;
-    bench.faults().heal();
-    for member in ["m1", "m2"] {
-        bench.withdrawn(member, "Deployment", "web").await;
-    }
-    gone(&bindings, "web-deployment").await;
 }
 
 /// Reports the status of a Job as an agent would.
