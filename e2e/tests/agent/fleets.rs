@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams, PostParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, delete, event, merge, typed};
+use muster_e2e::harness::objects::{delete, event, merge, typed};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{
@@ -240,22 +240,6 @@ async fn objects_that_were_made_before_there_were_marks_are_taken_and_marked() {
     gone(&bench.config_maps(), &dropped.name_any()).await;
 }
 
-#[tokio::test]
-async fn what_is_left_to_the_member_bears_no_mark() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench
-        .create_work("a", |work| {
-            work["spec"]["preserveResourcesOnDeletion"] = json!(true);
-        })
-        .await;
-    bench.applied("a", "True").await;
-    delete(&bench.works(), "a").await;
-    gone(&bench.works(), "a").await;
-    let object = bench.config_maps().get("a").await.unwrap();
-    assert!(!object.annotations().contains_key(MARK));
-}
-
 /// Takes the right to read the uid of `kube-system` away.
 async fn hide(bench: &Bench) {
     let roles: Api<ClusterRole> = Api::all(bench.fleet_client.clone());
@@ -332,33 +316,6 @@ async fn a_fleet_that_was_made_anew_takes_the_objects_of_the_former_one_where_it
     assert_eq!(now.annotations()[MARK], id(&bench).await);
 }
 
-#[tokio::test]
-async fn the_control_plane_publishes_the_id_and_leaves_one_that_is_there() {
-    let bench = Bench::start().await;
-    let key = "fleet.muster.io/id";
-    annotate(&bench, key, "former").await;
-    let _control_plane = control_plane(&bench);
-    let _agent = bench.agent();
-    create_work(&bench, "a", "1").await;
-    bench.applied("a", "True").await;
-    let what = "the control plane is at work";
-    until(&bench.clusters(), MEMBER, what, |it| {
-        !it.finalizers().is_empty()
-    })
-    .await;
-    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
-    let namespace = namespaces.get(CLUSTER_NAMESPACE).await.unwrap();
-    assert_eq!(namespace.annotations()[key], "former");
-    let object = bench.config_maps().get("a").await.unwrap();
-    assert_eq!(object.annotations()[MARK], "former");
-
-    annotate(&bench, key, "").await;
-    let id = id(&bench).await;
-    let is_published = |it: &Namespace| it.annotations().get(key) == Some(&id);
-    let what = "the id is published";
-    until(&namespaces, CLUSTER_NAMESPACE, what, is_published).await;
-}
-
 fn reporting(bench: &Bench, reports: &str) -> Task {
     secrets::start(bench, &[AGENTS], reports)
 }
@@ -413,35 +370,4 @@ async fn the_account_that_one_fleet_made_is_neither_used_nor_taken_back_by_anoth
     let account = accounts.get("karmada-m1").await.unwrap();
     assert_eq!(account.uid(), before[0]);
     roles.get(role).await.unwrap();
-}
-
-#[tokio::test]
-async fn an_account_that_was_made_before_there_were_marks_is_marked_unless_it_is_karmadas() {
-    let bench = Bench::start().await;
-    secrets::allow(&bench).await;
-    let accounts: Api<ServiceAccount> =
-        Api::namespaced(bench.member_client.clone(), CLUSTER_NAMESPACE);
-    let namespaces: Api<Namespace> = Api::all(bench.member_client.clone());
-    let namespace = json!({"metadata": {"name": CLUSTER_NAMESPACE}});
-    create(&namespaces, namespace).await;
-    for (name, manager) in [
-        ("karmada-m1", "muster-agent"),
-        ("karmada-impersonator", "karmada-agent"),
-    ] {
-        let account = json!({"metadata": {"name": name, "labels": {"karmada.io/system": "true"}}});
-        let params = PostParams {
-            field_manager: Some(manager.into()),
-            ..PostParams::default()
-        };
-        accounts.create(&params, &typed(account)).await.unwrap();
-    }
-    let _agent = reporting(&bench, "KubeCredentials,KubeImpersonator");
-    let secrets: Api<Secret> = Api::namespaced(bench.fleet_client.clone(), CLUSTER_NAMESPACE);
-    for name in [MEMBER, "m1-impersonator"] {
-        until(&secrets, name, "it is reported", |_| true).await;
-    }
-    let account = accounts.get("karmada-m1").await.unwrap();
-    assert_eq!(account.annotations()[MARK], id(&bench).await);
-    let account = accounts.get("karmada-impersonator").await.unwrap();
-    assert!(!account.annotations().contains_key(MARK));
 }

@@ -2,12 +2,11 @@
 
 use kube::api::{Patch, PatchParams};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, delete, event, merge, merge_status};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_shared::api::binding::ResourceHealth;
 use muster_shared::api::work::{ManifestStatus, Work};
-use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::{DynamicObject, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::agent::bench::{AGENT, Bench, applied, config_map, deployment, gone, until, value};
 
@@ -87,28 +86,6 @@ async fn an_object_that_somebody_else_makes_in_the_place_of_a_suspended_one_is_n
     merge(&maps, "a", &ours).await;
     healthy(&bench, "a").await;
     bench.applied("a", "True").await;
-}
-
-#[tokio::test]
-async fn what_the_agent_has_stopped_starts_again_although_its_work_is_suspended() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let orders = Orders {
-        after_seconds: 60,
-        grace_seconds: 1,
-        stop: Some(json!({"spec": {"replicas": 0}})),
-    };
-    let mut manifest = deployment("web");
-    orders.write(&mut manifest);
-    bench.apply("web", json!([manifest])).await;
-    suspend(&bench, "web", true).await;
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
-    let running = json!(deployments.get("web").await.unwrap());
-    let stop = fencing::stop(&running, &orders.stop.unwrap()).unwrap();
-    merge(&deployments, "web", &stop).await;
-    let is_running = |object: &DynamicObject| {
-        object.data["spec"]["replicas"] == 2 && fencing::stopped(&json!(object)).is_none()
-    };
-    until(&deployments, "web", "it runs again", is_running).await;
 }
 
 #[tokio::test]
@@ -200,33 +177,6 @@ async fn an_object_that_is_being_deleted_is_made_again_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_former_copy_of_the_same_template_is_taken_back_and_no_other_one() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let of = |uid: &str| {
-        let mut manifest = config_map("a", "1");
-        manifest["metadata"]["annotations"] = json!({"resourcetemplate.karmada.io/uid": uid,
-            "work.karmada.io/conflict-resolution": "abort"});
-        manifest
-    };
-    let work = bench.apply("first", json!([of("u")])).await;
-    let preserve = json!({"spec": {"preserveResourcesOnDeletion": true}});
-    merge(&bench.works(), "first", &preserve).await;
-    delete(&bench.works(), &work.name_any()).await;
-    gone(&bench.works(), "first").await;
-    let maps = bench.config_maps();
-    let released = maps.get("a").await.unwrap();
-    assert!(released.labels().is_empty());
-
-    bench.create_of("other", json!([of("v")])).await;
-    bench.applied("other", "False").await;
-    delete(&bench.works(), "other").await;
-    bench.apply("again", json!([of("u")])).await;
-    let taken = maps.get("a").await.unwrap();
-    assert_eq!(taken.uid(), released.uid());
-    assert_eq!(taken.annotations()["work.karmada.io/name"], "again");
-}
-
-#[tokio::test]
 async fn a_namespace_goes_together_with_the_works_of_what_is_in_it() {
     let (bench, _agent) = Bench::with_agent().await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "prod"}});
@@ -271,45 +221,4 @@ async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_nu
         replicas(object) == 5
     })
     .await;
-}
-
-fn job(image: &str) -> Value {
-    json!({"apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {"name": "sum", "namespace": "default", "annotations": {
-            "resourcetemplate.karmada.io/uid": "u"}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "sum", "image": image}]}}}})
-}
-
-#[tokio::test]
-async fn a_complete_job_that_is_cleaned_up_runs_again_only_when_its_template_changes() {
-    let (bench, agent) = Bench::with_agent().await;
-    bench.apply("sum", json!([job("sum:1")])).await;
-    let jobs = bench.objects("batch/v1", "Job", "jobs");
-    let now = "2026-01-01T00:00:00Z";
-    let conditions = json!([
-        {"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
-        {"type": "Complete", "status": "True", "lastTransitionTime": now},
-    ]);
-    let complete = json!({"status": {"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions}});
-    merge_status(&jobs, "sum", &complete).await;
-    let is_complete = |work: &Work| {
-        let status = reported(work).and_then(|it| it.status.as_ref());
-        status.is_some_and(|status| status.0["succeeded"] == 1)
-    };
-    let works = bench.works();
-    until(&works, "sum", "it is complete", is_complete).await;
-    delete(&jobs, "sum").await;
-    // Works that are applied afterwards tell that the agents have looked at the Job, too.
-    bench.apply("y", json!([config_map("y", "1")])).await;
-    agent.stop().await.unwrap();
-    let _agent = bench.agent();
-    bench.apply("z", json!([config_map("z", "1")])).await;
-    assert!(jobs.get_opt("sum").await.unwrap().is_none());
-    assert!(is_complete(&works.get("sum").await.unwrap()));
-
-    let change = json!({"spec": {"workload": {"manifests": [job("sum:2")]}}});
-    merge(&works, "sum", &change).await;
-    until(&jobs, "sum", "it is made", |_| true).await;
-    let events = kube::Api::namespaced(bench.fleet_client.clone(), "karmada-es-m1");
-    event(&events, "involvedObject.name=sum,reason=SyncSucceed", "").await;
 }

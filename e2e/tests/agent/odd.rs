@@ -1,10 +1,8 @@
-//! What becomes of Works and objects that are not as they should be: unreadable, contested, of
-//! versions that are gone.
+//! What becomes of Works and objects that are not as they should be.
 
 use http::StatusCode;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, merge, merge_status};
-use muster_shared::api::work::Work;
 use muster_shared::k8s::ResourceExt;
 use serde_json::{Value, json};
 
@@ -82,68 +80,6 @@ async fn patch_status(bench: &Bench, name: &str, status: &Value) {
 }
 
 #[tokio::test]
-async fn who_keeps_changing_an_object_is_named_and_answered_ever_more_slowly() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("a", json!([config_map("a", "1")])).await;
-    let maps = bench.config_maps();
-    let theirs = kube::api::PatchParams {
-        field_manager: Some("injector".into()),
-        ..kube::api::PatchParams::default()
-    };
-    let drift = kube::api::Patch::Merge(json!({"data": {"k": "theirs"}}));
-    let contest = async {
-        loop {
-            maps.patch("a", &theirs, &drift).await.unwrap();
-            until(&maps, "a", "its value is back", |object| {
-                value(object) == "1"
-            })
-            .await;
-        }
-    };
-    let contended = |work: &Work| {
-        let conditions = work.status.iter().flat_map(|status| &status.conditions);
-        let mut contended = conditions.filter(|condition| condition.type_ == "Contended");
-        contended.next().cloned()
-    };
-    let works = bench.works();
-    let told = until(&works, "a", "it is contended", |work| {
-        contended(work).is_some()
-    });
-    let work = tokio::select! {
-        work = told => work,
-        () = contest => unreachable!("it has no end"),
-    };
-    let contended = contended(&work).unwrap();
-    assert_eq!(contended.status, "True");
-    assert!(
-        contended.message.contains("\"injector\""),
-        "{}",
-        contended.message
-    );
-    bench.told("a", "Contended").await;
-}
-
-/// Checks an object as after an upgrade of the member: what the Work names in an old version is
-/// there in another one.
-#[tokio::test]
-async fn an_object_whose_version_of_the_api_is_gone_is_removed_in_another_one() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let manifest = |version: &str| {
-        json!({"apiVersion": format!("policy/{version}"), "kind": "PodDisruptionBudget",
-            "metadata": {"name": "a", "namespace": "default"},
-            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}})
-    };
-    bench.apply("a", json!([manifest("v1")])).await;
-    let old = json!({"spec": {"workload": {"manifests": [manifest("v1beta1")]}}});
-    merge(&bench.works(), "a", &old).await;
-    bench.applied("a", "False").await;
-    delete(&bench.works(), "a").await;
-    gone(&bench.works(), "a").await;
-    let budgets = bench.objects("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets");
-    gone(&budgets, "a").await;
-}
-
-#[tokio::test]
 async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
     let (bench, _agent) = Bench::with_agent().await;
     bench
@@ -164,26 +100,6 @@ async fn an_object_that_cannot_be_removed_keeps_no_other_and_is_told_of() {
     gone(&bench.config_maps(), "first").await;
 }
 
-#[tokio::test]
-async fn an_object_whose_name_no_url_can_have_keeps_no_other_from_being_removed() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let mut group = config_map("a", "1");
-    group["apiVersion"] = json!("my group/v1");
-    let mut namespace = config_map("a", "1");
-    namespace["metadata"]["namespace"] = json!("b?c");
-    let odd = [config_map("my map", "1"), group, namespace];
-    for (number, odd) in odd.into_iter().enumerate() {
-        let work = format!("work-{number}");
-        let good = config_map(&work, "1");
-        bench.create_of(&work, json!([odd, good])).await;
-        bench.applied(&work, "False").await;
-        until(&bench.config_maps(), &work, "it is applied", |_| true).await;
-        delete(&bench.works(), &work).await;
-        gone(&bench.config_maps(), &work).await;
-        gone(&bench.works(), &work).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_does_not_answer_keeps_no_other_from_being_removed() {
     let (bench, _agent) = Bench::with_agent().await;
@@ -196,38 +112,6 @@ async fn a_kind_that_does_not_answer_keeps_no_other_from_being_removed() {
     gone(&bench.config_maps(), "a").await;
     bench.member.faults().heal();
     gone(&bench.works(), "a").await;
-}
-
-#[tokio::test]
-async fn an_object_of_two_works_stays_while_one_of_them_wants_it() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("first", json!([config_map("a", "1")])).await;
-    bench.apply("second", json!([config_map("a", "2")])).await;
-    until(&bench.config_maps(), "a", "the second has it", |it| {
-        value(it) == "2"
-    })
-    .await;
-    delete(&bench.works(), "second").await;
-    gone(&bench.works(), "second").await;
-    until(&bench.config_maps(), "a", "the first has it", |it| {
-        value(it) == "1"
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_report_that_is_lost_or_put_back_is_written_again() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("a", json!([config_map("a", "1")])).await;
-    let reported = |work: &Work| {
-        let status = work.status.as_ref();
-        status.is_some_and(|status| !status.manifest_statuses.is_empty())
-            && applied(work).is_some_and(|(status, _)| status == "True")
-    };
-    until(&bench.works(), "a", "it is reported", reported).await;
-    let emptied = json!({"status": null});
-    merge_status(&bench.works(), "a", emptied).await;
-    until(&bench.works(), "a", "it is reported again", reported).await;
 }
 
 #[tokio::test]
@@ -274,42 +158,4 @@ async fn two_manifests_of_one_object_are_refused_and_the_first_counts() {
         "{message}"
     );
     assert_eq!(value(&bench.config_maps().get("a").await.unwrap()), "1");
-}
-
-/// Checks that objects whose Work is gone are counted, as after a restore of the fleet, or after
-/// somebody took a finalizer off by hand.
-#[tokio::test]
-async fn objects_whose_work_is_gone_are_counted() {
-    let (bench, agent) = Bench::with_agent().await;
-    for name in ["a", "b", "stays"] {
-        bench.create_work(name, |_| {}).await;
-        bench.applied(name, "True").await;
-    }
-    agent.stop().await.unwrap();
-    for name in ["a", "b"] {
-        merge(
-            &bench.works(),
-            name,
-            &json!({"metadata": {"finalizers": null}}),
-        )
-        .await;
-        delete(&bench.works(), name).await;
-        gone(&bench.works(), name).await;
-    }
-    let meter = Meter::install();
-    let _agent = bench.agent();
-    // A change is heard of after the list, and the list is counted.
-    let maps = bench.config_maps();
-    merge(&maps, "stays", &json!({"data": {"k": "drifted"}})).await;
-    until(&maps, "stays", "its value is back", |object| {
-        value(object) == "1"
-    })
-    .await;
-    let orphans = meter.sum("muster_orphaned_objects", &["kind=\"ConfigMap\""]);
-    assert!((orphans - 2.0).abs() < f64::EPSILON, "{orphans}");
-    assert_eq!(
-        value(&bench.config_maps().get("a").await.unwrap()),
-        "1",
-        "nobody removes it"
-    );
 }

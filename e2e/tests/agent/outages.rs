@@ -1,5 +1,5 @@
-//! Outages that last for hours, in simulated time: nothing is lost, nothing piles up, and the end
-//! is noticed at once.
+//! Outages that last for long, in simulated time: nothing is lost, nothing piles up, and the end is
+//! noticed at once.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use muster_e2e::harness::objects::{delete, merge};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use crate::agent::bench::{
-    AGENT, AGENTS, Bench, MEMBER, condition, config_map, gone, renewed, until, value,
-};
+use crate::agent::bench::{AGENT, AGENTS, Bench, MEMBER, config_map, gone, renewed, until, value};
 use crate::agent::meter::Meter;
 use muster_e2e::harness::test_bed::Task;
 
 const HOUR: Duration = Duration::from_hours(1);
+/// Time for which nobody answers: many times the longest back-off, which is a minute.
+const LONG: Duration = Duration::from_mins(30);
 /// Works that are pending while nobody answers.
 const WORKS: u32 = 20;
 
@@ -40,7 +40,7 @@ fn changed(name: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
+async fn a_fleet_that_is_away_for_long_finds_its_member_as_it_wants_it() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let _agent = agent(&bench);
@@ -51,7 +51,7 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     }
     cut_off(&bench.fleet);
     let before = meter.sum("muster_api_requests_total", &["api=\"fleet\""]);
-    sleep(HOUR / 2).await;
+    sleep(LONG / 2).await;
     // What the member needs no fleet for goes on: drift is repaired. Not so by an agent that stands
     // for election, which leads no longer when the fleet, where its lease is, has been away for the
     // renew deadline.
@@ -71,13 +71,13 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
     merge(&bench.works(), "changed", &changed("changed")).await;
     delete(&bench.works(), "deleted").await;
     bench.create_work("new", |_| {}).await;
-    sleep(HOUR / 2).await;
+    sleep(LONG / 2).await;
     let asked = meter.sum("muster_api_requests_total", &["api=\"fleet\""]) - before;
     // The lease is tried once a second; watches and writes have backed off.
-    let seconds = HOUR.as_secs_f64();
+    let seconds = LONG.as_secs_f64();
     assert!(
         asked < seconds * 1.5,
-        "{asked} requests in an hour:\n{}",
+        "{asked} requests in {seconds} s:\n{}",
         meter.series("muster_api_requests_total").join("\n")
     );
     assert!(asked > seconds / 60.0, "it goes on trying: {asked}");
@@ -107,7 +107,7 @@ async fn a_fleet_that_is_away_for_hours_finds_its_member_as_it_wants_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_it_answers() {
+async fn a_member_that_is_silent_for_long_is_told_once_and_caught_up_with_when_it_answers() {
     let meter = Meter::install();
     let bench = Bench::start().await;
     let _agent = agent(&bench);
@@ -137,7 +137,7 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     for number in 0..WORKS {
         bench.create_work(&format!("new-{number}"), |_| {}).await;
     }
-    sleep(HOUR).await;
+    sleep(LONG).await;
     let after = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(
         after.metadata.resource_version, silent.metadata.resource_version,
@@ -154,8 +154,8 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     );
     let retries = meter.sum("muster_queue_retries_total", &["queue=\"works\""]);
     assert!(
-        retries < f64::from(WORKS + 1) * 90.0,
-        "{retries} retries in an hour"
+        retries < f64::from(WORKS + 1) * 60.0,
+        "{retries} retries in half an hour"
     );
 
     bench.member.faults().heal();
@@ -174,43 +174,6 @@ async fn a_member_that_is_silent_for_hours_is_told_once_and_caught_up_with_when_
     let took = healed.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
     bench.joined().await;
-}
-
-/// Checks the agent of a server under load, which says when it wants to be asked again. The other
-/// requests of the agent go on.
-#[tokio::test(start_paused = true)]
-async fn an_api_that_has_too_much_to_do_is_asked_seldom_and_gets_everything_later() {
-    let meter = Meter::install();
-    let bench = Bench::start().await;
-    let _agent = bench.agent_in(&[AGENTS], |settings| {
-        settings.cluster_api_qps = 40.0;
-    });
-    bench.joined().await;
-    let works = Scope::user(AGENT).at("/configmaps");
-    bench
-        .member
-        .faults()
-        .inject_for(works, Effect::Answer(http::StatusCode::TOO_MANY_REQUESTS));
-    for number in 0..WORKS {
-        bench.create_work(&format!("w-{number}"), |_| {}).await;
-    }
-    sleep(Duration::from_mins(10)).await;
-    let refused = meter.sum(
-        "muster_api_requests_total",
-        &["api=\"member\"", "code=\"429\""],
-    );
-    assert!(
-        refused > 1.0 && refused < 700.0,
-        "{refused} requests in ten minutes"
-    );
-    assert_eq!(
-        condition(&bench.clusters().get(MEMBER).await.unwrap(), "Ready"),
-        Some(("True", "ClusterReady"))
-    );
-    bench.member.faults().heal();
-    for number in 0..WORKS {
-        bench.applied(&format!("w-{number}"), "True").await;
-    }
 }
 
 /// Checks that wrong clocks of servers change nothing. Our clock goes into the lease, and nobody

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::process::Program;
 use muster_e2e::harness::test_bed::eventually;
 use muster_shared::k8s::{Api, Lease};
@@ -148,21 +147,6 @@ async fn an_agent_that_dies_is_replaced_before_its_cluster_counts_as_silent() {
     let silent = renewed(&after).unwrap().duration_since(last).as_secs();
     assert!(silent < MONITOR_GRACE / 2, "silent for {silent} s");
     drop(second);
-}
-
-#[tokio::test]
-async fn sigterm_ends_an_agent_whose_apis_hang_within_its_grace() {
-    let bench = Bench::start().await;
-    let agent = Started::new(&bench, "sigterm-hang");
-    bench.joined().await;
-    bench.member.faults().inject(Effect::Hang);
-    for number in 0..10 {
-        bench.create_work(&format!("w-{number}"), |_| {}).await;
-    }
-    bench.fleet.faults().inject(Effect::Hang);
-    let (code, took) = agent.terminate().await;
-    assert_eq!(code, Some(0));
-    assert!(took < GRACE, "{took:?}");
 }
 
 #[tokio::test]

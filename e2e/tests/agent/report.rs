@@ -1,8 +1,7 @@
 //! What the fleet learns about a member.
 
-use http::StatusCode;
 use jiff::Timestamp;
-use muster_e2e::apiserver::faults::{Effect, Scope};
+use muster_e2e::apiserver::faults::Effect;
 use muster_e2e::harness::objects::{create, event, merge, merge_status};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::capacity::default_models;
@@ -10,7 +9,6 @@ use muster_shared::k8s::{Api, Node, Pod};
 use serde_json::{Value, json};
 
 use crate::agent::bench::{AGENTS, Bench, MEMBER, condition, renewed, until};
-use crate::agent::meter::Meter;
 
 fn node(name: &str, ready: bool) -> Node {
     serde_json::from_value(json!({"metadata": {"name": name}, "status": {
@@ -182,16 +180,6 @@ async fn a_sick_member_is_not_ready_a_silent_one_not_reachable_and_neither_loses
     }
 }
 
-#[tokio::test]
-async fn a_name_that_another_cluster_bears_is_refused() {
-    let bench = Bench::start().await;
-    let other = json!({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": MEMBER},
-        "spec": {"syncMode": "Pull", "id": "another"}});
-    create(&bench.clusters(), other).await;
-    let error = bench.agent().ended().await.unwrap_err();
-    assert!(error.to_string().contains("\"another\""), "{error}");
-}
-
 /// Grades whose lower ends are these, in cores and memory, as they are written by hand.
 fn grades(floors: &[(&str, &str)]) -> Value {
     const UNBOUNDED: &str = "9223372036854775807";
@@ -361,25 +349,4 @@ async fn the_lease_does_not_follow_the_namespace_for_credentials() {
     });
     bench.joined().await;
     bench.beats(None).await;
-}
-
-/// Checks that a status that others always write first was not reported, and counts as a failure.
-#[tokio::test]
-async fn a_report_that_meets_conflicts_again_and_again_has_failed_and_is_written_later() {
-    let meter = Meter::install();
-    let bench = Bench::start().await;
-    let scope = Scope::path(format!("/clusters/{MEMBER}/status"));
-    let conflict = Effect::Answer(StatusCode::CONFLICT);
-    bench.fleet.faults().inject_for(scope, conflict);
-    bench.fleet.audit().begin();
-    let _agent = bench.agent();
-    // Two reports of four attempts each, and the first attempt of a third.
-    let path = format!("/clusters/{MEMBER}/status");
-    bench.fleet.audit().reaches(9, &path).await;
-    let failures = meter.sum("muster_status_report_failures_total", &[]);
-    assert!(failures >= 2.0, "{}", meter.text());
-    bench.fleet.faults().heal();
-    bench
-        .has(MEMBER, &[("Ready", "True", "ClusterReady")])
-        .await;
 }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ListParams, PostParams};
+use kube::api::ListParams;
 use muster_agent::settings::Settings;
 use muster_e2e::apiserver::Options;
 use muster_e2e::harness::access::{self, Extra};
 use muster_e2e::harness::objects::{create, delete, list, merge};
-use muster_shared::api::cluster::Cluster;
 use muster_shared::client::{Profile, connect};
 use muster_shared::k8s::{Api, Client, Config, Event, Pod, ResourceExt, Secret, ServiceAccount};
 use serde_json::json;
@@ -217,48 +216,6 @@ async fn a_member_that_writes_no_token_is_told_of_after_half_a_minute() {
     sleep(Duration::from_mins(2)).await;
     assert!(meter.sum(FAILURES, &[]) >= 1.0);
     told(&bench, "ReportSecretFailed", "no token").await;
-}
-
-#[tokio::test]
-async fn somebody_elses_secret_is_left_alone() {
-    let bench = Bench::start().await;
-    allow(&bench).await;
-    let other: Cluster = serde_json::from_value(
-        json!({"metadata": {"name": "other"}, "spec": {"syncMode": "Pull"}}),
-    )
-    .unwrap();
-    let other = bench
-        .clusters()
-        .create(&PostParams::default(), &other)
-        .await;
-    let theirs: Secret = serde_json::from_value(json!({
-        "metadata": {"name": "m1-impersonator", "ownerReferences": [{
-            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-            "name": "other", "uid": other.unwrap().uid(),
-        }]},
-        "data": {"token": "eA=="},
-    }))
-    .unwrap();
-    let fleet = secrets(&bench.fleet_client);
-    let theirs = create(&fleet, &theirs).await;
-    let _agent = start(&bench, &[AGENTS], "KubeImpersonator,KubeCredentials");
-    until(&fleet, MEMBER, "the other report is made", |_| true).await;
-    let now = fleet.get("m1-impersonator").await.unwrap();
-    assert_eq!(now.resource_version(), theirs.resource_version());
-}
-
-#[tokio::test]
-async fn none_leaves_no_trace() {
-    let bench = Bench::start().await;
-    allow(&bench).await;
-    let _agent = start(&bench, &[AGENTS], "None");
-    let cluster = bench.joined().await;
-    assert_eq!(cluster.spec.secret_ref, None);
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    gone(&secrets(&bench.fleet_client), MEMBER).await;
-    let accounts: Api<ServiceAccount> = Api::namespaced(bench.member_client.clone(), NAMESPACE);
-    gone(&accounts, "karmada-m1").await;
 }
 
 /// Checks that the Cluster names its secrets from the beginning: karmadactl's role lets an agent

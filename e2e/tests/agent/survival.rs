@@ -122,37 +122,6 @@ async fn an_agent_that_starts_beside_a_silent_member_says_that_the_member_is_sil
 }
 
 #[tokio::test]
-async fn the_lease_does_not_wait_for_a_member_that_hangs() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent();
-    bench.joined().await;
-    bench.member.faults().inject(Effect::Hang);
-    let mut last = None;
-    for _ in 0..4 {
-        last = renewed(&bench.beats(last).await);
-    }
-}
-
-#[tokio::test]
-async fn a_restarted_agent_goes_on_where_it_was() {
-    let bench = Bench::start().await;
-    let agent = bench.agent();
-    bench.joined().await;
-    for name in ["kept", "dropped"] {
-        bench.create_work(name, |_| {}).await;
-        bench.applied(name, "True").await;
-    }
-    let before = bench.config_maps().get("kept").await.unwrap();
-    agent.stop().await.unwrap();
-    delete(&bench.works(), "dropped").await;
-    let _agent = bench.agent();
-    gone(&bench.works(), "dropped").await;
-    gone(&bench.config_maps(), "dropped").await;
-    let after = bench.config_maps().get("kept").await.unwrap();
-    assert_eq!(after.resource_version(), before.resource_version());
-}
-
-#[tokio::test]
 async fn a_member_that_joins_before_the_fleet_answers_waits_for_it() {
     let bench = Bench::start().await;
     bench

@@ -1,7 +1,6 @@
 //! A member that is registered already, under another name, where the agent may see no Cluster but
 //! its own.
 
-use kube::api::{Patch, PatchParams};
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::{create, delete};
 use muster_e2e::harness::test_bed::Task;
@@ -75,71 +74,6 @@ async fn the_agent_of_a_second_registration_beats_and_applies_nothing_until_the_
 }
 
 #[tokio::test]
-async fn an_older_cluster_that_takes_a_members_id_while_the_control_plane_is_away_does_not_silence_it()
- {
-    let bench = Bench::start().await;
-    let older = json!({"metadata": {"name": OTHER}, "spec": {"syncMode": "Pull"}});
-    create(&bench.clusters(), older).await;
-    let control_plane = control_plane(&bench);
-    let agent = bench.agent();
-    bench.joined().await;
-    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
-    until(
-        &namespaces,
-        "karmada-es-m1",
-        "it is recorded",
-        |namespace: &Namespace| {
-            namespace
-                .annotations()
-                .contains_key("clusters.muster.io/id")
-        },
-    )
-    .await;
-    control_plane.stop().await.unwrap();
-    let id = bench.clusters().get(MEMBER).await.unwrap().spec.id;
-    let (patch, params) = (json!({"spec": {"id": id}}), PatchParams::default());
-    let clusters = bench.clusters();
-    let claim = clusters.patch(OTHER, &params, &Patch::Merge(&patch)).await;
-    claim.unwrap();
-    let _control_plane = self::control_plane(&bench);
-    bench.has(OTHER, &[REFUSED]).await;
-    bench.create_work("a", |_| {}).await;
-    bench.applied("a", "True").await;
-    let member = bench.clusters().get(MEMBER).await.unwrap();
-    assert_eq!(condition(&member, "UniqueIdentity"), None);
-    assert!(!agent.is_finished());
-}
-
-#[tokio::test]
-async fn a_second_registration_is_refused_while_the_first_has_not_been_readable_since_the_start() {
-    let bench = Bench::start().await;
-    let control_plane = control_plane(&bench);
-    register(&bench, OTHER).await;
-    let namespaces: Api<Namespace> = Api::all(bench.fleet_client.clone());
-    let recorded = |it: &Namespace| it.annotations().contains_key("clusters.muster.io/id");
-    until(&namespaces, "karmada-es-m0", "it is recorded", recorded).await;
-    control_plane.stop().await.unwrap();
-    let seeds = bench
-        .fleet
-        .seeds("cluster.karmada.io", "v1alpha1", "clusters");
-    let seeds = seeds.unwrap();
-    let mut first = seeds.get("", OTHER).unwrap();
-    first["spec"]["taints"] = json!("none");
-    seeds.put(first).unwrap();
-
-    let _agent = bench.agent();
-    let _control_plane = self::control_plane(&bench);
-    bench.has(MEMBER, &[REFUSED]).await;
-    let second = namespaces.get("karmada-es-m1").await.unwrap();
-    assert!(!recorded(&second));
-    // The first goes, and cannot be read at its end either.
-    seeds.remove("", OTHER).unwrap();
-    bench
-        .has(MEMBER, &[("UniqueIdentity", "True", "OnlyRegistration")])
-        .await;
-}
-
-#[tokio::test]
 async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     let bench = Bench::start().await;
     let control_plane = control_plane(&bench);
@@ -155,15 +89,4 @@ async fn a_member_at_work_is_not_driven_out_by_a_cluster_that_claims_its_id() {
     let member = bench.clusters().get(MEMBER).await.unwrap();
     assert_eq!(condition(&member, "UniqueIdentity"), None);
     assert!(!agent.is_finished());
-}
-
-#[tokio::test]
-async fn a_fleet_is_no_member_of_itself() {
-    let bench = Bench::start().await;
-    let agent = bench.agent_in(&["system:masters"], |settings| {
-        settings.kubeconfig = settings.karmada_kubeconfig.clone();
-    });
-    let error = agent.ended().await.unwrap_err().to_string();
-    assert!(error.contains("the same cluster"), "{error}");
-    assert!(bench.clusters().get_opt(MEMBER).await.unwrap().is_none());
 }

@@ -254,34 +254,6 @@ async fn an_object_that_another_work_takes_over_while_it_is_removed_stays_as_it_
 }
 
 #[tokio::test]
-async fn an_object_that_a_work_no_longer_has_is_removed() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let both = json!([config_map("a", "1"), config_map("b", "1")]);
-    bench.create_of("w", both).await;
-    until(&bench.works(), "w", "both are reported", |work| {
-        work.status
-            .as_ref()
-            .is_some_and(|status| status.manifest_statuses.len() == 2)
-    })
-    .await;
-    merge(
-        &bench.works(),
-        "w",
-        &json!({"spec": {"workload": {"manifests": [config_map("b", "1")]}}}),
-    )
-    .await;
-    let maps = bench.config_maps();
-    gone(&maps, "a").await;
-    until(&bench.works(), "w", "one is reported", |work| {
-        work.status
-            .as_ref()
-            .is_some_and(|status| status.manifest_statuses.len() == 1)
-    })
-    .await;
-    assert_eq!(value(&maps.get("b").await.unwrap()), "1");
-}
-
-#[tokio::test]
 async fn a_suspended_work_waits() {
     let (bench, _agent) = Bench::with_agent().await;
     bench
@@ -327,20 +299,4 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
     for name in ["inside", "thing"] {
         bench.applied(name, "True").await;
     }
-}
-
-#[tokio::test]
-async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
-    let (bench, _agent) = Bench::with_agent().await;
-    let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
-    bench.create_of("mixed", manifests).await;
-    bench.create_work("other", |_| {}).await;
-    let work = bench.applied("mixed", "False").await;
-    assert!(
-        applied(&work).unwrap().1.contains("(1/2)"),
-        "{:?}",
-        applied(&work)
-    );
-    bench.applied("other", "True").await;
-    assert_eq!(value(&bench.config_maps().get("good").await.unwrap()), "1");
 }
