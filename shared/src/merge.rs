@@ -138,29 +138,46 @@ mod tests {
         }
     }
 
-    /// Values without nulls, which a merge patch cannot express.
     fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
+            Just(Value::Null),
             any::<bool>().prop_map(Value::from),
             any::<u8>().prop_map(Value::from)
         ];
         leaf.prop_recursive(3, 16, 3, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::btree_map("[a-c]", inner, 0..3)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+                object(inner),
             ]
         })
     }
 
+    fn object(member: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+        prop::collection::btree_map("[a-c]", member, 0..3)
+            .prop_map(|map| Value::Object(map.into_iter().collect()))
+    }
+
+    /// Returns a document without nulls, which merge patches do not know.
+    fn without_nulls(value: &Value) -> Value {
+        let Value::Object(map) = value else {
+            return value.clone();
+        };
+        let kept = map.iter().filter(|(_, value)| !value.is_null());
+        Value::Object(
+            kept.map(|(key, value)| (key.clone(), without_nulls(value)))
+                .collect(),
+        )
+    }
+
     proptest! {
         #[test]
-        fn a_patch_leads_where_it_should(from in value(), to in value()) {
-            let mut object = from.clone();
+        fn a_patch_leads_where_it_should(from in object(value()), to in object(value())) {
+            let mut patched = from.clone();
             if let Some(patch) = difference(&from, &to) {
-                apply(&mut object, &patch);
+                apply(&mut patched, &patch);
             }
-            prop_assert_eq!(object, to);
+            prop_assert_eq!(without_nulls(&patched), without_nulls(&to));
+            prop_assert_eq!(difference(&patched, &to), None);
         }
     }
 }

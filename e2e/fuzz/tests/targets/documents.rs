@@ -1,9 +1,8 @@
-//! JSON documents: statuses of members, and merge patches.
+//! JSON documents: statuses of members.
 
 use muster_fuzz::{Fuzz, Random};
-use muster_shared::merge::{apply, difference};
 use muster_shared::work_status;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::MEMORY;
 
@@ -116,54 +115,4 @@ pub(crate) fn same(one: &Value, other: &Value) -> bool {
         }
         _ => one == other,
     }
-}
-
-/// Returns a document without nulls, which merge patches do not know, and without what they leave.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let kept = map.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(
-                kept.map(|(key, value)| (key.clone(), without_nulls(value)))
-                    .collect::<Map<_, _>>(),
-            )
-        }
-        other => other.clone(),
-    }
-}
-
-#[test]
-fn a_merge_patch_makes_the_new_document_of_the_old_one() {
-    Fuzz::new("merge")
-        .words(WORDS)
-        .generator(|random| {
-            let (old, new) = (document(random), document(random));
-            format!("{old}\n{new}").into_bytes()
-        })
-        .executions(10_000)
-        .memory(MEMORY)
-        .run_text(|text| {
-            let (old, new) = text.split_once('\n').unwrap_or((text, "{}"));
-            let read = |text| {
-                serde_json::from_str::<Value>(text)
-                    .ok()
-                    .filter(Value::is_object)
-            };
-            let (Some(old), Some(new)) = (read(old), read(new)) else {
-                return "no documents".to_owned();
-            };
-            let patch = difference(&old, &new);
-            let mut patched = old.clone();
-            if let Some(patch) = &patch {
-                apply(&mut patched, patch);
-            }
-            assert_eq!(
-                without_nulls(&patched),
-                without_nulls(&new),
-                "{old} with {patch:?}"
-            );
-            assert_eq!(difference(&patched, &new), None);
-            assert_eq!(difference(&new, &new), None);
-            format!("{:?}", patch.map(|patch| patch.to_string()))
-        });
 }
