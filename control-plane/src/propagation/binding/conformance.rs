@@ -8,6 +8,7 @@ use muster_vectors::{replay, same};
 use serde_json::{Value, json};
 
 use super::render::{Origin, render_plain};
+use crate::fleet::binding::BindingKey;
 
 #[test]
 fn the_works_of_a_binding_are_those_that_karmada_makes() {
@@ -22,8 +23,10 @@ fn the_works_of_a_binding_are_those_that_karmada_makes() {
 fn works(input: &Value) -> Result<Vec<Value>, muster_interpreter::Error> {
     let namespaced = input["scope"] == "Namespaced";
     let mut origin = Origin {
-        namespace: namespaced.then(|| input["bindingNamespace"].as_str().unwrap().to_owned()),
-        name: input["bindingName"].as_str().unwrap().to_owned(),
+        key: BindingKey {
+            namespace: namespaced.then(|| input["bindingNamespace"].as_str().unwrap().to_owned()),
+            name: input["bindingName"].as_str().unwrap().to_owned(),
+        },
         id: String::new(),
     };
     origin.id = input["bindingLabels"][origin.label()]

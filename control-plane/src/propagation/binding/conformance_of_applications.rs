@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::render::{Origin, render_plain};
 use crate::deviations::DEVIATIONS;
+use crate::fleet::binding::BindingKey;
 use crate::movement::application_failover::decide::{Since, decide, toleration};
 use crate::movement::application_failover::evict::{
     Switches, failure, obstacle, producer, purge_mode,
@@ -194,8 +195,10 @@ fn injected(case: &Case) -> Result<(), Difference> {
         ..ResourceBindingSpec::default()
     };
     let origin = Origin {
-        namespace: Some("default".into()),
-        name: "web".into(),
+        key: BindingKey {
+            namespace: Some("default".into()),
+            name: "web".into(),
+        },
         id: "id".into(),
     };
     let template = json!({

@@ -31,7 +31,7 @@ use super::overriding;
 use super::plan::{Facts, Plan, Wanted};
 use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
-use super::render::{Scope, expects};
+use super::render::{Origin, Scope, expects};
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::availability::{applies_works, is_heard};
@@ -289,13 +289,16 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     let scope = with_stays.as_ref().map_or(scope, Scope::of);
     let spec = with_stays.as_ref().unwrap_or(spec);
     let of = (binding.as_ref(), spec);
+    let origin = Origin {
+        key: key.clone(),
+        id: id.to_owned(),
+    };
     let make = match &*scope.targets {
         [] => Ok(Prepared::Nothing),
-        _ => prepare(fleet, memory, key, of, id, &works, roles.as_ref()),
+        _ => prepare(fleet, memory, &origin, of, &works, roles.as_ref()),
     };
     let wanted = Wanted {
-        key,
-        id,
+        origin: &origin,
         spec,
         scope: &scope,
         placements: placements(fleet, spec, &scope, &works),
@@ -347,16 +350,8 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     if removed.is_ok() {
         memory.unremoved.forget(key);
     }
-    let delivered = deliver(
-        fleet,
-        &client,
-        memory,
-        binding.as_ref(),
-        &wanted,
-        (plan, roles.as_ref()),
-        is_left,
-    )
-    .await;
+    let plan = (plan, roles.as_ref());
+    let delivered = deliver(fleet, &client, memory, &binding, &wanted, plan, is_left).await;
     let delivered = delivered.map(|next| next.sooner(due));
     let Err(error) = removed else {
         return delivered;
@@ -398,7 +393,7 @@ async fn carry_out(
     if wanted.spec.preserve_resources_on_deletion == Some(true) {
         let staying = plan.remove.iter().filter(|it| it.stays);
         let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
-        namespaces::keep(fleet, wanted.key, members).await?;
+        namespaces::keep(fleet, &wanted.origin.key, members).await?;
     }
     let doomed = plan
         .remove

@@ -15,7 +15,7 @@ use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
 use super::plan::{Plan, Wanted};
-use super::prepare::{Prepared, origin};
+use super::prepare::Prepared;
 use super::render::{Origin, Rendered};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
@@ -40,7 +40,7 @@ pub(super) async fn deliver(
     (Plan { hold, make, .. }, roles): (Plan<'_>, Option<&Roles>),
     is_left: bool,
 ) -> Result<Next, Error> {
-    let key = wanted.key;
+    let key = &wanted.origin.key;
     if let Some(held) = fence::held(fleet, client, wanted, is_left).await? {
         let condition = held.condition(fleet.clock.now());
         tell_of_hold(fleet, client, key, binding, condition).await;
@@ -76,8 +76,7 @@ pub(super) async fn deliver(
         } => {
             let keeping = &memory.keeping;
             let due = keeping.report(fleet, client, key, binding, keepers).await;
-            let origin = origin(key, wanted.id);
-            let written = write(fleet, client, memory, &origin, binding, &rendered).await;
+            let written = write(fleet, client, memory, wanted.origin, binding, &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());
             match refused.into_iter().next() {
                 None => written?.sooner(due),
@@ -109,7 +108,10 @@ async fn wait_for_data(
     rendered: &mut Vec<Rendered>,
 ) -> Result<Next, Error> {
     let Wanted {
-        key, spec, works, ..
+        origin: Origin { key, .. },
+        spec,
+        works,
+        ..
     } = *wanted;
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
@@ -159,7 +161,7 @@ async fn write(
     binding: &AnyBinding,
     rendered: &[Rendered],
 ) -> Result<Next, Error> {
-    let (key, resource) = (origin.key(), binding.spec.resource.uid.as_deref());
+    let (key, resource) = (&origin.key, binding.spec.resource.uid.as_deref());
     let works = rendered
         .iter()
         .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
@@ -167,14 +169,14 @@ async fn write(
     let is_untold =
         |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
     let untold = if outcomes.iter().any(is_untold) {
-        let wait = memory.waits.next(&key);
+        let wait = memory.waits.next(key);
         if wait.is_worth_telling {
             let note = "a cluster has no execution namespace yet, or the cache does not show its work, so that this is tried again";
             fleet.warn(binding, "SyncWorkFailed", note);
         }
         Some(wait.time)
     } else {
-        memory.waits.forget(&key);
+        memory.waits.forget(key);
         None
     };
     let wait = outcomes.iter().filter_map(|outcome| match outcome {

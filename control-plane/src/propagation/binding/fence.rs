@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::hold;
 use super::plan::Wanted;
+use super::render::Origin;
 use crate::fleet::Fleet;
 use crate::fleet::availability::is_heard;
 use crate::fleet::fencing::{self, Verdict};
@@ -47,7 +48,7 @@ pub(super) async fn held(
     is_left: bool,
 ) -> Result<Option<Held>, Error> {
     let Wanted {
-        key,
+        origin: Origin { key, .. },
         spec,
         scope,
         works,

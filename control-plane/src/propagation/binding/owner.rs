@@ -28,7 +28,7 @@ pub enum Owner {
 /// besides).
 pub fn owner(work: &CachedWork, origin: &Origin, resource: Option<&str>) -> Owner {
     match binding_of(work) {
-        Some(key) if key.namespace == origin.namespace && key.name == origin.name => Owner::Own,
+        Some(key) if key == origin.key => Owner::Own,
         Some(key) => Owner::Other(key),
         None if owner_id(work) == Some(origin.id.as_str()) => Owner::Own,
         None if is_of_namespace(work, resource) => Owner::Own,
@@ -142,8 +142,10 @@ mod tests {
             ),
         ] {
             let origin = Origin {
-                namespace: Some(TWINS[0].to_owned()),
-                name: "web-deployment".to_owned(),
+                key: BindingKey {
+                    namespace: Some(TWINS[0].to_owned()),
+                    name: "web-deployment".to_owned(),
+                },
                 id: "id".to_owned(),
             };
             assert_eq!(owner(&work, &origin, Some("uid")), expected, "{what}");

@@ -14,17 +14,14 @@ use super::hold::{self, Hold};
 use super::namespaces::holds;
 use super::prepare::Prepared;
 use super::removal::{self, Reason};
-use super::render::Scope;
-use crate::fleet::binding::BindingKey;
+use super::render::{Origin, Scope};
 use crate::fleet::copy::{self, WorkState};
 use crate::fleet::fencing;
 use crate::fleet::works::{CachedWork, cluster_of};
 
 /// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
-    pub(super) key: &'a BindingKey,
-    /// Permanent id of the binding.
-    pub(super) id: &'a str,
+    pub(super) origin: &'a Origin,
     /// Spec of the binding with what its policy says by now.
     pub(super) spec: &'a ResourceBindingSpec,
     pub(super) scope: &'a Scope,
@@ -287,7 +284,6 @@ mod tests {
     use muster_shared::queue::Next;
     use serde_json::{Value, json};
 
-    use super::super::prepare::origin;
     use super::super::render::render_plain;
     use super::*;
     use crate::fleet::testing;
@@ -309,15 +305,15 @@ mod tests {
         let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).unwrap();
         let read = |cluster: &&str| serde_json::from_value(testing::work(cluster, "Healthy"));
         let works: Vec<Arc<CachedWork>> = works.iter().map(|it| read(it).unwrap()).collect();
-        let key = BindingKey {
-            namespace: Some("shop".to_owned()),
-            name: "web-deployment".to_owned(),
+        let origin = Origin {
+            key: testing::key("web-deployment"),
+            id: "id".to_owned(),
         };
         let template = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "shop"}, "spec": {"replicas": 2},
         });
-        let rendered = render_plain(&origin(&key, "id"), &spec, &template, false);
+        let rendered = render_plain(&origin, &spec, &template, false);
         let prepared = Prepared::Works {
             rendered: rendered.unwrap(),
             refused: Vec::new(),
@@ -325,8 +321,7 @@ mod tests {
         };
         let later = Prepared::Later(Next::Done);
         let wanted = Wanted {
-            key: &key,
-            id: "id",
+            origin: &origin,
             spec: &spec,
             scope: &Scope::of(&spec),
             placements: spec.placement.clone().into_iter().collect(),

@@ -57,25 +57,16 @@ pub(super) enum Prepared {
     Later(Next),
 }
 
-/// Returns the part of a binding that goes into its Works.
-pub(super) fn origin(key: &BindingKey, id: &str) -> Origin {
-    Origin {
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        id: id.to_owned(),
-    }
-}
-
 /// Renders the Works of a binding for its targets.
 pub(super) fn prepare(
     fleet: &Fleet,
     memory: &Memory,
-    key: &BindingKey,
+    origin: &Origin,
     (binding, spec): (&AnyBinding, &ResourceBindingSpec),
-    id: &str,
     works: &[Arc<CachedWork>],
     roles: Option<&Roles>,
 ) -> Result<Prepared, Error> {
+    let key = &origin.key;
     let template_key = TemplateKey::of(&spec.resource);
     if !may_place(key, &template_key) {
         let note = format!(
@@ -97,12 +88,11 @@ pub(super) fn prepare(
     if let Some(next) = not_yet(fleet, memory, key, binding, &template) {
         return Ok(Prepared::Later(next));
     }
-    let origin = origin(key, id);
     let subject = Subject::of(&template_key.kind, &template);
     let object = template.to_override(&template_key.kind);
     let inject = fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION);
     let mut keepers = None;
-    let completions = completions(fleet, works, id);
+    let completions = completions(fleet, works, &origin.id);
     tell_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
         .and_then(|()| overriding::policies(fleet, subject, &template))
@@ -123,7 +113,7 @@ pub(super) fn prepare(
             keepers = divided.map(|kept| shrink::keepers(spec, kept));
             let spec = kept.as_ref().unwrap_or(spec);
             let held = &completions;
-            let rendered = render(&origin, spec, &object, inject, &interpreters, held, apply);
+            let rendered = render(origin, spec, &object, inject, &interpreters, held, apply);
             if let Some(pending) = interpreters.late() {
                 memory.parked.wakes(pending, key);
             }

@@ -24,10 +24,8 @@ pub type Pairs = BTreeMap<String, String>;
 /// What of a binding goes into its Works beside the spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Namespace of the binding, `None` for a cluster-scoped one.
-    pub namespace: Option<String>,
-    /// Name of the binding.
-    pub name: String,
+    /// Key of the binding.
+    pub key: BindingKey,
     /// Permanent id of the binding.
     pub id: String,
 }
@@ -38,38 +36,24 @@ impl Origin {
         Pairs::from([(self.label().to_owned(), self.id.clone())])
     }
 
-    /// Returns the key of the binding.
-    pub fn key(&self) -> BindingKey {
-        BindingKey {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-        }
-    }
-
     /// Returns the name of the label that holds the permanent id.
     pub fn label(&self) -> &'static str {
-        if self.namespace.is_some() {
-            label::RESOURCE_BINDING_ID
-        } else {
-            label::CLUSTER_RESOURCE_BINDING_ID
-        }
+        self.key.scope().binding_id_label()
     }
 
     fn annotations(&self) -> Pairs {
-        match &self.namespace {
+        let BindingKey { namespace, name } = &self.key;
+        match namespace {
             Some(namespace) => Pairs::from([
                 (
                     annotation::RESOURCE_BINDING_NAMESPACE.to_owned(),
                     namespace.clone(),
                 ),
-                (
-                    annotation::RESOURCE_BINDING_NAME.to_owned(),
-                    self.name.clone(),
-                ),
+                (annotation::RESOURCE_BINDING_NAME.to_owned(), name.clone()),
             ]),
             None => Pairs::from([(
                 annotation::CLUSTER_RESOURCE_BINDING_NAME.to_owned(),
-                self.name.clone(),
+                name.clone(),
             )]),
         }
     }

@@ -42,6 +42,7 @@ mod tests {
     use super::super::compare;
     use super::super::render::{Origin, render_plain};
     use super::*;
+    use crate::fleet::binding::BindingKey;
 
     fn rendered(tasks: &Value, clusters: &[&str]) -> Rendered {
         let clusters: Vec<_> = clusters
@@ -59,8 +60,10 @@ mod tests {
             "metadata": { "name": "web", "namespace": "default", "labels": { "app": "web" } },
         });
         let origin = Origin {
-            namespace: Some("default".to_owned()),
-            name: "web-configmap".to_owned(),
+            key: BindingKey {
+                namespace: Some("default".to_owned()),
+                name: "web-configmap".to_owned(),
+            },
             id: "id".to_owned(),
         };
         render_plain(&origin, &spec, &template, true)

@@ -132,10 +132,10 @@ async fn create(
         .map_err(kube::Error::SerdeError)
         .map_err(ApiError::of("compose", &subject()))?;
     lead(fleet)?;
-    let key = origin.key();
+    let key = &origin.key;
     fleet
         .unseen_works
-        .making(&key, &rendered.namespace, &rendered.name);
+        .making(key, &rendered.namespace, &rendered.name);
     let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
@@ -149,7 +149,7 @@ async fn create(
         Ok(held) => held.map(|held| held.metadata).unwrap_or_default(),
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
-    match named(&held).filter(|_| is_of_another(&held, &key)) {
+    match named(&held).filter(|_| is_of_another(&held, key)) {
         Some(other) => Err(Error::Foreign {
             work: subject(),
             owner: format!("belongs to {other}"),

@@ -24,14 +24,21 @@ fn a_copy_that_is_to_go_at_once_stays_until_a_cluster_is_chosen() {
     assert!(!chosen.expected.contains("m1") && chosen.purged_first.contains("m1"));
 }
 
+/// Returns the origin of the binding `w`.
+fn origin() -> Origin {
+    Origin {
+        key: BindingKey {
+            namespace: Some("shop".to_owned()),
+            name: "w".to_owned(),
+        },
+        id: "1".to_owned(),
+    }
+}
+
 /// Returns what is rendered for the clusters `m1` and `m2`, whose manifests are changed by
 /// `overriding`.
 fn overridden(template: &Value, overriding: impl Fn(&mut Value, &str)) -> Vec<Rendered> {
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w".to_owned(),
-        id: "1".to_owned(),
-    };
+    let origin = origin();
     let spec = json!({ "clusters": [{ "name": "m1" }, { "name": "m2" }] });
     let spec = serde_json::from_value(spec).unwrap();
     let interpreters = Interpreters::default();
@@ -197,11 +204,7 @@ fn rendered_beside(
     spec: Value,
     interpreters: &Interpreters,
 ) -> Vec<Result<Rendered, muster_interpreter::Error>> {
-    let origin = Origin {
-        namespace: Some("shop".to_owned()),
-        name: "w".to_owned(),
-        id: "1".to_owned(),
-    };
+    let origin = origin();
     let spec = serde_json::from_value(spec).unwrap();
     let unchanged = |_: &mut Value, _: &str| Ok::<_, muster_interpreter::Error>(Pairs::new());
     render(
