@@ -415,11 +415,7 @@ fn tell_of_removal(
     let Error::Api(failure) = error else {
         return;
     };
-    let is_told = match Refusal::of(&failure.source) {
-        Refusal::Final => true,
-        Refusal::Unanswered | Refusal::Passing => memory.unremoved.next(key).is_worth_telling,
-    };
-    if is_told {
+    if is_final(&failure.source) || memory.unremoved.next(key).is_worth_telling {
         fleet.warn(binding, "SyncWorkFailed", error.to_string());
     }
 }
@@ -445,28 +441,13 @@ fn tell_of_old_copies(fleet: &Fleet, binding: &AnyBinding, plan: &Plan<'_>) {
 /// Clusters that an event names at most.
 const MOST_NAMED: usize = 5;
 
-/// Kind of failure of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// The API refuses the request, and will refuse the next one unless something changes.
-    Final,
-    /// The API gives no answer: it is not reachable, does not serve the kind now, or a webhook does
-    /// not answer it.
-    Unanswered,
-    /// The object has changed, or the server has too much to do.
-    Passing,
-}
-
-impl Refusal {
-    fn of(error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => match status.code {
-                409 | 429 | 503 => Self::Passing,
-                404 | 502 | 504 => Self::Unanswered,
-                _ => Self::Final,
-            },
-            _ => Self::Unanswered,
-        }
+/// Returns whether the API refuses a request, and goes on refusing it unless something changes. It
+/// does not where it is not reachable, does not serve the kind now, has too much to do or has
+/// another version of the object, and where a webhook gives no answer.
+fn is_final(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => !matches!(status.code, 404 | 409 | 429 | 502 | 503 | 504),
+        _ => false,
     }
 }
 
@@ -536,25 +517,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deletion_that_gets_no_answer_is_no_refusal_and_no_passing_matter() {
+    fn a_deletion_that_gets_no_answer_or_meets_a_passing_state_is_not_refused_for_good() {
         let api = |code: u16| {
             let status = json!({"code": code, "message": "no", "reason": ""});
             kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
         };
         let late = kube::Error::Service("deadline has elapsed".into());
         for (error, expected) in [
-            (api(403), Refusal::Final),
-            (api(422), Refusal::Final),
-            (api(500), Refusal::Final),
-            (api(409), Refusal::Passing),
-            (api(429), Refusal::Passing),
-            (api(503), Refusal::Passing),
-            (api(404), Refusal::Unanswered),
-            (api(502), Refusal::Unanswered),
-            (api(504), Refusal::Unanswered),
-            (late, Refusal::Unanswered),
+            (api(403), true),
+            (api(422), true),
+            (api(500), true),
+            (api(409), false),
+            (api(429), false),
+            (api(503), false),
+            (api(404), false),
+            (api(502), false),
+            (api(504), false),
+            (late, false),
         ] {
-            assert_eq!(Refusal::of(&error), expected, "{error}");
+            assert_eq!(is_final(&error), expected, "{error}");
         }
     }
 }
