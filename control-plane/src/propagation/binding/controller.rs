@@ -25,7 +25,7 @@ use super::companions::Companions;
 use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
-use super::keeping::{self, Keeping};
+use super::keeping;
 use super::namespaces;
 use super::overriding;
 use super::plan::{Facts, Plan, Wanted};
@@ -151,8 +151,8 @@ pub(super) struct Memory {
     /// Bindings that are about a former object.
     pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
-    /// Bindings some of whose replicas wait for others.
-    pub(super) keeping: Arc<Keeping>,
+    /// Bindings some of whose replicas wait for others, and since when.
+    pub(super) keeping: Arc<Since<BindingKey>>,
     /// Bindings some of whose Works stay because a workload of their policy may be there.
     companions: Companions,
     /// Bindings whose policy says more than they do.
@@ -168,7 +168,7 @@ impl Memory {
         }
         self.refusing.forget(key);
         self.parked.leave(key);
-        self.keeping.end(key);
+        self.keeping.forget(key);
     }
 
     /// Returns when a binding is looked at next whose old copies wait for others, and tells of them
@@ -219,7 +219,7 @@ fn is_expected(fleet: &Fleet, work: &CachedWork) -> bool {
 /// Returns the binding of a change, but for changes of the status alone. These count where replicas
 /// are kept until others are reported, and where a condition of this controller changed: while the
 /// cache showed an older state, a condition that differs now may have seemed to be written already.
-fn concerned(keeping: &Keeping, change: &Change<AnyBinding>) -> Option<BindingKey> {
+fn concerned(keeping: &Since<BindingKey>, change: &Change<AnyBinding>) -> Option<BindingKey> {
     let key = BindingKey::of(change.object());
     let conditions = |it: &AnyBinding| {
         let conditions = &it.status().conditions;
@@ -265,7 +265,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     };
     memory.missing.forget(key);
     if binding.metadata.deletion_timestamp.is_some() {
-        memory.keeping.end(key);
+        memory.keeping.forget(key);
         return finish(fleet, memory, &client, key, binding.as_ref()).await;
     }
     let Some(id) = binding.permanent_id() else {

@@ -14,6 +14,7 @@ use super::error::Error;
 use super::fence;
 use super::hold;
 use super::hold_condition::tell_of_hold;
+use super::keeping;
 use super::plan::{Plan, Wanted};
 use super::prepare::Prepared;
 use super::render::{Origin, Rendered};
@@ -63,19 +64,16 @@ pub(super) async fn deliver(
         }
         Prepared::Later(_) => Next::Done,
     };
+    let kept = &memory.keeping;
     let next = match make {
-        Prepared::Nothing => {
-            let keeping = &memory.keeping;
-            keeping.report(fleet, client, key, binding, None).await
-        }
+        Prepared::Nothing => keeping::report(kept, fleet, client, key, binding, None).await,
         Prepared::Later(next) => next,
         Prepared::Works {
             rendered,
             refused,
             keepers,
         } => {
-            let keeping = &memory.keeping;
-            let due = keeping.report(fleet, client, key, binding, keepers).await;
+            let due = keeping::report(kept, fleet, client, key, binding, keepers).await;
             let written = write(fleet, client, memory, wanted.origin, binding, &rendered).await;
             let (failed, of) = (refused.len(), rendered.len() + refused.len());
             match refused.into_iter().next() {

@@ -25,49 +25,33 @@ const FREE: &str = "NothingKept";
 /// Time for which replicas are kept before the condition says so: most are replaced by then.
 const UNTOLD: Duration = Duration::from_secs(15);
 
-/// The bindings of which replicas are kept, and since when this process knows. May be lost.
-#[derive(Default)]
-pub struct Keeping(Since<BindingKey>);
+/// Returns how long until it has to be told that replicas of a binding are kept.
+fn untold(kept: &Since<BindingKey>, key: &BindingKey) -> Duration {
+    UNTOLD.saturating_sub(kept.lasts(key, ()))
+}
 
-impl Keeping {
-    /// Replicas of a binding are kept; returns how long until that has to be told.
-    fn begin(&self, key: &BindingKey) -> Duration {
-        UNTOLD.saturating_sub(self.0.lasts(key, ()))
+/// Tells which clusters keep more than their share, once that has lasted; returns when to look
+/// again for that. `kept` remembers since when this process knows of it.
+pub(super) async fn report(
+    kept: &Since<BindingKey>,
+    fleet: &Fleet,
+    client: &Client,
+    key: &BindingKey,
+    binding: &AnyBinding,
+    keepers: Option<String>,
+) -> Next {
+    let wait = keepers.as_ref().map(|_| untold(kept, key));
+    if keepers.is_none() {
+        kept.forget(key);
     }
-
-    /// Tells which clusters keep more than their share, once that has lasted; returns when to look
-    /// again for that.
-    pub(super) async fn report(
-        &self,
-        fleet: &Fleet,
-        client: &Client,
-        key: &BindingKey,
-        binding: &AnyBinding,
-        keepers: Option<String>,
-    ) -> Next {
-        let wait = keepers.as_ref().map(|_| self.begin(key));
-        if keepers.is_none() {
-            self.end(key);
-        }
-        let before = &binding.status().conditions;
-        let is_due = wait.is_some_and(|wait| wait.is_zero());
-        let condition = condition(keepers.as_deref(), is_due, before, fleet.clock.now());
-        if !tell_of_hold(fleet, client, key, binding, condition).await {
-            return Next::Again;
-        }
-        let wait = wait.filter(|wait| !wait.is_zero());
-        wait.map_or(Next::Done, Next::After)
+    let before = &binding.status().conditions;
+    let is_due = wait.is_some_and(|wait| wait.is_zero());
+    let condition = condition(keepers.as_deref(), is_due, before, fleet.clock.now());
+    if !tell_of_hold(fleet, client, key, binding, condition).await {
+        return Next::Again;
     }
-
-    /// Notes that no replicas of a binding are kept any more.
-    pub fn end(&self, key: &BindingKey) {
-        self.0.forget(key);
-    }
-
-    /// Returns whether replicas of a binding are kept, so that a report may let them go.
-    pub fn has(&self, key: &BindingKey) -> bool {
-        self.0.has(key)
-    }
+    let wait = wait.filter(|wait| !wait.is_zero());
+    wait.map_or(Next::Done, Next::After)
 }
 
 /// Returns the condition while `keepers`, clusters with commas between them, keep replicas, and
@@ -108,14 +92,12 @@ mod tests {
             namespace: Some("default".to_owned()),
             name: "web-deployment".to_owned(),
         };
-        let keeping = Keeping::default();
-        assert_eq!(keeping.begin(&key), UNTOLD);
-        assert!(keeping.has(&key));
+        let kept = Since::default();
+        assert_eq!(untold(&kept, &key), UNTOLD);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(keeping.begin(&key), Duration::ZERO);
-        keeping.end(&key);
-        assert!(!keeping.has(&key));
-        assert_eq!(keeping.begin(&key), UNTOLD, "anew");
+        assert_eq!(untold(&kept, &key), Duration::ZERO);
+        kept.forget(&key);
+        assert_eq!(untold(&kept, &key), UNTOLD, "anew");
 
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(Some("m1"), false, &[], now), None);
