@@ -223,6 +223,8 @@ pub mod condition {
     pub const CREDENTIALS_REFUSED: &str = "ClusterCredentialsRefused";
     /// Reason of [`READY`] that the control plane writes while nothing is heard of a cluster.
     pub const SILENT: &str = "ClusterStatusUnknown";
+    /// Reason of [`APPLIED`] of a suspended Work whose objects are gone, and of the event about it.
+    pub const OBJECTS_MISSING: &str = "ObjectsMissing";
     /// Of a binding: a role of replicated data waits, or a copy waits for its data.
     pub const DATA_PENDING: &str = "DataPending";
     /// Of a policy: every part of it has an effect on the fleet as it is.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::conditions::{self, FALSE, TRUE};
 use muster_shared::k8s::Condition;
-use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING};
+use muster_shared::names::condition::{APPLIED, CONTENDED, DISPATCHING, OBJECTS_MISSING};
 
 use crate::work::cached::{TERMINATING, Unreadable};
 use crate::work::object;
@@ -136,17 +136,13 @@ fn not_removed(messages: &[String]) -> String {
     )
 }
 
-/// Reason of the condition `Applied` of a suspended Work whose objects are gone, and of the event
-/// about that.
-pub const MISSING: &str = "ObjectsMissing";
-
 /// Returns the condition that says which objects of a suspended Work are gone.
 pub fn missing(objects: &[String], now: Timestamp) -> Condition {
     let message = format!(
         "The member does not have {} any more, or it belongs to somebody else there. It is not made again while dispatching is suspended",
         aggregate(objects)
     );
-    conditions::new(APPLIED, FALSE, MISSING, &message, now)
+    conditions::new(APPLIED, FALSE, OBJECTS_MISSING, &message, now)
 }
 
 /// Returns the condition of a Work that cannot be read.

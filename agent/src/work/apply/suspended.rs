@@ -9,11 +9,11 @@ use muster_shared::api::work::Work;
 use muster_shared::conditions::get;
 use muster_shared::fencing::Orders;
 use muster_shared::k8s::ResourceExt;
-use muster_shared::names::condition::APPLIED;
+use muster_shared::names::condition::{APPLIED, OBJECTS_MISSING};
 use muster_shared::queue::Next;
 use serde_json::Value;
 
-use super::conditions::{self, Failures, MISSING};
+use super::conditions::{self, Failures};
 use super::permission::stops_after;
 use super::status::is_news;
 use super::{Applier, CUT_OFF, Error};
@@ -69,10 +69,10 @@ impl Applier {
             let applied = conditions::missing(&missing, now);
             if is_news(work, &applied) {
                 let note = applied.message.clone();
-                self.events.warn(&**work, MISSING, note);
+                self.events.warn(&**work, OBJECTS_MISSING, note);
             }
             applied
-        } else if told.is_some_and(|told| told.reason == MISSING) {
+        } else if told.is_some_and(|told| told.reason == OBJECTS_MISSING) {
             let total = work.spec.workload.manifests.len();
             conditions::applied(total, &Failures::default(), now)
         } else {

@@ -64,7 +64,9 @@ impl Refused {
         let healthy = Some(ResourceHealth::Healthy);
         let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
         let runs = manifests.any(|it| means(&it.identifier, resource) && is_there(it));
-        if applied.status != conditions::FALSE || runs {
+        // It was applied, and is gone while dispatching is suspended: whoever suspended it decides.
+        let is_missing = applied.reason == condition::OBJECTS_MISSING;
+        if applied.status != conditions::FALSE || is_missing || runs {
             return None;
         }
         let mut why = applied.message.clone();
@@ -379,7 +381,15 @@ mod tests {
         let none = json!([]);
         let mut unseen = work_in_m2(false, "Unknown");
         unseen["status"]["manifestStatuses"] = json!([]);
+        let mut missing = unseen.clone();
+        missing["spec"]["suspendDispatching"] = json!(true);
+        missing["status"]["conditions"][0]["reason"] = json!("ObjectsMissing");
         for (what, binding, work) in [
+            (
+                "it was deleted there while dispatching is suspended",
+                refused(false, &none, &evicted),
+                missing,
+            ),
             (
                 "it is applied",
                 refused(true, &none, &evicted),
