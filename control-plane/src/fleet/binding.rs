@@ -44,10 +44,11 @@ impl BindingKey {
         }
     }
 
-    /// Returns the key of the binding that refers to another.
+    /// Returns the key of the binding that refers to another. An empty namespace is none, as in Go.
     pub fn of_snapshot(snapshot: &BindingSnapshot) -> Self {
+        let namespace = snapshot.namespace.clone();
         Self {
-            namespace: snapshot.namespace.clone(),
+            namespace: namespace.filter(|it| !it.is_empty()),
             name: snapshot.name.clone(),
         }
     }
@@ -262,6 +263,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_referrer_with_an_empty_namespace_is_one_of_the_whole_fleet() {
+        for (namespace, expected) in [(None, None), (Some(""), None), (Some("a"), Some("a"))] {
+            let snapshot = BindingSnapshot {
+                namespace: namespace.map(str::to_owned),
+                name: "web-deployment".to_owned(),
+                ..BindingSnapshot::default()
+            };
+            let key = BindingKey::of_snapshot(&snapshot);
+            assert_eq!(key.namespace.as_deref(), expected, "{namespace:?}");
+        }
+    }
 
     #[test]
     fn only_an_answer_about_the_binding_itself_says_that_it_is_absent() {

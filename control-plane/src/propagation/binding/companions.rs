@@ -211,10 +211,8 @@ impl Companions {
             .into_iter()
             .flatten()
             .filter(|(namespace, _)| key.namespace.is_none() || **namespace == key.namespace);
-        let referrers = binding.spec.required_by.iter().map(|it| BindingKey {
-            namespace: it.namespace.clone().filter(|it| !it.is_empty()),
-            name: it.name.clone(),
-        });
+        let referrers = binding.spec.required_by.iter();
+        let referrers = referrers.map(BindingKey::of_snapshot);
         near.flat_map(|(_, workloads)| workloads.iter().cloned())
             .chain(referrers)
             .collect()
