@@ -11,12 +11,9 @@ use muster_e2e::harness::test_bed::{MemberApi, Task, TestBed, gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PropagationPolicy;
-use muster_shared::api::work::Work;
-use muster_shared::conditions;
 use muster_shared::k8s::{
     Api, Client, Deployment, Event, Namespace, Resource, ResourceExt, Secret, ServiceAccount,
 };
-use muster_shared::names;
 use serde_json::{Value, json};
 
 use crate::support::kubectl;
@@ -101,21 +98,14 @@ impl Bench {
 
     /// Deploys `web` in these clusters.
     async fn deploy(&self, clusters: &[&str]) {
-        self.deploy_with(clusters, json!({})).await;
-    }
-
-    /// Deploys `web` in these clusters by a policy that also has these fields.
-    async fn deploy_with(&self, clusters: &[&str], more: Value) {
         create::<Deployment>(&Self::here(self.fleet()), deployment()).await;
-        let mut policy = json!({
+        let policy = json!({
             "metadata": { "name": "web" },
             "spec": {
                 "resourceSelectors": [{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" }],
                 "placement": { "clusterAffinity": { "clusterNames": clusters } },
             },
         });
-        let fields = policy["spec"].as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
         create::<PropagationPolicy>(&Self::here(self.fleet()), policy).await;
     }
 
@@ -213,38 +203,6 @@ async fn a_member_without_an_agent_is_joined_filled_reported_and_left() {
     );
     let nothing = bench.muster(&["unjoin", "m1"], "m1").await.unwrap_err();
     assert!(nothing.to_string().contains("nothing is left"), "{nothing}");
-}
-
-#[tokio::test]
-async fn what_a_policy_preserves_stays_in_a_member_that_is_left() {
-    let bench = Bench::start(&["m1"]).await;
-    let _control_plane = bench.control_plane();
-    bench.join("m1").await;
-    let preserving = json!({ "preserveResourcesOnDeletion": true });
-    bench.deploy_with(&["m1"], preserving).await;
-    let deployments: Api<Deployment> = Bench::here(bench.member("m1"));
-    let arrived = bench.arrives("m1").await;
-    assert!(!arrived.labels().is_empty(), "the fleet marks what it made");
-    let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
-    let binding = bindings.get("web-deployment").await.unwrap();
-    assert_eq!(binding.spec.preserve_resources_on_deletion, Some(true));
-    let namespace = names::execution_namespace("m1");
-    let works: Api<Work> = Api::namespaced(bench.fleet().clone(), &namespace);
-    let work = names::work("Deployment", "web", "default");
-    let work = works.get(&work).await.unwrap();
-    assert_eq!(work.spec.preserve_resources_on_deletion, Some(true));
-
-    let leave = ["unjoin", "m1", "--force"];
-    let told = bench.muster(&leave, "m1").await.unwrap();
-    assert!(told.contains("is gone"), "{told}");
-    let kept = deployments.get("web").await.unwrap();
-    assert_eq!(kept.uid(), arrived.uid());
-    assert!(kept.metadata.deletion_timestamp.is_none());
-    assert_eq!(kept.spec.as_ref().unwrap().replicas, Some(2));
-    assert!(kept.labels().is_empty(), "{:?}", kept.labels());
-    // By the uid of its template it is recognised if the cluster joins again.
-    let annotations: Vec<&String> = kept.annotations().keys().collect();
-    assert_eq!(annotations, ["resourcetemplate.karmada.io/uid"]);
 }
 
 #[tokio::test]
@@ -423,23 +381,4 @@ async fn what_cannot_be_joined_is_refused_and_leaves_no_cluster() {
     namespaces.get("muster-system").await.unwrap();
     let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
     assert!(list(&bindings).await.is_empty());
-}
-
-#[tokio::test]
-async fn who_asks_for_fencing_in_a_cluster_without_an_agent_is_told_on_the_binding() {
-    let bench = Bench::start(&["m1"]).await;
-    let _control_plane = bench.control_plane();
-    bench.join("m1").await;
-    let fencing = json!({ "failover": { "cluster": { "fencing": { "afterSeconds": 60 } } } });
-    bench.deploy_with(&["m1"], fencing).await;
-    let bindings: Api<ResourceBinding> = Bench::here(bench.fleet());
-    let what = "it says that its copy is not fenced";
-    until(&bindings, "web-deployment", what, |it: &ResourceBinding| {
-        let told = conditions::get(&it.status().conditions, names::condition::FENCED);
-        told.is_some_and(|told| {
-            (told.status.as_str(), told.reason.as_str()) == ("False", "NotFenced")
-                && told.message.contains("m1: the cluster has sync mode Push")
-        })
-    })
-    .await;
 }

@@ -160,22 +160,6 @@ fn leaving(picture: &Picture, at_least: usize) -> Verdict {
     }
 }
 
-/// Checks that a control plane that is killed before it has evicted anything, and started again at
-/// once, comes to the same end.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_control_plane_killed_after_the_taint_ends_the_same() {
-    play(Setting::named("killed-tainted"), async |story: &Story| {
-        story.cut()?;
-        story.until_tainted().await?;
-        let control_plane = &story.fleet().control_plane;
-        control_plane.kill().await;
-        control_plane.resume();
-        story.until_moved().await?;
-        the_rest(story).await
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_moves_while_failover_is_off() {
     let setting = Setting {
@@ -194,7 +178,8 @@ async fn nothing_moves_while_failover_is_off() {
         story.until_unknown().await?;
         // The taint that would evict comes with the gate off as well, since that is asked for.
         story.until_tainted().await?;
-        story.nothing_moves_for(LONG_ENOUGH).await?;
+        // What would move has been told by then.
+        story.nothing_moves_for(Duration::from_secs(5)).await?;
         story.heal()?;
         story.until_back().await?;
         story.nothing_moves_for(Duration::from_secs(2)).await

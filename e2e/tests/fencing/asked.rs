@@ -1,53 +1,16 @@
-//! Moves of a fenced workload that no failure of its cluster caused, and a kind that is deleted.
+//! A move of a fenced workload that a person asks for, and a kind that is deleted.
 
 use anyhow::Context as _;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use muster_e2e::harness::observer::View;
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::rebalancer::WorkloadRebalancer;
-use muster_shared::k8s::{Api, Node, Pod};
+use muster_shared::k8s::Api;
 use serde_json::json;
 
 use crate::fencing::scene::{JOB, Scene, fenced, fenced_in, placed, policy};
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_application_that_fails_is_removed_before_it_runs_elsewhere() {
-    fenced("application", async |scene: &Scene| {
-        let fleet = &scene.fleet;
-        let policies: Api<PropagationPolicy> = Api::namespaced(fleet.api.client.clone(), "default");
-        let application = json!({
-            "decisionConditions": { "tolerationSeconds": 2 },
-            "purgeMode": "Gracefully",
-        });
-        let application = json!({
-            "spec": { "propagateDeps": true, "failover": { "application": application } },
-        });
-        let parameters = PatchParams::default();
-        policies
-            .patch("ledger", &parameters, &Patch::Merge(application))
-            .await?;
-        let member = fleet.member(&scene.victim)?.api.client.clone();
-        let nodes: Api<Node> = Api::all(member.clone());
-        for node in nodes.list(&ListParams::default()).await? {
-            let cordon = Patch::Merge(json!({ "spec": { "unschedulable": true } }));
-            nodes.patch(&node.name_any(), &parameters, &cordon).await?;
-        }
-        let pods: Api<Pod> = Api::namespaced(member, "default");
-        let selected = ListParams::default().labels("app=ledger");
-        pods.delete_collection(&DeleteParams::default(), &selected)
-            .await?;
-        scene.until_moved().await?;
-        scene.until_one_copy().await?;
-        let placed = placed(&fleet.observer.view);
-        anyhow::ensure!(placed.as_ref() != Some(&scene.victim), "it has not moved");
-        scene.never_two()
-    })
-    .await;
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_who_asks_for_a_new_placement_waits_for_the_fence_of_a_silent_cluster() {

@@ -1,11 +1,11 @@
-//! Failover that a ClusterPropagationPolicy asks for: of applications, and of resources without a
-//! namespace, which have a ClusterResourceBinding.
+//! Failover that a ClusterPropagationPolicy asks for, of resources without a namespace, which have a
+//! ClusterResourceBinding.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use muster_control_plane::settings::Settings;
 use muster_e2e::harness::objects::{create, merge, merge_status};
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding, ResourceBindingSpec};
+use muster_shared::api::binding::{ClusterResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterPropagationPolicy;
 use muster_shared::api::work::Work;
@@ -13,7 +13,7 @@ use muster_shared::k8s::Api;
 use muster_shared::names;
 use serde_json::{Value, json};
 
-use crate::propagation::bench::{Bench, shares};
+use crate::propagation::bench::Bench;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -45,39 +45,6 @@ fn clusters(spec: &ResourceBindingSpec) -> (&'static str, &'static str) {
 fn is_in(spec: &ResourceBindingSpec, cluster: &str) -> bool {
     let clusters = &spec.clusters;
     matches!(&clusters[..], [target] if target.name == cluster)
-}
-
-#[tokio::test]
-async fn an_application_moves_by_a_cluster_wide_policy_as_well() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    bench.deploy("web").await;
-    let web = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web",
-    });
-    let application = json!({ "decisionConditions": { "tolerationSeconds": 1 } });
-    place(&bench, web, json!({ "application": application })).await;
-    let bindings: Api<ResourceBinding> = bench.here();
-    let what = "it is placed";
-    let placed = until(&bindings, "web-deployment", what, |it: &ResourceBinding| {
-        shares(it).len() == 1
-    })
-    .await;
-    let (here, there) = clusters(&placed.spec);
-    bench.sent(here, "Deployment", "web", |_| true).await;
-    bench.report(here, "web", 4).await;
-    let status = json!({ "replicas": 4, "readyReplicas": 0 });
-    bench.report_that(here, "web", "Unhealthy", status).await;
-    bench.sent(there, "Deployment", "web", |_| true).await;
-    let moved = bindings.get("web-deployment").await.unwrap();
-    assert!(is_in(&moved.spec, there));
-    let tasks = &moved.spec.graceful_eviction_tasks;
-    assert!(
-        matches!(&tasks[..], [task] if task.from_cluster == here && task.reason == "ApplicationFailure"),
-        "{tasks:?}"
-    );
-    bench.report(there, "web", 4).await;
-    bench.withdrawn(here, "Deployment", "web").await;
 }
 
 /// Reports a ClusterRole as an agent would: applied, and without a status.

@@ -177,41 +177,6 @@ async fn a_customization_that_comes_and_goes_changes_how_a_custom_resource_is_di
     }
 }
 
-#[tokio::test]
-async fn a_custom_resource_with_a_rule_of_health_is_moved_when_it_stays_unhealthy() {
-    let bench = with_widgets().await;
-    let _control_plane = bench.control_plane();
-    let application =
-        json!({ "decisionConditions": { "tolerationSeconds": 1 }, "purgeMode": "Gracefully" });
-    widget(&bench, "w", 6, &in_one_cluster(&application)).await;
-    // Without the rule the policy cannot be followed, which is told.
-    let (here, there) = placed(&bench, "w-widget").await;
-    bench.sent(here, "Widget", "w", |_| true).await;
-    let status = json!({ "phase": "Stuck", "ready": 0 });
-    report(&bench, here, &of_widget("w"), "Unhealthy", &status).await;
-    let told = "there is no rule that tells the health of its kind";
-    until(
-        &bench.here(),
-        "w-widget",
-        "a condition says so",
-        |it: &ResourceBinding| {
-            let status = it.status.iter();
-            let mut conditions = status.flat_map(|it| &it.conditions);
-            conditions.any(|it| it.reason == "HealthUnknown" && it.message.contains(told))
-        },
-    )
-    .await;
-    customize(&bench, widgets()).await;
-    bench
-        .sent(there, "Widget", "w", |manifest| {
-            manifest["spec"]["size"] == 6
-        })
-        .await;
-    let status = json!({ "phase": "Running", "ready": 6 });
-    report(&bench, there, &of_widget("w"), "Healthy", &status).await;
-    bench.withdrawn(here, "Widget", "w").await;
-}
-
 const FLINK: &str = "flink.apache.org/v1beta1";
 
 /// The policy of Karmada's documentation with `propagateDeps`, which it lacks: without, admission

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use jiff::SignedDuration;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, event, merge, merge_status, typed};
+use muster_e2e::harness::objects::{create, event, merge, merge_status, typed};
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBinding};
-use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::{Api, CustomResourceDefinition, ResourceExt};
+use muster_shared::k8s::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -280,63 +279,6 @@ async fn an_eviction_that_races_with_a_decision_is_not_undone() {
         let binding = bench.placed(&format!("web-{number}"), "m2:2").await;
         assert_eq!(binding.spec.graceful_eviction_tasks.len(), 1);
     }
-}
-
-#[tokio::test]
-async fn a_divided_workload_leaves_a_cluster_that_was_removed_without_ado() {
-    let bench = Bench::with_members(&[("m1", 100), ("m2", 50)]).await;
-    let _scheduler = bench.scheduler();
-    bench.bind("web", 2, aggregated()).await;
-    bench.placed("web", "m1:2").await;
-    // Without a finalizer there is no moment at which it is being deleted.
-    delete(&bench.clusters(), "m1").await;
-    bench.placed("web", "m2:2").await;
-}
-
-#[tokio::test]
-async fn a_cluster_that_cannot_be_read_after_a_restart_keeps_what_it_has() {
-    let bench = Bench::with_members(&[("m1", 10), ("m2", 10)]).await;
-    let first = bench.scheduler();
-    bench.bind("copies", 1, json!({})).await;
-    bench.bind("divided", 2, aggregated()).await;
-    bench.placed("copies", "m1:1 m2:1").await;
-    bench.placed("divided", "m1:2").await;
-    first.stop().await.unwrap();
-    // An aggregated API server stores what it is given, such as a condition without a time.
-    let definitions: Api<CustomResourceDefinition> = Api::all(bench.client.clone());
-    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let loosened = json!([
-        { "op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": anything },
-    ]);
-    let params = PatchParams::default();
-    definitions
-        .patch(
-            "clusters.cluster.karmada.io",
-            &params,
-            &Patch::<CustomResourceDefinition>::Json(serde_json::from_value(loosened).unwrap()),
-        )
-        .await
-        .unwrap();
-    let kind = ApiResource::erase::<Cluster>(&());
-    let clusters: Api<DynamicObject> = Api::all_with(bench.client.clone(), &kind);
-    let timeless = json!({ "status": { "conditions": [
-        { "type": "Odd", "status": "True", "reason": "Odd", "message": "", "lastTransitionTime": 5 },
-    ] } });
-    merge_status(&clusters, "m1", &timeless).await;
-
-    let _second = bench.scheduler();
-    bench.join("m3", 10).await;
-    bench.placed("copies", "m1:1 m2:1 m3:1").await;
-    // One that grows keeps what it has there, and only the rest is placed.
-    bench
-        .patch("divided", json!({ "spec": { "replicas": 4 } }))
-        .await;
-    let grown = until(&bench.bindings(), "divided", "it has grown", |binding| {
-        let placed = binding.spec.clusters.iter();
-        placed.map(|target| target.replicas).sum::<i32>() == 4
-    })
-    .await;
-    assert!(grown.spec.target("m1").is_some_and(|it| it.replicas == 2));
 }
 
 #[tokio::test]

@@ -229,19 +229,3 @@ async fn every_kind_is_filled_in_and_refused_through_the_fleet_api() {
         );
     }
 }
-
-#[tokio::test]
-async fn a_binding_that_gets_a_second_task_for_a_cluster_is_refused() {
-    let stage = Stage::set("webhook-tasks").await;
-    let _control_plane = stage.answering().await;
-    let mut binding = binding("ResourceBinding");
-    binding["spec"]["gracefulEvictionTasks"] = tasks(&["m1"])["gracefulEvictionTasks"].clone();
-    let made = stage.send("POST", BINDINGS, &binding).await;
-    assert_eq!(made["metadata"]["name"], "x", "{made}");
-    let path = format!("{BINDINGS}/x");
-    let refused = stage
-        .send("PATCH", &path, &json!({ "spec": tasks(&["m1", "m1"]) }))
-        .await;
-    let message = refused["message"].as_str().unwrap_or_default();
-    assert!(message.contains(TWICE), "{refused}");
-}

@@ -245,38 +245,6 @@ async fn nobody_who_answers_holds_up_policies_and_neither_clusters_nor_the_contr
 }
 
 #[tokio::test]
-async fn a_policy_from_before_a_rule_can_be_mended_and_deleted() {
-    let stage = Stage::set("webhook-before").await;
-    let mut old = taint_policy("NoExecute");
-    old["metadata"]["finalizers"] = json!(["example.com/mine"]);
-    stage.send("POST", TAINT_POLICIES, &old).await;
-    let _control_plane = stage.answering().await;
-    let path = format!("{TAINT_POLICIES}/t");
-    let labelled = stage
-        .send(
-            "PATCH",
-            &path,
-            &json!({ "metadata": { "labels": { "a": "b" } } }),
-        )
-        .await;
-    assert_eq!(labelled["metadata"]["labels"]["a"], "b", "{labelled}");
-    let worse = json!({ "spec": { "taints": [{ "key": "b", "effect": "NoExecute" }] } });
-    let refused = stage.send("PATCH", &path, &worse).await;
-    assert_eq!(refused["code"], 403, "{refused}");
-    stage.send("DELETE", &path, &json!({})).await;
-    let released = stage
-        .send(
-            "PATCH",
-            &path,
-            &json!({ "metadata": { "finalizers": null } }),
-        )
-        .await;
-    assert_ne!(released["code"], 403, "{released}");
-    let gone = stage.send("GET", &path, &Value::Null).await;
-    assert_eq!(gone["code"], 404, "{gone}");
-}
-
-#[tokio::test]
 async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
     let stage = Stage::set("webhook-own").await;
     // As the chart renders them where nobody brings a certificate.
@@ -313,64 +281,6 @@ async fn a_certificate_of_its_own_is_trusted_and_made_anew_when_it_is_gone() {
     )
     .await;
     stage.answered().await;
-}
-
-#[tokio::test]
-async fn what_is_taken_and_does_not_count_is_told() {
-    let stage = Stage::set("webhook-told").await;
-    let config = "/apis/config.karmada.io/v1alpha1";
-    let customization = json!({
-        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
-        "metadata": { "name": "flink" },
-        "spec": {
-            "target": { "apiVersion": "flink.apache.org/v1beta1", "kind": "FlinkDeployment" },
-            "customizations": { "healthInterpretation": { "luaScript": "this is not lua at all (((" } },
-        },
-    });
-    let webhook = json!({
-        "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterWebhookConfiguration",
-        "metadata": { "name": "hook" }, "webhooks": [{
-            "name": "a.example.com", "clientConfig": { "url": "https://a.example.com", "caBundle": "YQ==" },
-            "interpreterContextVersions": ["v1alpha1"],
-        }],
-    });
-    // They were written before there was any admission.
-    for (plural, object) in [
-        ("resourceinterpretercustomizations", &customization),
-        ("resourceinterpreterwebhookconfigurations", &webhook),
-    ] {
-        let made = stage
-            .send("POST", &format!("{config}/{plural}"), object)
-            .await;
-        assert_eq!(
-            made["metadata"]["name"], object["metadata"]["name"],
-            "{made}"
-        );
-    }
-    let _control_plane = stage.test_bed.control_plane(Settings::default()).unwrap();
-    for (name, reason, words) in [
-        ("flink", "InvalidScript", "line 1"),
-        (
-            "hook",
-            "InvalidWebhook",
-            "caBundle: has no certificate in PEM",
-        ),
-    ] {
-        let events =
-            format!("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}");
-        let event = eventually("an event tells it", async || {
-            let list = stage.send("GET", &events, &Value::Null).await;
-            let event = list["items"].get(0).cloned();
-            event.ok_or_else(|| list.to_string())
-        })
-        .await;
-        assert_eq!(
-            (&event["type"], &event["reason"]),
-            (&json!("Warning"), &json!(reason))
-        );
-        let message = event["message"].as_str().unwrap_or_default();
-        assert!(message.contains(words), "{message}");
-    }
 }
 
 /// Checks that an agent may change its Cluster: the policies for agents refuse a write that changes
@@ -420,38 +330,4 @@ async fn an_agent_may_change_its_cluster_although_it_has_what_admission_would_wr
     assert_eq!(taints.iter().filter(dated).count(), 1, "{answer}");
     let lowest = &answer["spec"]["resourceModels"][0]["ranges"][0]["min"];
     assert_eq!(lowest, "0", "{answer}");
-}
-
-#[tokio::test]
-async fn what_a_customization_does_is_refused_to_another_and_may_be_changed() {
-    let stage = Stage::set("webhook-scripts").await;
-    let _control_plane = stage.answering().await;
-    let path = "/apis/config.karmada.io/v1alpha1/resourceinterpretercustomizations";
-    let fine = "function InterpretHealth(o) return true end";
-    let customization = |name: &str| {
-        json!({
-            "apiVersion": "config.karmada.io/v1alpha1", "kind": "ResourceInterpreterCustomization",
-            "metadata": { "name": name },
-            "spec": {
-                "target": { "apiVersion": "example.com/v1", "kind": "Widget" },
-                "customizations": { "healthInterpretation": { "luaScript": fine } },
-            },
-        })
-    };
-    let made = stage.send("POST", path, &customization("first")).await;
-    assert_eq!(made["metadata"]["name"], "first", "{made}");
-    // The control plane hears of the first a moment after it was written.
-    let second = format!("{path}?dryRun=All");
-    eventually("a second one is refused", async || {
-        let refused = stage.send("POST", &second, &customization("second")).await;
-        let message = refused["message"].as_str().unwrap_or_default();
-        let is_told =
-            message.contains("customized by ResourceInterpreterCustomization \"first\" already");
-        is_told.then_some(()).ok_or_else(|| refused.to_string())
-    })
-    .await;
-    let changed = format!("{path}/first");
-    let script = json!({ "spec": { "customizations": { "healthInterpretation": { "luaScript": fine.replace("true", "false") } } } });
-    let changed = stage.send("PATCH", &changed, &script).await;
-    assert_eq!(changed["metadata"]["generation"], 2, "{changed}");
 }

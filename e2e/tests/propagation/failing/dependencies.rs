@@ -1,26 +1,19 @@
-//! Applications that move take along what they refer to; where that would stay behind, they stay.
+//! Applications that move take along what they refer to.
 
 use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
-use muster_shared::api::binding::ResourceBinding;
-use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::ConfigMap;
 use muster_shared::names;
 use serde_json::json;
 
-use super::{binding, fails, is_in, running, said, told};
+use super::{fails, running};
 use crate::propagation::bench::Bench;
 
 /// Makes the map that the Deployment `web` refers to.
 async fn configure(bench: &Bench) {
     let conf = json!({ "metadata": { "name": "web-conf" }, "data": { "a": "1" } });
     create::<ConfigMap>(&bench.here(), conf).await;
-}
-
-fn is_unhealthy(binding: &ResourceBinding) -> bool {
-    let mut reports = binding.status().aggregated_status.iter();
-    reports.any(|report| report.health == Some("Unhealthy".into()))
 }
 
 /// Sees that an object is in a member and that nothing removes it.
@@ -64,29 +57,4 @@ async fn an_application_that_moves_takes_its_dependencies_along_and_the_old_copy
     bench.applied(there, "ConfigMap", "web-conf").await;
     bench.withdrawn(here, "ConfigMap", "web-conf").await;
     is_kept(&bench, there, "ConfigMap", "web-conf").await;
-}
-
-#[tokio::test]
-async fn an_application_whose_dependencies_stay_behind_is_not_moved_and_says_so() {
-    let bench = Bench::start().await;
-    let _control_plane = bench.control_plane();
-    let (here, there) = running(
-        &bench,
-        json!({ "decisionConditions": { "tolerationSeconds": 0 } }),
-    )
-    .await;
-    let alone = json!({ "spec": { "propagateDeps": false } });
-    merge::<PropagationPolicy>(&bench.here(), "web", alone).await;
-    binding(&bench, "the policy is followed", |binding| {
-        !binding.spec.propagate_deps
-    })
-    .await;
-    fails(&bench, here).await;
-    binding(&bench, "the failure is known", is_unhealthy).await;
-    let rest = said(&bench, "False", "DependenciesStayBehind").await;
-    assert!(is_in(&rest, here));
-    assert!(told(&rest).unwrap().2.contains("propagateDeps"));
-    let dependencies_too = json!({ "spec": { "propagateDeps": true } });
-    merge::<PropagationPolicy>(&bench.here(), "web", dependencies_too).await;
-    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
 }
