@@ -2,7 +2,8 @@
 //! played second by second through the functions that decide (`liveness`, `Sight`, `choose`,
 //! `judge`, `taint::decide`), under one policy without witnesses and one with them.
 //!
-//! `cargo test -p muster-control-plane --lib false_alarms -- --nocapture` prints the counts.
+//! `MUSTER_TRIALS=1000 cargo test -p muster-control-plane --lib false_alarms -- --nocapture` prints
+//! the counts of the manual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,8 +26,8 @@ use crate::clusters::cluster::monitor::{Liveness, Verdict};
 use crate::clusters::taint::decide::{Scene, decide};
 use crate::clusters::taint::record::Record;
 
-/// Faults and deaths that are played.
-const TRIALS: u64 = 1_000;
+/// Faults and deaths that are played unless `MUSTER_TRIALS` says another number.
+const TRIALS: u64 = 200;
 /// Clusters of the fleet, two in each region.
 const CLUSTERS: usize = 8;
 /// Second at which the fault begins: all have been heard and seen before.
@@ -339,9 +340,11 @@ fn death(random: &mut Random) -> (Fault, usize) {
 
 #[test]
 fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_by_seconds() {
+    let asked = std::env::var("MUSTER_TRIALS").ok();
+    let trials = asked.map_or(TRIALS, |it| it.parse().unwrap());
     let mut faults: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     let mut random = Random::new(7);
-    for seed in 0..TRIALS {
+    for seed in 0..trials {
         let (fault, kind) = network_fault(&mut random);
         let tainted = play(&fault, seed);
         let alarms = |of: usize| u64::from(tainted.iter().any(|it| it[of].is_some()));
@@ -353,7 +356,7 @@ fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_
     let mut later = Vec::new();
     let mut took = Vec::new();
     let mut missed = 0;
-    for seed in 0..TRIALS {
+    for seed in 0..trials {
         let (fault, place) = death(&mut random);
         match play(&fault, seed)[place] {
             [Some(without), Some(with)] => {
@@ -365,13 +368,13 @@ fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_
     }
     later.sort_unstable();
     took.sort_unstable();
-    println!("{TRIALS} faults of the network between members and host, a policy with {WINDOW} s:");
+    println!("{trials} faults of the network between members and host, a policy with {WINDOW} s:");
     println!("  cut off      played  evictions without witnesses  with 3 witnesses");
     for (kind, [played, without, with]) in &faults {
         println!("  {kind:<12} {played:>6}  {without:>27}  {with:>16}");
     }
     let of = |list: &[u64], percent: usize| list[(list.len() - 1) * percent / 100];
-    println!("{TRIALS} deaths: {missed} not noticed by both policies");
+    println!("{trials} deaths: {missed} not noticed by both policies");
     println!(
         "  without witnesses: tainted {} s after the death (median; 99 of 100 within {} s)",
         of(&took, 50),
@@ -385,7 +388,7 @@ fn witnesses_prevent_evictions_because_of_the_network_and_delay_those_of_deaths_
     );
     let total = |column: usize| faults.values().map(|it| it[column]).sum::<u64>();
     assert!(
-        total(1) > TRIALS / 4,
+        total(1) > trials / 4,
         "the faults are such that matter: {faults:?}"
     );
     assert_eq!(total(2), 0, "{faults:?}");

@@ -237,7 +237,7 @@ async fn nothing_leaves_for_a_cluster_that_the_data_does_not_reach() {
     assert_eq!(seen(&stand), "primary secondary m1");
     stand.api.put("clusters", cluster("m3"));
     stand.api.put("resourcebindings", binding(0, &["m3"], 2));
-    pass(60 * 60).await;
+    pass(20 * 60).await;
     assert_eq!(
         seen(&stand),
         "primary secondary m1",
@@ -307,7 +307,7 @@ async fn no_copy_leaves_for_a_cluster_where_its_data_can_never_become_primary() 
         }
         pass(10).await;
         stand.api.put("resourcebindings", binding(0, &["m2"], 2));
-        pass(60 * 60).await;
+        pass(20 * 60).await;
         assert!(seen(&stand).ends_with(" m1"), "{what}: {}", seen(&stand));
         let (reason, message) = pending(&stand, "db-statefulset");
         assert_eq!(reason, "DataNotReady", "{what}: {message}");
@@ -325,7 +325,7 @@ async fn no_copy_leaves_for_a_cluster_without_the_object_of_a_gate() {
     let gates = &mut moved["spec"]["dataReplication"]["gates"];
     gates[0]["object"]["name"] = json!("elsewhere");
     stand.api.put("resourcebindings", moved.clone());
-    pass(60 * 60).await;
+    pass(20 * 60).await;
     assert_eq!(seen(&stand), "primary secondary m1");
     moved["metadata"]["generation"] = json!(3);
     moved["spec"]["dataReplication"]["gates"][0]["onTimeout"] = json!("Start");
@@ -416,7 +416,7 @@ async fn a_silent_cluster_that_nothing_fences_keeps_its_role() {
     report(&stand, "m2", "Secondary", true).await;
     stand.api.put("clusters", silent("m1"));
     stand.api.put("resourcebindings", binding(0, &["m2"], 2));
-    pass(60 * 60).await;
+    pass(20 * 60).await;
     let (reason, message) = pending(&stand, "db-replication");
     assert_eq!(reason, "WaitingForRole", "{message}");
     assert!(message.contains("m1 is not heard of"), "{message}");
