@@ -8,14 +8,13 @@ use kube::api::DynamicObject;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::audit::Write;
-use muster_e2e::harness::test_bed::Task;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::k8s::{Api, Client};
-use muster_shared::settings::BindAddress;
 use serde_json::{Value, json};
 
 use crate::agent::bench::{Bench, MEMBER, WORKS, until};
+use crate::agent::twins::control_plane_with;
 
 /// How long the fleet is watched once it has settled: together more than a minute, in which
 /// whatever is done each minute is done.
@@ -28,20 +27,14 @@ const SETTLED: Duration = Duration::from_secs(33);
 /// How often it may be looked at until it has.
 const LOOKS: usize = 4;
 
-fn control_plane(bench: &Bench) -> Task {
-    let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
-    let settings = Settings {
-        kubeconfig: Some(bench.write("control-plane", &kubeconfig)),
-        leader_elect: false,
-        metrics_bind_address: BindAddress(None),
-        health_probe_bind_address: BindAddress(None),
+fn settings() -> Settings {
+    Settings {
         feature_gates: "Failover=true,StatefulFailoverInjection=true"
             .parse()
             .unwrap(),
         cluster_startup_grace_period: "2s".parse().unwrap(),
         ..Settings::default()
-    };
-    Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown))
+    }
 }
 
 async fn post(client: &Client, path: &str, object: Value) {
@@ -281,7 +274,7 @@ async fn writes(servers: [&Running; 2], time: Duration) -> BTreeMap<Write, usize
 async fn a_fleet_at_rest_writes_nothing_but_leases_and_the_status_heartbeat() {
     let bench = Bench::start().await;
     let client = &bench.fleet_client;
-    let _control_plane = control_plane(&bench);
+    let _control_plane = control_plane_with(&bench, settings());
     let _agent = bench.agent();
     bench.joined().await;
     for (name, mode) in [("push", "Push"), ("silent", "Pull")] {

@@ -138,10 +138,13 @@ async fn a_change_of_capacity_is_reported_without_waiting_for_the_next_round() {
     );
 }
 
+/// Checks the lease, which is in the namespace of all members' leases, wherever credentials are.
 #[tokio::test]
 async fn the_lease_is_renewed_and_belongs_to_the_cluster() {
     let bench = Bench::start().await;
-    let _agent = bench.agent();
+    let _agent = bench.agent_in(&[AGENTS], |settings| {
+        settings.cluster_namespace = "elsewhere".into();
+    });
     let cluster = bench.joined().await;
     let first = bench.beats(None).await;
     let later = bench.beats(renewed(&first)).await;
@@ -338,15 +341,4 @@ async fn deeper_checks_have_conditions_of_their_own_where_they_are_asked_for() {
     bench
         .has(MEMBER, &[(nodes, "True", "EnoughNodesReady")])
         .await;
-}
-
-/// Checks that the leases of all members are in one namespace, wherever credentials are.
-#[tokio::test]
-async fn the_lease_does_not_follow_the_namespace_for_credentials() {
-    let bench = Bench::start().await;
-    let _agent = bench.agent_in(&[AGENTS], |settings| {
-        settings.cluster_namespace = "elsewhere".into();
-    });
-    bench.joined().await;
-    bench.beats(None).await;
 }

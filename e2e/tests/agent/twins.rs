@@ -15,14 +15,20 @@ const OTHER: &str = "m0";
 /// The condition of a Cluster whose member is registered under another name.
 const REFUSED: (&str, &str, &str) = ("UniqueIdentity", "False", "RegisteredAlready");
 
+/// Starts a control plane at the fleet of a bench.
 pub fn control_plane(bench: &Bench) -> Task {
+    control_plane_with(bench, Settings::default())
+}
+
+/// Starts such a control plane with these settings.
+pub fn control_plane_with(bench: &Bench, settings: Settings) -> Task {
     let kubeconfig = bench.fleet.admin_kubeconfig().unwrap();
     let settings = Settings {
         kubeconfig: Some(bench.write("control-plane", &kubeconfig)),
         leader_elect: false,
         metrics_bind_address: BindAddress(None),
         health_probe_bind_address: BindAddress(None),
-        ..Settings::default()
+        ..settings
     };
     Task::start(|shutdown| muster_control_plane::run(settings, None, shutdown))
 }

@@ -49,7 +49,7 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
 }
 
 #[tokio::test]
-async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
+async fn an_object_follows_its_work_is_repaired_and_keeps_what_is_the_members() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("a", json!([config_map("a", "1")])).await;
     let maps = bench.config_maps();
@@ -71,16 +71,10 @@ async fn a_changed_work_changes_its_object_and_nothing_that_is_the_members() {
     .await;
     assert_eq!(object.annotations()["theirs"], "1");
     assert_eq!(object.data["data"]["more"], "x");
-}
 
-#[tokio::test]
-async fn drift_is_repaired_and_a_deleted_object_comes_back() {
-    let (bench, _agent) = Bench::with_agent().await;
-    bench.apply("a", json!([config_map("a", "1")])).await;
-    let maps = bench.config_maps();
     merge(&maps, "a", &json!({"data": {"k": "drifted"}})).await;
     until(&maps, "a", "the value is back", |object| {
-        value(object) == "1"
+        value(object) == "2"
     })
     .await;
     let unmarked = json!({"metadata": {"annotations": {"work.karmada.io/name": null}}});

@@ -289,22 +289,27 @@ impl Bench {
 
     /// Reports a health and a status.
     pub async fn report_that(&self, member: &str, name: &str, health: &str, status: Value) {
+        let identifier = json!({
+            "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments",
+            "namespace": "default", "name": name,
+        });
+        let reported = json!({ "status": status, "health": health });
+        self.report_object(member, &identifier, reported).await;
+    }
+
+    /// Reports an object as an agent would: applied, with what is reported of it.
+    pub async fn report_object(&self, member: &str, identifier: &Value, mut reported: Value) {
+        let part = |key: &str| identifier[key].as_str().unwrap_or_default();
+        let work = names::work(part("kind"), part("name"), part("namespace"));
+        reported["identifier"] = identifier.clone();
         let status = json!({ "status": {
             "conditions": [{
                 "type": "Applied", "status": "True", "reason": "AppliedSuccessful",
                 "message": "Manifest has been successfully applied",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
-            "manifestStatuses": [{
-                "identifier": {
-                    "ordinal": 0, "group": "apps", "version": "v1", "kind": "Deployment", "resource": "deployments",
-                    "namespace": "default", "name": name,
-                },
-                "status": status,
-                "health": health,
-            }],
+            "manifestStatuses": [reported],
         } });
-        let work = names::work("Deployment", name, "default");
         merge_status(&self.works(member), &work, &status).await;
     }
 

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, merge, merge_status};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::until;
 use muster_shared::api::binding::{ClusterResourceBinding, ResourceBindingSpec};
 use muster_shared::api::cluster::Cluster;
@@ -49,21 +49,12 @@ fn is_in(spec: &ResourceBindingSpec, cluster: &str) -> bool {
 
 /// Reports a ClusterRole as an agent would: applied, and without a status.
 async fn report_role(bench: &Bench, member: &str) {
-    let status = json!({ "status": {
-        "conditions": [{
-            "type": "Applied", "status": "True", "reason": "AppliedSuccessful",
-            "message": "Manifest has been successfully applied",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-        "manifestStatuses": [{
-            "identifier": {
-                "ordinal": 0, "group": RBAC, "version": "v1", "kind": "ClusterRole",
-                "resource": "clusterroles", "name": "reader",
-            },
-            "health": "Healthy",
-        }],
-    } });
-    merge_status(&bench.works(member), &role_work(), &status).await;
+    let identifier = json!({
+        "ordinal": 0, "group": RBAC, "version": "v1", "kind": "ClusterRole",
+        "resource": "clusterroles", "name": "reader",
+    });
+    let reported = json!({ "health": "Healthy" });
+    bench.report_object(member, &identifier, reported).await;
 }
 
 fn role_work() -> String {

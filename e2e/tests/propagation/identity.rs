@@ -2,7 +2,7 @@
 
 use kube::api::{DeleteParams, PropagationPolicy as Propagate};
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge, merge_status};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::policy::PropagationPolicy;
@@ -53,24 +53,18 @@ async fn a_work_where_its_binding_wants_none_is_removed_when_it_appears() {
     );
 }
 
+/// Returns the identifier of the Job `once` in reports.
+pub fn of_job() -> Value {
+    json!({
+        "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
+        "namespace": "default", "name": "once",
+    })
+}
+
 /// Reports the status of a Job as an agent would.
 pub async fn report(bench: &Bench, member: &str, status: &Value) {
-    let work = names::work("Job", "once", "default");
-    let report = json!({ "status": {
-        "conditions": [{
-            "type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-        "manifestStatuses": [{
-            "identifier": {
-                "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
-                "namespace": "default", "name": "once",
-            },
-            "status": status,
-        }],
-    } });
-    let patch = &report;
-    merge_status(&bench.works(member), &work, patch).await;
+    let reported = json!({ "status": status });
+    bench.report_object(member, &of_job(), reported).await;
 }
 
 #[tokio::test]

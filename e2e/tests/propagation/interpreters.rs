@@ -3,14 +3,13 @@
 
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use muster_control_plane::settings::Settings;
-use muster_e2e::harness::objects::{create, delete, merge, merge_status};
+use muster_e2e::harness::objects::{create, delete, merge};
 use muster_e2e::harness::test_bed::{Task, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::interpreter::ResourceInterpreterCustomization;
 use muster_shared::api::policy::PropagationPolicy;
 use muster_shared::k8s::Api;
-use muster_shared::names;
 use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, shares};
@@ -90,18 +89,8 @@ pub async fn with_widgets() -> Bench {
 
 /// Reports health and status of an object as an agent would.
 pub async fn report(bench: &Bench, member: &str, identifier: &Value, health: &str, status: &Value) {
-    let (kind, name) = (&identifier["kind"], &identifier["name"]);
-    let work = names::work(kind.as_str().unwrap(), name.as_str().unwrap(), "default");
-    let status = json!({ "status": {
-        "conditions": [{
-            "type": "Applied", "status": "True", "reason": "AppliedSuccessful", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }],
-        "manifestStatuses": [{ "identifier": identifier, "status": status, "health": health }],
-    } });
-    let works = bench.works(member);
-    let patch = &status;
-    merge_status(&works, &work, patch).await;
+    let reported = json!({ "status": status, "health": health });
+    bench.report_object(member, identifier, reported).await;
 }
 
 pub fn of_widget(name: &str) -> Value {

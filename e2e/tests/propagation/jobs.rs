@@ -4,7 +4,7 @@ use http::StatusCode;
 use kube::api::DeleteParams;
 use muster_control_plane::settings::Settings;
 use muster_e2e::apiserver::faults::{Effect, Scope};
-use muster_e2e::harness::objects::{create, merge, merge_status};
+use muster_e2e::harness::objects::{create, merge};
 use muster_e2e::harness::test_bed::{gone, until};
 use muster_shared::api::binding::ResourceBinding;
 use muster_shared::api::cluster::Cluster;
@@ -13,7 +13,7 @@ use muster_shared::k8s::Job;
 use serde_json::{Value, json};
 
 use crate::propagation::bench::{Bench, shares};
-use crate::propagation::identity::report;
+use crate::propagation::identity::{of_job, report};
 
 /// Creates a Job `once` that is placed in one cluster, and returns that cluster and the other.
 async fn placed(bench: &Bench) -> (&'static str, &'static str) {
@@ -155,18 +155,9 @@ async fn a_job_leaves_its_old_cluster_when_its_pods_run_in_the_new_one() {
 
 /// Reports health and status of the Job as an agent would.
 async fn report_health(bench: &Bench, member: &str, health: &str, status: &Value) {
-    report(bench, member, status).await;
-    let mut reported = json!({
-        "identifier": {
-            "ordinal": 0, "group": "batch", "version": "v1", "kind": "Job", "resource": "",
-            "namespace": "default", "name": "once",
-        },
-        "health": health,
-    });
+    let mut reported = json!({ "health": health });
     if !status.is_null() {
         reported["status"] = status.clone();
     }
-    let work = muster_shared::names::work("Job", "once", "default");
-    let patch = json!({ "status": { "manifestStatuses": [reported] } });
-    merge_status(&bench.works(member), &work, patch).await;
+    bench.report_object(member, &of_job(), reported).await;
 }

@@ -57,6 +57,16 @@ impl Bench {
         kubectl::answer(&self.file("member", &administrator).unwrap(), words).await
     }
 
+    /// Unregisters the member with an administrator's access to both sides, and returns what is
+    /// printed.
+    pub async fn unregister(&self) -> String {
+        let administrator = self.member.server.admin_kubeconfig().unwrap();
+        let file = self.file("member", &administrator).unwrap();
+        let access = ["--member-kubeconfig", file.to_str().unwrap()];
+        let words = [&["unregister", "m1"][..], &access].concat();
+        self.at_fleet(&words).await.unwrap()
+    }
+
     /// Makes a token and gives the command line of `register` that is printed with it.
     pub async fn invitation(&self, options: &[&str]) -> Vec<String> {
         let words = [&["token", "create", "--print-register-command"], options].concat();

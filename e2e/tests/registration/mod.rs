@@ -48,16 +48,7 @@ async fn a_member_joins_by_a_token_and_leaves_nothing_behind_when_it_goes() {
     bench.register(&replace).await.unwrap();
 
     agent.stop().await.unwrap();
-    let file = bench
-        .file("member", &bench.member.server.admin_kubeconfig().unwrap())
-        .unwrap();
-    let words = [
-        "unregister",
-        "m1",
-        "--member-kubeconfig",
-        file.to_str().unwrap(),
-    ];
-    let said = bench.at_fleet(&words).await.unwrap();
+    let said = bench.unregister().await;
     assert!(
         bench.clusters().get_opt("m1").await.unwrap().is_none(),
         "{said}"
@@ -307,16 +298,7 @@ async fn a_member_that_leaves_keeps_the_accounts_of_its_other_fleet() {
             "annotations": {"work.muster.io/fleet": fleet}}});
         accounts.create(&params, &typed(account)).await.unwrap();
     }
-    let file = bench
-        .file("member", &bench.member.server.admin_kubeconfig().unwrap())
-        .unwrap();
-    let words = [
-        "unregister",
-        "m1",
-        "--member-kubeconfig",
-        file.to_str().unwrap(),
-    ];
-    let said = bench.at_fleet(&words).await.unwrap();
+    let said = bench.unregister().await;
     assert!(said.contains("Removed 1 accounts"), "{said}");
     assert!(
         said.contains("ServiceAccount karmada-impersonator"),
