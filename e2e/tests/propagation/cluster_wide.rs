@@ -1,5 +1,5 @@
-//! Failover that a ClusterPropagationPolicy asks for, of resources without a namespace, which have a
-//! ClusterResourceBinding.
+//! Failover that a ClusterPropagationPolicy asks for: of resources without a namespace, which have
+//! a ClusterResourceBinding.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use muster_control_plane::settings::Settings;
