@@ -356,6 +356,29 @@ async fn a_drain_beyond_the_threshold_says_so_and_undrain_of_all_moves_nothing_i
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn while_nobody_leads_each_order_and_each_look_says_so() {
+    let setting = Setting::named("leaderless", 3).without_failover();
+    heartbeats::run(setting, async |fleet| {
+        place(fleet, 1, 2)?;
+        fleet.control_plane.kill().await;
+        // Beyond its lease.
+        let time = Duration::from_secs(7);
+        heartbeats::holds(fleet, "nothing moves", time, |view| exactly(0, view)).await?;
+        for words in [
+            &["drain", "member1", "--wait", "--timeout=1s"][..],
+            &["pause", "--reason=nobody is there"],
+            &["undrain", "member1"],
+        ] {
+            has(&muster(fleet, words).await, "nobody leads")?;
+        }
+        let status = muster(fleet, &["status"]).await;
+        has(&status, "nothing moves, because nobody leads")?;
+        has(&muster(fleet, &["version"]).await, "does not lead any more")
+    })
+    .await;
+}
+
 /// Returns the records that there are, by cluster.
 async fn records(fleet: &HeartbeatFleet) -> anyhow::Result<Vec<Failover>> {
     let api: Api<Failover> = Api::all(fleet.client.clone());

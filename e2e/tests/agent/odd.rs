@@ -115,6 +115,23 @@ async fn a_kind_that_does_not_answer_keeps_no_other_from_being_removed() {
 }
 
 #[tokio::test]
+async fn an_object_of_two_works_stays_while_one_of_them_wants_it() {
+    let (bench, _agent) = Bench::with_agent().await;
+    bench.apply("first", json!([config_map("a", "1")])).await;
+    bench.apply("second", json!([config_map("a", "2")])).await;
+    until(&bench.config_maps(), "a", "the second has it", |it| {
+        value(it) == "2"
+    })
+    .await;
+    delete(&bench.works(), "second").await;
+    gone(&bench.works(), "second").await;
+    until(&bench.config_maps(), "a", "the first has it", |it| {
+        value(it) == "1"
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_object_that_gets_another_name_in_its_work_and_stays_the_same_is_not_removed() {
     let (bench, _agent) = Bench::with_agent().await;
     let mut nameless = config_map("a", "1");

@@ -294,3 +294,19 @@ async fn a_work_that_comes_before_its_namespace_or_its_kind_is_applied_when_they
         bench.applied(name, "True").await;
     }
 }
+
+#[tokio::test]
+async fn one_malformed_manifest_stops_neither_its_neighbours_nor_other_works() {
+    let (bench, _agent) = Bench::with_agent().await;
+    let manifests = json!([{"apiVersion": "v1", "kind": "ConfigMap"}, config_map("good", "1")]);
+    bench.create_of("mixed", manifests).await;
+    bench.create_work("other", |_| {}).await;
+    let work = bench.applied("mixed", "False").await;
+    assert!(
+        applied(&work).unwrap().1.contains("(1/2)"),
+        "{:?}",
+        applied(&work)
+    );
+    bench.applied("other", "True").await;
+    assert_eq!(value(&bench.config_maps().get("good").await.unwrap()), "1");
+}

@@ -1,5 +1,5 @@
 //! Fencing: of a workload that must not run twice, no second copy is made before the first one is
-//! stopped, whatever becomes of network and processes.
+//! stopped, whatever becomes of network, processes and clocks.
 
 mod asked;
 mod scene;
@@ -7,10 +7,16 @@ mod scene;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+use jiff::SignedDuration;
 use muster_e2e::harness::observer::View;
+use muster_e2e::harness::route::Condition;
+use muster_e2e::harness::test_bed::{gone, until};
+use muster_shared::k8s::{Api, CronJob, Job, PostParams, Resource as _};
 use muster_shared::names;
 use scene::{
-    AFTER, MOVED_AFTER, Scene, fenced, ledger, placed, reason, replicas, running, stand_by,
+    AFTER, JOB, MOVED_AFTER, Scene, fenced, fenced_in, ledger, placed, policy, reason, replicas,
+    running, stand_by,
 };
 
 /// Cuts the victim off until the workload runs elsewhere, and lets it come back.
@@ -59,7 +65,7 @@ async fn a_partition_shorter_than_the_fence_stops_and_moves_nothing() {
             running(view) == only_there
                 && ledger(view, &scene.victim).is_some_and(|it| replicas(&it) == (2, 2))
         };
-        scene.stays("it runs on", MOVED_AFTER, as_before).await?;
+        scene.stays("it runs on", 2 * AFTER, as_before).await?;
         scene.never_two()
     })
     .await;
@@ -90,6 +96,22 @@ async fn a_member_that_is_back_before_the_move_runs_its_copy_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_back_in_the_middle_of_the_move_does_not_start_its_copy() {
+    fenced("middle", async |scene: &Scene| {
+        scene.fleet.cut(&scene.victim)?;
+        scene
+            .until("it is placed elsewhere", |view| {
+                placed(view).is_some_and(|placed| placed != scene.victim)
+            })
+            .await?;
+        scene.fleet.heal(&scene.victim)?;
+        scene.until_one_copy().await?;
+        scene.never_two()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_restarted_while_it_is_cut_off_goes_on_counting() {
     fenced("restarted", async |scene: &Scene| {
         let cut = Instant::now();
@@ -110,6 +132,23 @@ async fn an_agent_that_is_restarted_while_it_is_cut_off_goes_on_counting() {
         scene.fleet.heal(&scene.victim)?;
         scene.until_one_copy().await?;
         scene.never_two()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_clocks_of_agent_and_control_plane_change_nothing() {
+    fenced("clocks", async |scene: &Scene| {
+        let (ahead, behind) = (
+            SignedDuration::from_mins(10),
+            SignedDuration::from_mins(-10),
+        );
+        let member = scene.fleet.member(&scene.victim)?;
+        member.to_fleet.set_clock(ahead);
+        member.to_member.set_clock(ahead);
+        scene.fleet.to_api.set_clock(behind);
+        scene.runs_on(Duration::from_secs(10)).await?;
+        whole_story(scene).await
     })
     .await;
 }
@@ -142,7 +181,7 @@ async fn a_copy_whose_agent_is_dead_goes_on_and_another_one_is_made_after_the_ti
 async fn the_agent_that_stands_by_stops_the_copy_when_the_leader_is_dead() {
     fenced("standby", async |scene: &Scene| {
         let standby = stand_by(scene)?;
-        scene.runs_on(AFTER + Duration::from_secs(5)).await?;
+        scene.runs_on(2 * AFTER).await?;
         scene.fleet.cut(&scene.victim)?;
         scene.fleet.member(&scene.victim)?.agent.kill().await;
         scene.until_stopped().await?;
@@ -154,4 +193,110 @@ async fn the_agent_that_stands_by_stops_the_copy_when_the_leader_is_dead() {
         scene.never_two()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_whose_member_does_not_answer_for_longer_than_the_fence_stop_nothing() {
+    fenced("member", async |scene: &Scene| {
+        let standby = stand_by(scene)?;
+        let member = scene.fleet.member(&scene.victim)?;
+        let settled = Duration::from_secs(5);
+        scene.runs_on(settled).await?;
+        // Its agents renew the lease all the time, and cannot record it.
+        member.to_member.set(Condition::Silent);
+        scene.runs_on(AFTER + settled).await?;
+        member.to_member.heal();
+        scene.runs_on(AFTER).await?;
+        standby.kill().await;
+        scene.never_two()
+    })
+    .await;
+}
+
+/// Returns the pods of a Job that run.
+fn active(job: &Job) -> i32 {
+    let active = job.status.as_ref().and_then(|status| status.active);
+    active.unwrap_or(0)
+}
+
+fn suspended(job: &Job) -> bool {
+    job.spec.as_ref().and_then(|spec| spec.suspend) == Some(true)
+}
+
+fn is_suspended(job: &Job) -> bool {
+    suspended(job) && active(job) == 0
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_suspended_before_another_cluster_runs_it() {
+    fenced("job", async |scene: &Scene| {
+        let fleet = &scene.fleet;
+        let policy = policy("batch/v1", "Job", "sum");
+        fleet.apply(&format!("{JOB}---{policy}")).await?;
+        let victim = &fenced_in(fleet, "sum-job").await?;
+        let job = |member: &str| -> anyhow::Result<Api<Job>> {
+            let client = fleet.member(member)?.api.watch_client.clone();
+            Ok(Api::namespaced(client, "default"))
+        };
+        let old = job(victim)?;
+        let runs = |job: &Job| active(job) == 1;
+        until(&old, "sum", "it runs", runs).await;
+        fleet.cut(victim)?;
+        until(&old, "sum", "it is suspended", is_suspended).await;
+        let others = fleet.members.keys().find(|name| *name != victim);
+        let new = job(others.context("there is another member")?)?;
+        until(&new, "sum", "it runs elsewhere", runs).await;
+        anyhow::ensure!(is_suspended(&old.get("sum").await?), "it runs twice");
+        fleet.heal(victim)?;
+        gone(&old, "sum").await;
+        until(&new, "sum", "it runs on", runs).await;
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_cron_job_are_suspended_with_it_and_go_on_when_their_cluster_is_back() {
+    fenced("cron", async |scene: &Scene| {
+        Box::pin(jobs_of_a_cron_job(scene)).await
+    })
+    .await;
+}
+
+async fn jobs_of_a_cron_job(scene: &Scene) -> anyhow::Result<()> {
+    let fleet = &scene.fleet;
+    fleet.apply(&cron_job()).await?;
+    let cluster = fenced_in(fleet, "sum-cronjob").await?;
+    let client = fleet.member(&cluster)?.api.watch_client.clone();
+    let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), "default");
+    let jobs: Api<Job> = Api::namespaced(client, "default");
+    let owner = cron_jobs.get("sum").await?;
+    // Nothing plays the controller of CronJobs in the member.
+    let mut job = Job::default();
+    job.metadata.name = Some("sum-1".to_owned());
+    job.metadata.owner_references = owner.controller_owner_ref(&()).map(|it| vec![it]);
+    job.spec = owner.spec.and_then(|spec| spec.job_template.spec);
+    jobs.create(&PostParams::default(), &job).await?;
+    let runs = |job: &Job| !suspended(job) && active(job) == 1;
+    until(&jobs, "sum-1", "it runs", runs).await;
+    fleet.cut(&cluster)?;
+    until(&jobs, "sum-1", "it is suspended", is_suspended).await;
+    fleet.heal(&cluster)?;
+    until(&jobs, "sum-1", "it goes on", runs).await;
+    Ok(())
+}
+
+/// Returns a CronJob that starts the Job of [`JOB`].
+fn cron_job() -> String {
+    let (_, template) = JOB.split_once("spec:\n").unwrap_or_default();
+    let lines: Vec<_> = template
+        .lines()
+        .map(|line| format!("      {line}\n"))
+        .collect();
+    let template = lines.concat();
+    let policy = policy("batch/v1", "CronJob", "sum");
+    format!(
+        "apiVersion: batch/v1\nkind: CronJob\nmetadata:\n  name: sum\n  namespace: default\nspec:\n  schedule: \"0 0 1 1 *\"\n  \
+         jobTemplate:\n    spec:\n{template}---{policy}"
+    )
 }

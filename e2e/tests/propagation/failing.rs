@@ -15,6 +15,8 @@ use crate::propagation::bench::{Bench, shares};
 
 mod dependencies;
 
+const HISTORY: &str = "failover.muster.io/record";
+
 /// Runs the workload in one cluster, with a policy that says what is to happen when it fails there;
 /// gives that cluster and the other.
 async fn running(bench: &Bench, application: Value) -> (&'static str, &'static str) {
@@ -90,6 +92,36 @@ async fn an_application_that_stays_unhealthy_runs_elsewhere_before_the_old_copy_
     })
     .await;
     assert!(is_in(&rest, there));
+}
+
+#[tokio::test]
+async fn a_restart_does_not_start_the_clock_anew() {
+    let bench = Bench::start().await;
+    let control_plane = bench.control_plane();
+    let (here, there) = running(
+        &bench,
+        json!({ "decisionConditions": { "tolerationSeconds": 8 } }),
+    )
+    .await;
+    fails(&bench, here).await;
+    let since = |binding: &ResourceBinding| -> Option<String> {
+        let history: Value =
+            serde_json::from_str(binding.metadata.annotations.as_ref()?.get(HISTORY)?).ok()?;
+        Some(history["unhealthySince"][here].as_str()?.to_owned())
+    };
+    let noted = binding(&bench, "the time is written down", |binding| {
+        since(binding).is_some()
+    })
+    .await;
+    let noted = since(&noted).unwrap();
+    control_plane.stop().await.unwrap();
+    let _control_plane = bench.control_plane();
+    binding(&bench, "it leaves", |binding| is_in(binding, there)).await;
+    let told_of = said(&bench, "False", "ApplicationMoved").await;
+    // To the second, as it is told.
+    let second = noted.split(['.', 'Z']).next().unwrap();
+    let message = told(&told_of).unwrap().2;
+    assert!(message.contains(second), "{message} does not say {noted}");
 }
 
 #[tokio::test]

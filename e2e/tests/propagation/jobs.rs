@@ -99,6 +99,28 @@ fn confirmed(binding: &ResourceBinding) -> bool {
     Some(binding.status().scheduler_observed_generation) == binding.metadata.generation
 }
 
+#[tokio::test]
+async fn a_job_that_has_completed_stays_where_its_policy_does_not_want_it_any_more() {
+    let bench = Bench::start().await;
+    let _control_plane = bench.control_plane_with(Settings::default());
+    let (here, there) = placed(&bench).await;
+    complete(&bench, here).await;
+    let moved = json!({ "spec": { "placement": {
+        "clusterAffinity": { "clusterNames": [there] },
+    } } });
+    merge::<PropagationPolicy>(&bench.here(), "once", moved).await;
+    let knows = |binding: &ResourceBinding| {
+        let placement = binding.spec.placement.as_deref();
+        let affinity = placement.and_then(|it| it.cluster_affinity.as_ref());
+        affinity.is_some_and(|it| it.cluster_names == [there]) && confirmed(binding)
+    };
+    bench
+        .bound("once-job", "it is known and confirmed", knows)
+        .await;
+    let binding = bench.here::<ResourceBinding>().get("once-job").await;
+    assert_eq!(shares(&binding.unwrap())[0].0, here);
+}
+
 /// Has the Job complete in its only cluster, and waits until the template says so.
 async fn complete(bench: &Bench, here: &str) {
     let time = "2026-01-01T00:00:00Z";

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use muster_agent::settings::Settings;
-use muster_e2e::harness::objects::{create, delete};
+use muster_e2e::harness::objects::{create, delete, list};
 use muster_e2e::harness::test_bed::{PATIENCE, Task, until};
-use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, Secret};
+use muster_shared::k8s::{Api, Event, Namespace, ObjectMeta, ResourceExt, Secret};
 use muster_shared::tls;
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
@@ -221,6 +221,49 @@ async fn a_token_that_is_refused_is_told_and_its_successor_works() {
     std::fs::write(bench.bootstrap_file(), bench.bootstrap().await).unwrap();
     bench.is_ready().await;
     bench.is_stored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_of_garbage_is_replaced_and_the_rest_of_it_stays() {
+    let bench = Bench::start("garbage").await;
+    let kubeconfig = bench.bootstrap().await;
+    bench.store("{garbage").await;
+    let other = serde_json::json!({"stringData": {"other": "stays"}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(other));
+    bench
+        .secrets()
+        .patch(SECRET, &params, &patch)
+        .await
+        .unwrap();
+    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    bench.is_ready().await;
+    let secret = bench.is_stored().await;
+    assert_eq!(secret.data.unwrap()["other"].0, b"stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_secret_of_another_cluster_is_neither_used_nor_replaced() {
+    let bench = Bench::start("of-another").await;
+    let kubeconfig = bench.bootstrap().await;
+    let theirs = bench.ending("system:karmada:agent:m2", Duration::from_hours(1));
+    bench.store(&theirs).await;
+    let _agent = bench.by_bootstrap(&kubeconfig, |_| {}).await;
+    let told = bench.is_told("NoFleetCredentials").await;
+    assert!(
+        told.contains("another user than the agent of cluster \"m1\""),
+        "{told}"
+    );
+    assert_eq!(bench.number_of_requests().await, 0);
+    let there = bench.secrets().get(SECRET).await.unwrap();
+    assert_eq!(text(&there).as_deref(), Some(theirs.as_str()));
+
+    // Once it is out of the way.
+    delete(&bench.secrets(), SECRET).await;
+    bench.is_ready().await;
+    assert_eq!(
+        list(&bench.requests()).await[0].name_any().get(..3),
+        Some("m1-")
+    );
 }
 
 /// Checks an agent that runs while its fleet changes its authority, or what leads to it.

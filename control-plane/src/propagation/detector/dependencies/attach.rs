@@ -194,8 +194,8 @@ impl<'a> Attached<'a> {
         }
         // What a referrer that goes has left here holds for what goes with it.
         let is_dropped = |it: &BindingSnapshot| {
-            let mut all = spec.required_by.iter();
-            !all.any(|other| (&other.namespace, &other.name) == (&it.namespace, &it.name))
+            let mut all = spec.required_by.iter().map(BindingKey::of_snapshot);
+            !all.any(|other| other == BindingKey::of_snapshot(it))
         };
         if held.spec.preserve_resources_on_deletion == Some(true)
             && held.spec.required_by.iter().any(is_dropped)
