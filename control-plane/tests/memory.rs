@@ -63,8 +63,8 @@ fn the_caches_hold_no_more_of_an_object_than_is_read() {
             900,
         ),
         (
-            "binding, scheduled among three hundred clusters",
-            held(bindings, |number| binding(number, 300, &scheduled())),
+            "binding, scheduled among a thousand clusters",
+            held(bindings, |number| binding(number, 1000, &scheduled())),
             900,
         ),
         (

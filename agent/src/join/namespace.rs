@@ -1,6 +1,7 @@
 //! Creates namespaces of the system.
 
 use kube::api::PostParams;
+use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Namespace, ObjectMeta};
 use muster_shared::names;
 
@@ -10,9 +11,10 @@ use crate::write::{self, within};
 /// ones.
 pub async fn ensure_namespace(fleet: &Client, name: &str) -> Result<(), write::Error> {
     let api: Api<Namespace> = Api::all(fleet.clone());
-    match within("read a namespace", api.get_metadata(name)).await {
-        Ok(_) => return Ok(()),
-        Err(error) if error.is_gone() || error.is_forbidden() => {}
+    match within("read a namespace", client::get_metadata_opt(&api, name)).await {
+        Ok(Some(_)) => return Ok(()),
+        Ok(None) => {}
+        Err(error) if error.is_forbidden() => {}
         Err(error) => return Err(error),
     }
     let namespace = Namespace {

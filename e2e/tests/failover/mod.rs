@@ -178,7 +178,7 @@ async fn nothing_moves_while_failover_is_off() {
         story.until_unknown().await?;
         // The taint that would evict comes with the gate off as well, since that is asked for.
         story.until_tainted().await?;
-        // What would move has been told by then.
+        // By then the evictor has told of each workload that the taint would move.
         story.nothing_moves_for(Duration::from_secs(5)).await?;
         story.heal()?;
         story.until_back().await?;

@@ -64,7 +64,8 @@ impl Refused {
         let healthy = Some(ResourceHealth::Healthy);
         let is_there = |it: &ManifestStatus| it.health == healthy || it.status.is_some();
         let runs = manifests.any(|it| means(&it.identifier, resource) && is_there(it));
-        // It was applied, and is gone while dispatching is suspended: whoever suspended it decides.
+        // A copy that was applied and deleted while dispatching is suspended is not refused by the
+        // cluster: it stays away until whoever suspended dispatching resumes it.
         let is_missing = applied.reason == condition::OBJECTS_MISSING;
         if applied.status != conditions::FALSE || is_missing || runs {
             return None;
