@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use muster_interpreter::dependencies;
 use muster_shared::api::policy::PropagationSpec;
+use muster_shared::watch::outline::{Labels, Outline};
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
@@ -27,11 +28,10 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
             let kind = Arc::new(Kind::new(&*selector.api_version, &*selector.kind));
             let within = namespace.or_else(|| given(selector.namespace.as_deref()));
             let Some(within) = within else { continue };
-            let workloads = fleet.templates.list(&kind, Some(within)).into_iter();
-            let workloads = workloads.flatten().filter(|template| {
-                strength(selector, Subject::of(&kind, template)) > Strength::Mismatch
-            });
-            for template in workloads.take(MOST_WORKLOADS) {
+            let is_selected =
+                |it: Outline<'_>| strength(selector, Subject::at(&kind, it)) > Strength::Mismatch;
+            let workloads = fleet.templates.select(&kind, Some(within), is_selected);
+            for template in workloads.into_iter().flatten().take(MOST_WORKLOADS) {
                 let key = TemplateKey::of_template(&kind, &template);
                 let needs = dependencies(&template.object(&kind)).ok().flatten();
                 let needs = needs
@@ -61,10 +61,10 @@ pub fn advice(fleet: &Fleet, spec: &PropagationSpec, namespace: Option<&str>) ->
 fn is_propagated(fleet: &Fleet, spec: &PropagationSpec, needed: &TemplateKey) -> bool {
     let key = BindingKey::for_template(needed);
     let found = fleet.templates.get(needed);
-    let labels = match &found {
+    let labels = Labels::Map(match &found {
         Lookup::Found(template) => template.labels(),
         Lookup::Absent | Lookup::Unknown => None,
-    };
+    });
     let subject = Subject {
         kind: &needed.kind,
         namespace: needed.namespace.as_deref(),

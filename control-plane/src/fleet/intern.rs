@@ -43,6 +43,7 @@ pub fn codec() -> Codec<AnyBinding> {
             Ok(Parts {
                 text: serde_json::to_vec(&binding)?,
                 shared: Some(Arc::new(common)),
+                ..Parts::default()
             })
         },
         unpack: |text, shared| {

@@ -1,10 +1,8 @@
 //! Compares the resource selectors of policies with resources.
 
-use std::collections::BTreeMap;
-
-use kube::Resource as _;
 use muster_shared::api::policy::ResourceSelector;
 use muster_shared::selectors::matches_labels;
+use muster_shared::watch::outline::{Labels, Outline};
 
 use crate::fleet::template::{Kind, Template};
 
@@ -18,18 +16,27 @@ pub struct Subject<'a> {
     /// Name of the template.
     pub name: &'a str,
     /// Labels of the template.
-    pub labels: Option<&'a BTreeMap<String, String>>,
+    pub labels: Labels<'a>,
 }
 
 impl<'a> Subject<'a> {
     /// Returns a template of a kind as policies see it.
     pub fn of(kind: &'a Kind, template: &'a Template) -> Self {
-        let metadata = template.meta();
+        Self::at(kind, Outline::of(template))
+    }
+
+    /// Returns an object of a kind as policies see it.
+    pub fn at(kind: &'a Kind, outline: Outline<'a>) -> Self {
+        let Outline {
+            namespace,
+            name,
+            labels,
+        } = outline;
         Self {
             kind,
-            namespace: metadata.namespace.as_deref(),
-            name: metadata.name.as_deref().unwrap_or_default(),
-            labels: template.labels(),
+            namespace,
+            name,
+            labels,
         }
     }
 }
@@ -63,9 +70,7 @@ pub fn strength(selector: &ResourceSelector, subject: Subject<'_>) -> Strength {
     match (given(selector.name.as_deref()), &selector.label_selector) {
         (Some(name), _) if name == subject.name => Strength::Name,
         (None, None) => Strength::All,
-        (None, Some(selector))
-            if matches_labels(selector, |key| subject.labels?.get(key).map(String::as_str)) =>
-        {
+        (None, Some(selector)) if matches_labels(selector, |key| subject.labels.get(key)) => {
             Strength::Labels
         }
         (Some(_), _) | (None, Some(_)) => Strength::Mismatch,

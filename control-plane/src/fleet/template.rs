@@ -13,6 +13,7 @@ use kube::core::{DynamicObject, ObjectMeta};
 use muster_interpreter::Dependency;
 use muster_shared::api::binding::ObjectReference;
 use muster_shared::names::{annotation, label};
+use muster_shared::watch::outline;
 use muster_shared::watch::packing::{Codec, Parts};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
@@ -272,7 +273,8 @@ fn metadata(mut whole: ObjectMeta) -> ObjectMeta {
     whole
 }
 
-/// Returns the codec of templates: their text, and the fingerprints that were taken of it.
+/// Returns the codec of templates: their text, the fingerprints that were taken of it, and the
+/// labels by which policies select them.
 pub fn codec() -> Codec<Template> {
     #[derive(Deserialize)]
     struct Head {
@@ -284,6 +286,7 @@ pub fn codec() -> Codec<Template> {
             let object: &RawValue = serde_json::from_str(&it.text)?;
             Ok(Parts {
                 text: serde_json::to_vec(&(it.content, it.fingerprint, it.is_complete, object))?,
+                labels: outline::text(it.labels()),
                 shared: None,
             })
         },

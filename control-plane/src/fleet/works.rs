@@ -113,7 +113,7 @@ pub fn codec() -> Codec<CachedWork> {
             let said = (it.suspend_dispatching, it.preserve_resources_on_deletion);
             Ok(Parts {
                 text: serde_json::to_vec(&(&it.metadata, asked, said, it.report.as_ref()))?,
-                shared: None,
+                ..Parts::default()
             })
         },
         unpack: |text, _| {

@@ -18,6 +18,7 @@ use super::{Followed, Selection};
 use crate::clock::calendar;
 use crate::queue::jittered;
 use crate::watch::freshness::Freshness;
+use crate::watch::outline::Outline;
 use crate::watch::packing::{Codec, Kept, Packer};
 use crate::watch::store::{Held, Store, address, version};
 
@@ -469,19 +470,33 @@ impl<K: Followed> Informer<K> {
 
     /// Returns the cached objects of a namespace one after the other, or all if none is given.
     pub fn iter_of(&self, namespace: Option<&str>) -> impl Iterator<Item = Arc<K>> + use<K> {
-        let objects = self.objects();
-        let held = match namespace {
-            Some(namespace) => objects.objects_in(namespace).cloned().collect(),
-            None => objects.objects().cloned().collect(),
-        };
-        drop(objects);
-        self.read_each(held)
+        self.iter_selected(namespace, |_| true)
     }
 
-    fn read_each(&self, objects: Vec<Held<K>>) -> impl Iterator<Item = Arc<K>> + use<K> {
+    /// Returns those of [`iter_of`](Self::iter_of) that are selected by names and labels. Those
+    /// that are not are not decoded where the codec keeps labels.
+    pub fn iter_selected<F: Fn(Outline<'_>) -> bool>(
+        &self,
+        namespace: Option<&str>,
+        is_selected: F,
+    ) -> impl Iterator<Item = Arc<K>> + use<K, F> {
         let this = self.clone();
-        let read = move |it: Held<K>| this.read_once(&it);
-        objects.into_iter().filter_map(read)
+        let held = self.held_in(namespace).into_iter();
+        held.filter_map(move |held| {
+            let Some(outline) = held.outline() else {
+                let object = this.read_once(&held);
+                return object.filter(|it| is_selected(Outline::of(it.as_ref())));
+            };
+            is_selected(outline).then(|| this.read_once(&held))?
+        })
+    }
+
+    fn held_in(&self, namespace: Option<&str>) -> Vec<Held<K>> {
+        let objects = self.objects();
+        match namespace {
+            Some(namespace) => objects.objects_in(namespace).cloned().collect(),
+            None => objects.objects().cloned().collect(),
+        }
     }
 
     /// Returns the name of an object of a namespace that exists and does not decode, if there is

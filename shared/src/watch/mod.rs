@@ -69,6 +69,7 @@ pub mod freshness;
 mod incoming;
 mod informer;
 mod listing;
+pub mod outline;
 pub mod packing;
 pub mod pages;
 mod presence;

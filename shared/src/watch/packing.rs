@@ -18,6 +18,7 @@ use lru::LruCache;
 use lz4_flex::block::{compress_prepend_size_with_dict, decompress_size_prepended_with_dict};
 use parking_lot::Mutex;
 
+use super::outline::{Labels, Outline};
 use super::store::{Held, address, version};
 
 /// Objects of a collection that stay decoded: more than are in the hands of all workers.
@@ -33,9 +34,13 @@ const SAMPLE: usize = 4096;
 pub type Shared = Arc<dyn Any + Send + Sync>;
 
 /// An object as text.
+#[derive(Default)]
 pub struct Parts {
     /// The text, in whatever form the codec reads.
     pub text: Vec<u8>,
+    /// The labels as a text of [`text`](super::outline::text), for collections that are compared
+    /// with selectors: they are read without decoding the object.
+    pub labels: Option<String>,
     /// What the text lacks, because other objects have the same.
     pub shared: Option<Shared>,
 }
@@ -55,10 +60,10 @@ pub struct Codec<K> {
 
 /// A packed object. What is asked of an object at rest is not in the text.
 pub(super) struct Packed {
-    /// Namespace, name and compressed text, without anything between them.
+    /// Namespace, name, labels and compressed text, without anything between them.
     bytes: Box<[u8]>,
-    /// Where the namespace ends, and where the name does.
-    ends: (u32, u32),
+    /// Where the namespace ends, where the name does, and where the labels do.
+    ends: [u32; 3],
     /// See [`version`].
     pub(super) version: Option<u64>,
     /// See [`SERIAL`].
@@ -69,12 +74,18 @@ pub(super) struct Packed {
 
 impl Packed {
     pub(super) fn address(&self) -> (&str, &str) {
-        let (namespace, name) = (self.ends.0 as usize, self.ends.1 as usize);
-        let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
-        (
-            text(&self.bytes[..namespace]),
-            text(&self.bytes[namespace..name]),
-        )
+        let [namespace, name, _] = self.ends;
+        (self.part(0, namespace), self.part(namespace, name))
+    }
+
+    /// Returns what selectors ask of the object, if it is at hand.
+    pub(super) fn outline(&self) -> Option<Outline<'_>> {
+        let labels = self.part(self.ends[1], self.ends[2]);
+        (!labels.is_empty()).then(|| Outline::at(self.address(), Labels::Text(labels)))
+    }
+
+    fn part(&self, from: u32, to: u32) -> &str {
+        std::str::from_utf8(&self.bytes[from as usize..to as usize]).unwrap_or_default()
     }
 }
 
@@ -143,7 +154,11 @@ impl<K: Resource> Packer<K> {
     /// Packs an object, and returns it as it is read from then on, which is without fractions of
     /// seconds; `None` if it could not be read again.
     pub(super) fn pack(&self, object: &K) -> Option<(Packed, Arc<K>)> {
-        let Parts { text, shared } = (self.codec.pack)(object).ok()?;
+        let Parts {
+            text,
+            labels,
+            shared,
+        } = (self.codec.pack)(object).ok()?;
         let read = (self.codec.unpack)(&text, shared.as_ref()).ok()?;
         debug_assert!(
             (self.codec.pack)(&read).is_ok_and(|again| again.text == text),
@@ -151,16 +166,19 @@ impl<K: Resource> Packer<K> {
             String::from_utf8_lossy(&text)
         );
         let (namespace, name) = address(&read);
-        let ends = (namespace.len(), namespace.len() + name.len());
         let dictionary = self.dictionary.lock().take(&text);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mut bytes = Vec::with_capacity(ends.1 + text.len() / 2);
-        bytes.extend_from_slice(namespace.as_bytes());
-        bytes.extend_from_slice(name.as_bytes());
+        let mut bytes = Vec::with_capacity(text.len() / 2);
+        let mut ends = [0; 3];
+        let parts = [namespace, name, labels.as_deref().unwrap_or_default()];
+        for (part, end) in parts.into_iter().zip(&mut ends) {
+            bytes.extend_from_slice(part.as_bytes());
+            *end = u32::try_from(bytes.len()).ok()?;
+        }
         bytes.append(&mut compress_prepend_size_with_dict(&text, &dictionary));
         let packed = Packed {
             bytes: bytes.into_boxed_slice(),
-            ends: (u32::try_from(ends.0).ok()?, u32::try_from(ends.1).ok()?),
+            ends,
             version: version(&read),
             serial,
             shared,
@@ -208,7 +226,7 @@ impl<K: Resource> Packer<K> {
     /// Unpacks an object, and returns the length of its text, too. That it can be was seen when it
     /// was packed.
     fn unpack(&self, packed: &Packed) -> Option<(usize, Arc<K>)> {
-        let compressed = &packed.bytes[packed.ends.1 as usize..];
+        let compressed = &packed.bytes[packed.ends[2] as usize..];
         let text = decompress_size_prepended_with_dict(compressed, &packed.dictionary);
         let read = text.map(|text| {
             let object = (self.codec.unpack)(&text, packed.shared.as_ref());
@@ -315,6 +333,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::watch::outline::text;
 
     /// Returns a codec that cannot read the objects without a version again.
     fn codec() -> Codec<ConfigMap> {
@@ -322,6 +341,7 @@ mod tests {
             pack: |object| {
                 Ok(Parts {
                     text: serde_json::to_vec(object)?,
+                    labels: text(object.metadata.labels.as_ref()),
                     shared: Some(Arc::new(object.metadata.generation)),
                 })
             },
@@ -342,6 +362,7 @@ mod tests {
         object.metadata.namespace = Some("shop".into());
         object.metadata.name = Some(format!("web-{number}"));
         object.metadata.resource_version = Some(number.to_string());
+        object.metadata.labels = Some([("app".to_owned(), format!("web-{number}"))].into());
         let text = "what all of them have, and what makes each of them long".repeat(4);
         object.data = Some([("text".to_owned(), format!("{text} {number}"))].into());
         object
@@ -358,6 +379,9 @@ mod tests {
         for (object, it) in objects.iter().zip(&kept) {
             let name = object.metadata.name.as_deref().unwrap();
             assert_eq!(it.address(), ("shop", name));
+            let outline = it.outline().unwrap();
+            assert_eq!((outline.namespace, outline.name), (Some("shop"), name));
+            assert_eq!(outline.labels.get("app"), Some(name));
             assert_eq!(it.version, version(object));
             assert_eq!(packer.read_once(it).as_deref(), Some(object));
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 
+use super::outline::Outline;
 use super::packing::Packed;
 
 /// The objects of a collection, each found by the names in its own metadata. Names kept beside the
@@ -40,6 +41,14 @@ impl<K: Resource> Held<K> {
         match self {
             Self::Whole(object) => address(object.as_ref()),
             Self::Packed(packed) => packed.address(),
+        }
+    }
+
+    /// Returns what selectors ask of the object, if that is at hand.
+    pub(super) fn outline(&self) -> Option<Outline<'_>> {
+        match self {
+            Self::Whole(object) => Some(Outline::of(object.as_ref())),
+            Self::Packed(packed) => packed.outline(),
         }
     }
 

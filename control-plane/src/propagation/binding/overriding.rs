@@ -12,6 +12,7 @@ use muster_shared::api::override_policy::OverrideSpec;
 use muster_shared::names::label;
 use muster_shared::queue::Queue;
 use muster_shared::watch::Change;
+use muster_shared::watch::outline::Labels;
 use serde_json::Value;
 
 use super::error::Error;
@@ -217,7 +218,7 @@ pub(super) fn apply(
     let by_fleet = change(fleet, wide, manifest, cluster)?;
     let labels = labels(manifest);
     let near = policies.near(Subject {
-        labels: Some(&labels),
+        labels: Labels::Map(Some(&labels)),
         ..template
     });
     let by_namespace = change(fleet, &near, manifest, cluster)?;

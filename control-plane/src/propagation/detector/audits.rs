@@ -12,6 +12,7 @@ use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::outline::Outline;
 use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ use super::controller::Detector;
 use super::select::reaches;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Strength, Subject, given, strength};
-use crate::fleet::template::{Kind, Template, TemplateKey};
+use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup};
 
 /// How long after a change of a policy the fleet may still lack what it names.
@@ -85,6 +86,11 @@ impl Audits {
         (state.told.iter().cloned().collect(), state.is_complete)
     }
 
+    /// Returns when a policy was changed last.
+    fn changed(&self, key: &PolicyKey) -> Option<Instant> {
+        self.state.lock().get(key).map(|state| state.changed)
+    }
+
     /// Has a policy looked through once more, because something that it names may have gone.
     pub(super) fn again(&self, key: PolicyKey) {
         if self.state.lock().contains_key(&key) {
@@ -129,22 +135,29 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     let (spec, scope) = (policy.spec(), &detector.scope);
     let mut found = audit::written(spec, key.namespace(), scope);
     found.extend(audit::switched_off(spec, &detector.fleet.settings));
-    let mut states = detector.audits.state.lock();
-    let Some(state) = states.get_mut(key) else {
+    let Some(changed) = detector.audits.changed(key) else {
         return Next::Done;
     };
-    let left = GRACE.saturating_sub(state.changed.elapsed());
-    let mut next = Next::After(left);
-    if left.is_zero() {
-        next = Next::Done;
+    let left = GRACE.saturating_sub(changed.elapsed());
+    // The comparison with the fleet may take long, and nobody else waits for it.
+    let is_unexplained = left.is_zero().then(|| {
         let facts = Now {
             detector,
             policy: &policy,
         };
         found.extend(audit::missing(spec, scope, &facts));
+        audit::is_unexplained(spec, scope, &facts)
+    });
+    let mut states = detector.audits.state.lock();
+    let Some(state) = states.get_mut(key).filter(|it| it.changed == changed) else {
+        // A policy that was changed meanwhile is in the queue.
+        return Next::Done;
+    };
+    let mut next = Next::After(left);
+    if let Some(is_unexplained) = is_unexplained {
+        next = Next::Done;
         let before = (state.told.len(), state.is_complete);
         state.told.retain(|finding| found.contains(finding));
-        let is_unexplained = audit::is_unexplained(spec, scope, &facts);
         // A reason that is never known does not keep back what else was found.
         state.is_complete = !is_unexplained || state.looks >= LOOKS;
         if (state.told.len(), state.is_complete) != before {
@@ -206,20 +219,20 @@ impl Facts for Now<'_> {
             };
             return Some(matches!(templates.get(&key), Lookup::Found(_)));
         }
-        let selects = |template: &Template| {
-            let subject = Subject::of(&kind, template);
+        let selects = |outline: Outline<'_>| {
+            let subject = Subject::at(&kind, outline);
             reaches(self.policy, subject) && strength(selector, subject) > Strength::Mismatch
         };
         let is_bound = |template: TemplateKey| {
             *template.kind == kind
-                && matches!(templates.get(&template), Lookup::Found(it) if selects(&it))
+                && matches!(templates.get(&template), Lookup::Found(it) if selects(Outline::of(&*it)))
         };
         // What the policy has is seen at a glance; comparing it with all that there is takes long.
         if self.detector.templates_of(&own).any(is_bound) {
             return Some(true);
         }
-        let mut found = templates.list(&kind, namespace)?;
-        Some(found.any(|it| selects(&it)))
+        let found = templates.select(&kind, namespace, selects)?.next();
+        Some(found.is_some())
     }
 
     fn has_cluster(&self, name: &str) -> bool {

@@ -109,6 +109,7 @@ fn place(key: &PolicyKey, selector: &ResourceSelector) -> Place {
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::watch::outline::Labels;
     use serde_json::{Value, json};
 
     use super::*;
@@ -129,7 +130,7 @@ mod tests {
             kind: &Kind::new("apps/v1", "Deployment"),
             namespace: Some(namespace),
             name,
-            labels: None,
+            labels: Labels::Map(None),
         };
         let found = candidates.of(Some(namespace), subject);
         found.iter().map(|key| key.name().to_owned()).collect()

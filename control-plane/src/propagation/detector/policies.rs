@@ -10,6 +10,7 @@ use muster_shared::events::EventType;
 use muster_shared::finalizers;
 use muster_shared::queue::Next;
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::outline::Outline;
 use muster_shared::watch::{Change, Informer};
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ use super::select::selects;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
-use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::{Subject, given};
 use crate::fleet::template::{Kind, Template, TemplateKey};
@@ -234,10 +234,11 @@ impl Detector {
         };
         let label = policy.scope().policy_id_label();
         for kind in kinds_of(policy.spec(), &self.scope) {
-            let templates = self.fleet.templates.list(&kind, claim.policy.namespace());
-            let ours = |template: &Template| template.label(label) == Some(&claim.id);
+            let is_ours = |it: Outline<'_>| it.labels.get(label) == Some(&claim.id);
+            let namespace = claim.policy.namespace();
+            let templates = self.fleet.templates.select(&kind, namespace, is_ours);
             let kind = Arc::new(kind);
-            let templates = templates.into_iter().flatten().filter(|it| ours(it));
+            let templates = templates.into_iter().flatten();
             labelled.extend(templates.map(|it| TemplateKey::of_template(&kind, &it)));
         }
         labelled
@@ -295,9 +296,10 @@ impl Detector {
             if !seen.insert((kind.clone(), namespace.map(str::to_owned))) {
                 continue;
             }
-            match self.fleet.templates.list(&kind, namespace) {
+            let kind = Arc::new(kind);
+            let is_selected = |it: Outline<'_>| selects(policy, Subject::at(&kind, it));
+            match self.fleet.templates.select(&kind, namespace, is_selected) {
                 Some(templates) => {
-                    let kind = Arc::new(kind);
                     for template in templates {
                         self.revisit_free(policy, &kind, &template);
                     }

@@ -52,6 +52,7 @@ pub fn winner<'p>(
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::watch::outline::Labels;
     use serde_json::json;
 
     use super::*;
@@ -73,7 +74,7 @@ mod tests {
             kind: &kind,
             namespace,
             name: "web",
-            labels: None,
+            labels: Labels::Map(None),
         };
         for (namespace, selected) in [(Some("a"), false), (Some("b"), true), (None, false)] {
             let subject = subject(namespace);

@@ -80,6 +80,7 @@ pub fn concerns(
 mod tests {
     use std::collections::BTreeMap;
 
+    use muster_shared::watch::outline::Labels;
     use serde_json::{Value, json};
 
     use super::*;
@@ -132,7 +133,7 @@ mod tests {
                 kind: &kind,
                 namespace,
                 name: "web",
-                labels: Some(&labels),
+                labels: Labels::Map(Some(&labels)),
             };
             let [wide, near] = [policies.wide(subject), policies.near(subject)];
             let text = |it: &Selected<'_>| {

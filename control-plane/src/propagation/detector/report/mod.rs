@@ -9,13 +9,13 @@ mod decide;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource as _;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationStatus;
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::controller::Controller;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::outline::Outline;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -209,15 +209,15 @@ impl Detector {
         let own = policy.key();
         let mut is_listed = true;
         for kind in kinds_of(policy.spec(), &self.scope) {
-            let Some(templates) = self.fleet.templates.list(&kind, own.namespace()) else {
+            let is_selected = |it: Outline<'_>| selects(policy, Subject::at(&kind, it));
+            let templates = &self.fleet.templates;
+            let Some(mut selected) = templates.select(&kind, own.namespace(), is_selected) else {
                 is_listed = false;
                 continue;
             };
-            let selected = templates.filter(|it| selects(policy, Subject::of(&kind, it)));
-            let place = |it: &Template| (it.meta().namespace.clone(), it.meta().name.clone());
             // The first by name, so that each process tells the same one.
-            if let Some(template) = selected.min_by_key(|it| place(it)) {
-                let key = TemplateKey::of_template(&Arc::new(kind), &template);
+            if let Some(template) = selected.next() {
+                let key = TemplateKey::of_template(&Arc::new(kind.clone()), &template);
                 return self.why_not(policy, &key, &template);
             }
         }
