@@ -39,7 +39,8 @@ pub struct Party<'a> {
     pub votes: u64,
 }
 
-/// Returns the seats of each party, in the order of `parties`. All are zero when nobody has votes.
+/// Returns the seats of each party, in the order of `parties`. All are zero when nobody has votes,
+/// and when there are none.
 ///
 /// The sequence of grants is a total order over the pairs (party, how many seats it has already):
 /// the larger `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the
@@ -47,7 +48,7 @@ pub struct Party<'a> {
 /// few seats by which the sum is off, instead of granting thousands of seats one by one.
 pub fn webster(parties: &[Party<'_>], seats: u64, tie_break: TieBreak) -> Vec<u64> {
     let total: u128 = parties.iter().map(|party| u128::from(party.votes)).sum();
-    if total == 0 {
+    if total == 0 || seats == 0 {
         return vec![0; parties.len()];
     }
     let mut result = rounded_quotas(parties, seats, total);
@@ -191,6 +192,9 @@ mod tests {
             (&[("A", 100_000), ("B", 80_000), ("C", 30_000), ("D", 20_000)], 7, &[3, 2, 1, 1]),
             (&[("A", 100_000), ("B", 80_000), ("C", 30_000), ("D", 20_000)], 8, &[3, 3, 1, 1]),
             (&[("a", 0), ("b", 0)], 3, &[0, 0]),
+            (&[("a", 0x4000_0000_0000_0000), ("b", 0x4000_0000_0000_0000)], 0, &[0, 0]),
+            (&[("a", 0x4000_0000_0000_0001), ("b", 0x4000_0000_0000_0001)], 0, &[0, 0]),
+            (&[("a", 0x7fff_ffff_ffff_ffff), ("b", 0x7fff_ffff_ffff_ffff)], 3, &[2, 1]),
             (&[], 3, &[]),
         ];
         for (votes, seats, expected) in cases {
