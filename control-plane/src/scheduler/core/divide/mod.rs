@@ -242,7 +242,8 @@ fn divide_by_weights<'a>(
             }
             !over
         });
-        if claims.is_empty() && replicas > 0 {
+        let has_votes = claims.iter().any(|(_, weight)| *weight > 0);
+        if !has_votes && replicas > 0 {
             return Err(DivideError::Closed { left: replicas });
         }
     }
