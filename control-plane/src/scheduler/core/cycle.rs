@@ -199,7 +199,12 @@ impl<'a> Trial<'a> {
         if kept.is_empty() {
             return self.place_among_known(laps);
         }
-        let Some(rest) = rest(self.spec, self.placement, self.snapshot, &kept)? else {
+        let candidates = || {
+            let affinity = Affinity::new(self.spec, self.placement, self.group);
+            self.admitted(&affinity).unwrap_or_default()
+        };
+        let (spec, placement, snapshot) = (self.spec, self.placement, self.snapshot);
+        let Some(rest) = rest(spec, placement, snapshot, &kept, candidates)? else {
             return Ok(kept.into_iter().cloned().collect());
         };
         let trial = Trial {

@@ -8,6 +8,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::{ClusterAffinity, Placement};
 
 use super::affinity::term;
+use super::candidate::Candidate;
 use super::divide::Strategy;
 use super::fit_error::{FitError, Strangers};
 use super::snapshot::Snapshot;
@@ -72,15 +73,17 @@ fn is_ruled_out(placement: &Placement, group: &str, name: &str) -> bool {
     })
 }
 
-/// Returns the part to place beside `kept`; nothing where that is the whole.
+/// Returns the part to place beside `kept`; nothing where that is the whole. `candidates` returns
+/// the known clusters that may get some of it.
 ///
 /// # Errors
 /// Where what the unknown clusters hold decides how the others are chosen.
-pub(in crate::scheduler) fn rest(
+pub(in crate::scheduler) fn rest<'c>(
     spec: &ResourceBindingSpec,
     placement: &Placement,
     snapshot: &Snapshot,
     kept: &[&TargetCluster],
+    candidates: impl FnOnce() -> Vec<Candidate<'c>>,
 ) -> Result<Option<Rest>, FitError> {
     let unknown = || {
         FitError::Unknown(Strangers::of(
@@ -108,7 +111,7 @@ pub(in crate::scheduler) fn rest(
         // Where the unknown clusters alone have weights, the others would count as having equal
         // ones.
         if let Ok(Strategy::Static(weights)) = Strategy::of(placement)
-            && !weights.are_about_any(snapshot)
+            && !weights.are_about_any(&candidates(), snapshot)
         {
             return Err(unknown());
         }
@@ -212,6 +215,21 @@ mod tests {
         for (what, spec, expected) in cases {
             assert_eq!(outcome(&spec), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn no_cluster_without_a_weight_takes_what_the_one_with_a_weight_refuses() {
+        let weights = static_weights(&[("m1", 1), ("m2", 1)]);
+        let clusters = [tainted("m2", 10, "x", "NoExecute"), cluster("m3", 10)];
+        let status = ResourceBindingStatus::default();
+        let decided = |clusters: &[Value]| {
+            let spec = placed(deployment(4, &weights), &[("m1", 2)]);
+            let clusters = snapshot(clusters);
+            text(schedule(&spec, &status, &clusters, &Options::default()))
+        };
+        assert_eq!(decided(&clusters), STAYS);
+        let known = [&clusters[..], &[cluster("m1", 10)]].concat();
+        assert_eq!(decided(&known), "m1:4");
     }
 
     #[test]

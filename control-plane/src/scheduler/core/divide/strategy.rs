@@ -116,19 +116,36 @@ impl<'a> Weights<'a> {
         Self { named, selecting }
     }
 
-    /// Returns whether one of these clusters has a weight above zero.
-    pub(in crate::scheduler) fn are_about_any(&self, clusters: &Snapshot) -> bool {
-        let mut named = self.named.iter();
-        named.any(|(name, weight)| *weight > 0 && clusters.position(name).is_some())
-            || self.selecting.iter().any(|(affinity, weight)| {
-                let mut clusters = clusters.iter();
-                *weight > 0 && clusters.any(|it| affinity.matches(it.cluster()))
-            })
+    /// Returns whether one of the candidates has a weight above zero.
+    pub(in crate::scheduler) fn are_about_any(
+        &self,
+        candidates: &[Candidate<'_>],
+        clusters: &Snapshot,
+    ) -> bool {
+        let weighed = self.weighed(candidates, clusters);
+        weighed.iter().any(|&(_, weight)| weight > 0)
     }
 
     /// Returns the claims of the candidates, by name: the highest weight that matches. Candidates
     /// without a weight get nothing, unless none has one: then all weigh the same.
     pub(super) fn claims<'c, 'k>(
+        &self,
+        candidates: &'c [Candidate<'k>],
+        clusters: &Snapshot,
+    ) -> Vec<Claim<'c, 'k>> {
+        let mut claims = self.weighed(candidates, clusters);
+        if claims.iter().any(|&(_, weight)| weight > 0) {
+            claims.retain(|&(_, weight)| weight > NO_WEIGHT);
+        } else {
+            for (_, weight) in &mut claims {
+                *weight = 1;
+            }
+        }
+        claims
+    }
+
+    /// Returns the candidates, by name, with the highest weight that matches each.
+    fn weighed<'c, 'k>(
         &self,
         candidates: &'c [Candidate<'k>],
         clusters: &Snapshot,
@@ -146,13 +163,6 @@ impl<'a> Weights<'a> {
             {
                 let claim = &mut claims[place].1;
                 *claim = (*claim).max(*weight);
-            }
-        }
-        if claims.iter().any(|&(_, weight)| weight > 0) {
-            claims.retain(|&(_, weight)| weight > NO_WEIGHT);
-        } else {
-            for (_, weight) in &mut claims {
-                *weight = 1;
             }
         }
         claims
