@@ -343,9 +343,11 @@ impl Distributor {
                     || !binding.spec.graceful_eviction_tasks.is_empty()
             })
             .filter_map(|(binding, key)| {
+                // One that somebody made without a permanent id is given its uid as that.
+                let uid = binding.metadata.uid.as_deref();
                 Some(Referrer {
                     key,
-                    id: binding.permanent_id()?,
+                    id: binding.permanent_id().or(uid)?,
                     spec: &binding.spec,
                 })
             })
@@ -547,6 +549,25 @@ mod tests {
             let binding = serde_json::from_value(binding).unwrap();
             assert_eq!(refers(&binding), expected, "{what}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_workload_needs_goes_along_although_its_binding_has_no_permanent_id_yet() {
+        let mut referrer = referrer();
+        referrer["metadata"]["uid"] = json!("made-by-somebody");
+        let labels = referrer["metadata"]["labels"].take();
+        let stand = stand([("resourcebindings", referrer.clone())]).await;
+        let conf = || stand.binding("conf-configmap").unwrap();
+        assert_eq!(conf().spec.required_by.len(), 1);
+        let marks = conf().metadata.labels.clone().unwrap_or_default();
+        assert!(
+            marks.values().any(|it| it == "made-by-somebody"),
+            "{marks:?}"
+        );
+        referrer["metadata"]["labels"] = labels;
+        stand.api.put("resourcebindings", referrer);
+        pass(60).await;
+        assert_eq!(conf().spec.required_by.len(), 1, "it has its id");
     }
 
     #[tokio::test(start_paused = true)]
