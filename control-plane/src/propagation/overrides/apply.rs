@@ -147,9 +147,11 @@ pub fn apply<'a>(
 /// documents: a manifest over the limit is still shallow enough to be dropped.
 fn by_rule(manifest: &mut Value, overriders: &Overriders, mut room: Room) -> Result<Room, String> {
     let before = identity(manifest);
+    room.read(room.held())?;
     change(manifest, overriders, &mut room)?;
-    let room =
-        Room::beside(manifest).map_err(|excess| format!("the resource would become {excess}"))?;
+    let room = room
+        .after(manifest)
+        .map_err(|excess| format!("the resource would become {excess}"))?;
     if identity(manifest) != before {
         return Err(
             "apiVersion, kind, namespace and name of a resource cannot be overridden".to_owned(),
@@ -203,7 +205,7 @@ fn change(manifest: &mut Value, overriders: &Overriders, room: &mut Room) -> Res
     if overriders.plaintext.is_empty() {
         return Ok(());
     }
-    patch::plaintext(manifest, &overriders.plaintext).map_err(named("plaintext"))
+    patch::plaintext(manifest, &overriders.plaintext, room).map_err(named("plaintext"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Containers of workloads, and changes of their images, commands and arguments.
 
+use std::collections::HashSet;
+
 use muster_shared::api::override_policy::{CommandArgsOverrider, ImageOverrider, ListOperator};
 use serde_json::{Map, Value, json};
 
@@ -33,6 +35,7 @@ pub(super) fn change_images(
     overrider: &ImageOverrider,
     room: &mut Room,
 ) -> Result<(), String> {
+    room.read(room.held())?;
     if let Some(predicate) = &overrider.predicate {
         let path = &predicate.path;
         pointer::parse(path)?;
@@ -69,6 +72,8 @@ pub(super) fn change_list(
     overrider: &CommandArgsOverrider,
     room: &mut Room,
 ) -> Result<(), String> {
+    room.read(room.held())?;
+    let texts: HashSet<&str> = overrider.value.iter().map(String::as_str).collect();
     // Each text has quotation marks and a comma.
     let added: usize = overrider.value.iter().map(|text| text.len() + 3).sum();
     for container in containers(manifest) {
@@ -80,7 +85,7 @@ pub(super) fn change_list(
             Value::Array(list) => list,
             _ => Vec::new(),
         };
-        let among = |value: &Value| overrider.value.iter().any(|text| value == text);
+        let among = |value: &Value| value.as_str().is_some_and(|it| texts.contains(it));
         match &overrider.operator {
             ListOperator::Add => {
                 room.take(added)?;

@@ -4,7 +4,7 @@ use muster_fuzz::Fuzz;
 use muster_shared::api::override_policy::{ImageOverrider, PlaintextOverrider};
 use serde_json::{Value, json};
 
-use super::limits::LARGEST_MANIFEST;
+use super::limits::{LARGEST_MANIFEST, Room};
 use super::{image, patch, pointer, pointer_fault, yaml};
 
 fn change(image: &str, component: &str, operator: &str, value: &str) -> Result<String, String> {
@@ -140,7 +140,8 @@ fn a_pointer_leads_where_another_reader_of_pointers_goes() {
             let rule = json!({ "path": text, "operator": "replace", "value": "new" });
             let rule: PlaintextOverrider = serde_json::from_value(rule).unwrap();
             let mut changed = document.clone();
-            let replaced = patch::plaintext(&mut changed, &[rule]);
+            let mut room = Room::beside(&document).unwrap();
+            let replaced = patch::plaintext(&mut changed, &[rule], &mut room);
             if fault.is_some() {
                 assert!(replaced.is_err());
                 return "no pointer".to_owned();

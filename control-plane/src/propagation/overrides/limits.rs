@@ -11,6 +11,11 @@ pub const DEEPEST_MANIFEST: usize = 100;
 /// Bytes of JSON of the largest manifest: etcd's default limit for a request, and so for an object
 /// (`--max-request-bytes`).
 pub const LARGEST_MANIFEST: usize = 1536 * 1024;
+/// Bytes that all changes of a manifest for one cluster go through. Whoever may write a policy must
+/// not be able to keep a worker busy with one resource for minutes.
+pub(super) const MOST_READ: usize = 1024 * 1024 * 1024;
+/// How often a document counts that is read and written: these take longer than other changes.
+pub(super) const DOCUMENT: usize = 16;
 
 /// Reason why a manifest does not fit into a Work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,9 +28,12 @@ pub enum Excess {
     Size,
 }
 
-/// Bytes by which a manifest may still grow.
+/// Bytes by which a manifest may still grow, and that its changes may still go through.
 #[derive(Debug)]
-pub(super) struct Room(usize);
+pub(super) struct Room {
+    left: usize,
+    unread: usize,
+}
 
 impl Room {
     /// Measures a manifest.
@@ -39,12 +47,42 @@ impl Room {
             _ => {}
         }
         let left = LARGEST_MANIFEST.checked_sub(length(manifest));
-        left.map(Self).ok_or(Excess::Size)
+        let left = left.ok_or(Excess::Size)?;
+        let unread = MOST_READ;
+        Ok(Self { left, unread })
     }
 
-    /// Returns the number of bytes.
+    /// Measures the manifest after changes.
+    ///
+    /// # Errors
+    /// The manifest is over a limit.
+    pub fn after(self, manifest: &Value) -> Result<Self, Excess> {
+        let Self { left, .. } = Self::beside(manifest)?;
+        Ok(Self { left, ..self })
+    }
+
+    /// Returns by how many bytes the manifest may still grow.
     pub fn bytes(&self) -> usize {
-        self.0
+        self.left
+    }
+
+    /// Returns how many bytes the manifest has.
+    pub fn held(&self) -> usize {
+        LARGEST_MANIFEST - self.left
+    }
+
+    /// Counts bytes that a change goes through.
+    ///
+    /// # Errors
+    /// The changes before it have left fewer.
+    pub fn read(&mut self, bytes: usize) -> Result<(), String> {
+        let unread = self.unread.checked_sub(bytes);
+        self.unread = unread.ok_or_else(|| {
+            "the policies change a resource of this size too often: put the changes into fewer \
+             entries, or split the resource"
+                .to_owned()
+        })?;
+        Ok(())
     }
 
     /// Takes bytes for a text that becomes part of the manifest.
@@ -52,7 +90,7 @@ impl Room {
     /// # Errors
     /// There are fewer.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
-        self.0 = self.0.checked_sub(bytes).ok_or_else(too_large)?;
+        self.left = self.left.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())
     }
 }

@@ -4,9 +4,10 @@ use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation
 use muster_shared::api::override_policy::{
     FieldOperation, FieldOverrider, LabelAnnotationOverrider, OverriderOperator, PlaintextOverrider,
 };
+use muster_shared::work_status::length;
 use serde_json::{Map, Value, json};
 
-use super::limits::{Bounded, Room};
+use super::limits::{Bounded, DOCUMENT, Room};
 use super::{pointer, yaml};
 
 /// Path, operator and value of one change.
@@ -30,10 +31,17 @@ fn operation(
     }
 }
 
-/// Makes changes one after the other, up to the first that fails. The path of each is resolved
-/// against what those before it leave.
-fn apply<'a>(document: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Result<(), String> {
+/// Makes changes of a document of so many bytes one after the other, up to the first that fails.
+/// The path of each is resolved against what those before it leave.
+fn apply<'a>(
+    document: &mut Value,
+    mut size: usize,
+    steps: impl Iterator<Item = Step<'a>>,
+    room: &mut Room,
+) -> Result<(), String> {
     for (at, step) in steps.enumerate() {
+        size += step.2.map_or(0, length);
+        room.read(size)?;
         let operation = operation(document, step)?;
         json_patch::patch(document, &[operation]).map_err(|mut error| {
             error.operation = at;
@@ -47,12 +55,18 @@ fn apply<'a>(document: &mut Value, steps: impl Iterator<Item = Step<'a>>) -> Res
 ///
 /// # Errors
 /// A text that names the operation that fails.
-pub(super) fn plaintext(manifest: &mut Value, list: &[PlaintextOverrider]) -> Result<(), String> {
+pub(super) fn plaintext(
+    manifest: &mut Value,
+    list: &[PlaintextOverrider],
+    room: &mut Room,
+) -> Result<(), String> {
     let mut changed = manifest.clone();
     let steps = list.iter();
     apply(
         &mut changed,
+        room.held(),
         steps.map(|it| (&*it.path, &it.operator, it.value.as_ref())),
+        room,
     )?;
     *manifest = changed;
     Ok(())
@@ -116,12 +130,13 @@ pub(super) fn document(
         .ok_or_else(|| format!("the field {path} is no text"))?;
     let in_place = |reason: String| format!("the field {path}: {reason}");
     let limit = room.bytes() + text.len();
+    room.read(DOCUMENT * text.len()).map_err(in_place)?;
     let changed = match (&*overrider.json, &*overrider.yaml) {
         (operations, []) => read_json(text)
-            .and_then(|document| edit(document, operations))
+            .and_then(|document| edit(document, text.len(), operations, room))
             .and_then(|document| write_json(&document, limit)),
         ([], operations) => yaml::read(text)
-            .and_then(|document| edit(document, operations))
+            .and_then(|document| edit(document, text.len(), operations, room))
             .and_then(|document| yaml::write(&document, limit)),
         _ => Err("json and yaml exclude each other".to_owned()),
     };
@@ -177,23 +192,36 @@ fn write_json(document: &Value, limit: usize) -> Result<String, String> {
     Bounded::text(limit, |text| serde_json::to_writer(text, document))
 }
 
-fn edit(mut document: Value, operations: &[FieldOperation]) -> Result<Value, String> {
+/// Changes a document that was a text of so many bytes.
+fn edit(
+    mut document: Value,
+    size: usize,
+    operations: &[FieldOperation],
+    room: &mut Room,
+) -> Result<Value, String> {
     let steps = operations.iter();
     apply(
         &mut document,
+        size,
         steps.map(|it| (&*it.sub_path, &it.operator, it.value.as_ref())),
+        room,
     )?;
     Ok(document)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::limits::MOST_READ;
     use super::*;
+
+    fn room() -> Room {
+        Room::beside(&json!({})).unwrap()
+    }
 
     fn plain(value: Value, operations: Value) -> Result<Value, String> {
         let list: Vec<PlaintextOverrider> = serde_json::from_value(operations).unwrap();
         let mut manifest = value;
-        plaintext(&mut manifest, &list).map(|()| manifest)
+        plaintext(&mut manifest, &list, &mut room()).map(|()| manifest)
     }
 
     #[test]
@@ -251,7 +279,7 @@ mod tests {
             { "path": "/spec/replicas", "operator": "replace", "value": 5 },
             { "path": "/spec/x", "operator": "remove" },
         ]));
-        assert!(plaintext(&mut kept, &half.unwrap()).is_err());
+        assert!(plaintext(&mut kept, &half.unwrap(), &mut room()).is_err());
         assert_eq!(kept, spec);
     }
 
@@ -301,12 +329,8 @@ mod tests {
             serde_json::from_value(json!({ "fieldPath": "/data/config", kind: operations }))
                 .unwrap();
         let mut manifest = json!({ "data": { "config": text, "number": 1 } });
-        document(
-            &mut manifest,
-            &overrider,
-            &mut Room::beside(&json!({})).unwrap(),
-        )
-        .map(|()| manifest["data"]["config"].as_str().unwrap().to_owned())
+        document(&mut manifest, &overrider, &mut room())
+            .map(|()| manifest["data"]["config"].as_str().unwrap().to_owned())
     }
 
     #[test]
@@ -364,6 +388,24 @@ mod tests {
     }
 
     #[test]
+    fn a_document_is_not_read_and_changed_without_end() {
+        let text = json!({ "a": 0 }).to_string();
+        for kind in ["json", "yaml"] {
+            let operations = json!([{ "subPath": "/a", "operator": "replace", "value": 7 }]);
+            let overrider: FieldOverrider =
+                serde_json::from_value(json!({ "fieldPath": "/data/a", kind: operations }))
+                    .unwrap();
+            let mut manifest = json!({ "data": { "a": text } });
+            let mut room = room();
+            let once = DOCUMENT * text.len() + text.len() + "7".len();
+            room.read(MOST_READ - once).unwrap();
+            document(&mut manifest, &overrider, &mut room).unwrap();
+            let error = document(&mut manifest, &overrider, &mut room).unwrap_err();
+            assert!(error.contains("too often"), "{kind}: {error}");
+        }
+    }
+
+    #[test]
     fn a_field_that_holds_no_document_is_named() {
         for (path, kind, reason) in [
             ("/data/missing", "json", "has no field /data/missing"),
@@ -377,12 +419,7 @@ mod tests {
             }))
             .unwrap();
             let mut manifest = json!({ "data": { "config": "{SECRET", "number": 1 } });
-            let error = document(
-                &mut manifest,
-                &overrider,
-                &mut Room::beside(&json!({})).unwrap(),
-            )
-            .unwrap_err();
+            let error = document(&mut manifest, &overrider, &mut room()).unwrap_err();
             assert!(error.contains(reason), "{path}: {error}");
             assert!(!error.contains("SECRET"), "{error}");
         }

@@ -212,6 +212,42 @@ fn no_rule_makes_a_manifest_too_large() {
 }
 
 #[test]
+fn no_policies_go_through_a_large_manifest_without_end() {
+    let step = json!({ "path": "/data/a", "operator": "replace", "value": "b" });
+    let image = json!({ "component": "Tag", "operator": "replace", "value": "v2" });
+    let args = json!({ "containerName": "app", "operator": "remove", "value": ["--a"] });
+    let overriders = |field: &str, entry: &Value, count: usize| {
+        let entries = vec![entry; count];
+        spec(json!({ "overrideRules": [{ "overriders": { field: entries } }] }))
+    };
+    for (field, entry) in [
+        ("plaintext", step),
+        ("imageOverrider", image),
+        ("argsOverrider", args),
+    ] {
+        for (count, is_refused) in [(450, false), (550, true)] {
+            let half = overriders(field, &entry, count);
+            let policies = [
+                selected("a", None, &half),
+                selected("b", Some("shop"), &half),
+            ];
+            let mut manifest = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "c" },
+                "data": { "a": "", "long": "x".repeat(1_000_000) },
+            });
+            let applied = apply(&mut manifest, &policies, &cluster("m1", "eu"));
+            let error = applied.err().map(|it| it.to_string());
+            let is_told = |text: &String| text.contains("shop/b") && text.contains("too often");
+            assert_eq!(
+                error.as_ref().map(is_told),
+                is_refused.then_some(true),
+                "{field}"
+            );
+        }
+    }
+}
+
+#[test]
 fn long_changes_are_not_told_in_the_annotations() {
     let long = |bytes: usize| {
         spec(json!({ "overrideRules": [
