@@ -10,12 +10,16 @@ use kube::core::ObjectMeta;
 use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::api::policy::{ActivationPreference, PropagationSpec, PropagationStatus};
 use muster_shared::api::scope::ResourceScope;
+use muster_shared::check::listed;
 use muster_shared::client::says_absent;
 use muster_shared::events::{EventType, Events};
 use muster_shared::watch::{Doubt, Presence};
 
 use super::Fleet;
 use super::api_error::ApiError;
+
+/// Override policies that a text names at most.
+const MOST_NAMED: usize = 10;
 
 /// Key of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +168,7 @@ impl Policy {
             format!(
                 "{} waits for the override policies of its spec.dependentOverrides that do not exist: {}",
                 self.key(),
-                missing.join(", ")
+                listed(&missing, MOST_NAMED)
             )
         })
     }

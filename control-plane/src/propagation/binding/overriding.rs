@@ -169,8 +169,9 @@ pub(super) fn policies(
     fleet: &Fleet,
     subject: Subject<'_>,
     template: &Template,
+    spec: &ResourceBindingSpec,
 ) -> Result<Policies, Error> {
-    if let Some(reason) = awaited(fleet, template) {
+    if let Some(reason) = awaited(fleet, template, spec) {
         return Err(Error::Overrides { reason });
     }
     let unread = |policy: String| Error::Overrides {
@@ -192,15 +193,30 @@ pub(super) fn policies(
 }
 
 /// Returns in words which override policies the policy of a template waits for, if it does: nothing
-/// of it is propagated then, and what was made before stays as it is.
-fn awaited(fleet: &Fleet, template: &Template) -> Option<String> {
-    let claim = Claim::on(template)?;
-    let policy = claim.policy.presence(fleet).there()?;
-    let is_ours = Claim::by(&policy).as_ref() == Some(&claim);
-    if !is_ours || !fleet.knows_overrides() {
+/// of it is propagated then, and what was made before stays as it is. A template without a policy
+/// goes along with workloads, and waits where the policies of all of them do.
+fn awaited(fleet: &Fleet, template: &Template, spec: &ResourceBindingSpec) -> Option<String> {
+    if !fleet.knows_overrides() {
         return None;
     }
-    policy.awaited_overrides(fleet)
+    let waits = |claim: &Claim| {
+        let policy = claim.policy.presence(fleet).there()?;
+        let is_ours = Claim::by(&policy).as_ref() == Some(claim);
+        policy.awaited_overrides(fleet).filter(|_| is_ours)
+    };
+    if let Some(claim) = Claim::on(template) {
+        return waits(&claim);
+    }
+    let (mut claims, mut reason) = (Vec::new(), None);
+    for referrer in &spec.required_by {
+        let binding = fleet.bindings.get(&BindingKey::of_snapshot(referrer))?;
+        let claim = Claim::on(&binding.metadata)?;
+        if !claims.contains(&claim) {
+            reason = Some(waits(&claim)?);
+            claims.push(claim);
+        }
+    }
+    reason
 }
 
 /// Changes the manifest of a template for a cluster by the override policies that may select it,
@@ -271,7 +287,7 @@ fn overridden(
         return Ok(None);
     };
     let subject = Subject::of(&key.kind, &template);
-    let policies = policies(fleet, subject, &template).map_err(|error| error.to_string())?;
+    let policies = policies(fleet, subject, &template, spec).map_err(|error| error.to_string())?;
     let wide = policies.wide(subject);
     if wide.is_empty() && policies.near(subject).is_empty() {
         return Ok(None);
@@ -448,5 +464,69 @@ mod tests {
         stand.api.put("overridepolicies", overrides(false));
         pass(60).await;
         assert_eq!(orders(&stand), (json!(false), false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_workloads_need_stays_as_it_is_while_an_override_policy_is_gone_they_depend_on() {
+        use crate::fleet::testing::{claimed, pass, policy};
+        use crate::propagation::binding::leaving_tests::{moved, started};
+        use crate::propagation::binding::replacing_tests::to;
+
+        let mirror = json!({
+            "metadata": {"namespace": "shop", "name": "mirror"},
+            "spec": {
+                "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+                "overrideRules": [{"overriders": {"labelsOverrider": [
+                    {"operator": "add", "value": {"mirror": "eu"}},
+                ]}}],
+            },
+        });
+        let mut depends = policy();
+        depends["spec"]["dependentOverrides"] = json!(["mirror"]);
+        let web = claimed(to(&["m1"], 1));
+        let mut other = moved("other-deployment", "apps/v1", "Deployment");
+        other["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "o"});
+        let needed_by = |names: &[&str]| {
+            let at = json!([{"name": "m1"}]);
+            let named = |name: &&str| json!({"namespace": "shop", "name": name, "clusters": at});
+            let mut conf = moved("web-configmap", "v1", "ConfigMap");
+            conf["metadata"]["labels"] = json!({"resourcebinding.karmada.io/permanent-id": "c"});
+            conf["spec"]["clusters"] = json!([]);
+            conf["spec"]["placement"] = Value::Null;
+            conf["spec"]["requiredBy"] = names.iter().map(named).collect();
+            conf
+        };
+        for (referrers, stays) in [
+            (&["web-deployment"][..], true),
+            // Its policy was deleted, and waits for nothing.
+            (&["web-deployment", "other-deployment"], false),
+        ] {
+            let conf = json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"namespace": "shop", "name": "web"},
+            });
+            let mut stand = started([
+                ("clusters", cluster("m1")),
+                ("configmaps", conf),
+                ("resourcebindings", web.clone()),
+                ("resourcebindings", other.clone()),
+                ("resourcebindings", needed_by(referrers)),
+                ("propagationpolicies", depends.clone()),
+                ("overridepolicies", mirror.clone()),
+            ]);
+            stand.api.serve("/api/v1", "v1", "configmaps", "ConfigMap");
+            stand.follow().await;
+            pass(10).await;
+            let is_mirrored = || {
+                let work = stand.api.all("works").remove(0);
+                let manifest = &work["spec"]["workload"]["manifests"][0];
+                assert_eq!(manifest["kind"], "ConfigMap");
+                manifest["metadata"]["labels"]["mirror"] == "eu"
+            };
+            assert!(is_mirrored());
+            stand.api.delete("overridepolicies", "shop", "mirror");
+            pass(60).await;
+            assert_eq!(is_mirrored(), stays, "{referrers:?}");
+        }
     }
 }

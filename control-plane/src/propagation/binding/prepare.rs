@@ -95,7 +95,7 @@ pub(super) fn prepare(
     let completions = completions(fleet, works, &origin.id);
     tell_undone(fleet, (binding, spec), &object, &completions);
     let rendered = fits(&object)
-        .and_then(|()| overriding::policies(fleet, subject, &template))
+        .and_then(|()| overriding::policies(fleet, subject, &template, spec))
         .map(|policies| {
             let wide = policies.wide(subject);
             let all = (&policies, &*wide);
