@@ -251,16 +251,33 @@ pub fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<Targ
     clusters.iter().filter_map(more).collect()
 }
 
-/// Returns what a workload takes of each cluster in which it gains replicas.
+/// Returns what a workload takes of each cluster in which it gains replicas. One with components
+/// counts none, and takes what all of these do.
 fn loads<'a>(
     spec: &ResourceBindingSpec,
     gains: &'a [TargetCluster],
 ) -> impl Iterator<Item = (&'a str, Load)> + use<'a> {
-    let demand = demand(spec);
-    let gains = gains.iter().filter(|gain| gain.replicas > 0);
-    gains.map(move |gain| {
-        let load = Load::of(demand.as_ref(), gain.replicas.into());
-        (gain.name.as_str(), load)
+    let (set, demand) = (set(spec), demand(spec));
+    gains.iter().filter_map(move |gain| {
+        let load = match &set {
+            Some(set) => set.clone(),
+            None if gain.replicas > 0 => Load::of(demand.as_ref(), gain.replicas.into()),
+            None => return None,
+        };
+        Some((gain.name.as_str(), load))
+    })
+}
+
+/// Returns what all components of a workload take together; `None` if it has none.
+fn set(spec: &ResourceBindingSpec) -> Option<Load> {
+    let loads = spec.components.iter().map(|component| {
+        let needs = component.replica_requirements.as_ref();
+        let demand = needs.map(|needs| Demand::new(&needs.resource_request));
+        Load::of(demand.as_ref(), component.replicas.max(0).into())
+    });
+    loads.reduce(|mut sum, load| {
+        sum.add(&load);
+        sum
     })
 }
 
@@ -320,6 +337,24 @@ mod tests {
             assert_eq!(room(&reported), expected, "{later} s later");
         }
         assert!(unreported.by_cluster.is_empty(), "nothing is left of it");
+    }
+
+    #[test]
+    fn a_workload_with_components_takes_the_room_of_all_of_them() {
+        let component = |name: &str, replicas: i32, cpu: &str| {
+            let needs = json!({"resourceRequest": {"cpu": cpu}});
+            json!({"name": name, "replicas": replicas, "replicaRequirements": needs})
+        };
+        let flink = json!({
+            "resource": {"apiVersion": "a.example/v1", "kind": "Flink", "name": "web"},
+            "components": [component("job", 1, "1"), component("task", 2, "2")],
+        });
+        let flink: ResourceBindingSpec = serde_json::from_value(flink).unwrap();
+        let (mut unreported, mut now) = (Unreported::default(), cluster("8"));
+        let moved = gains(&flink, &[to(0)]);
+        unreported.take(&mut now, &flink, &moved, Instant::now());
+        assert_eq!(room(&now), 3);
+        assert_eq!(unreported.give_back(&flink, &moved), ["m1"]);
     }
 
     #[test]
