@@ -13,7 +13,8 @@ pub(super) fn select(
         return Err(SelectError::TooFewClusters);
     }
     let need = candidates.len().min(groups.max);
-    if !load.duplicated && !make_room(&mut candidates, need, load.replicas) {
+    // None hold nothing, not even no replicas (Karmada behaviour).
+    if !load.duplicated && (need == 0 || !make_room(&mut candidates, need, load.replicas)) {
         return Err(SelectError::NotEnoughCapacity(need));
     }
     candidates.truncate(need);
@@ -44,4 +45,26 @@ fn make_room(candidates: &mut [Candidate<'_>], need: usize, replicas: i64) -> bo
         }
     }
     room >= replicas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_clusters_have_room_for_nothing_but_for_copies() {
+        for (duplicated, expected) in [
+            (true, None),
+            (false, Some(SelectError::NotEnoughCapacity(0))),
+        ] {
+            let load = Load {
+                replicas: 0,
+                fresh: false,
+                duplicated,
+                replacing: false,
+            };
+            let selected = select(Vec::new(), Groups { min: 0, max: 0 }, load);
+            assert_eq!(selected.err(), expected, "{duplicated}");
+        }
+    }
 }
