@@ -170,9 +170,15 @@ fn check(
         retry.set(Some(UNLISTED));
     }
     let works = carrying_out(&works, &fleet.deleted_works);
-    let work = |cluster: &str| {
-        let work = works.get(cluster);
-        work.map_or(WorkState::Absent, |work| WorkState::said(&work.status()))
+    // The completions of an old copy of a Job are done by nobody until a target has been given
+    // them. Those that the copy has done are told by its Work alone, until the template says that
+    // the Job is over.
+    let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
+    let work = |cluster: &str| match works.get(cluster) {
+        None => WorkState::Absent,
+        // No target has been sent what the old copy does: neither health nor time replaces that.
+        Some(_) if undone != Some(false) => WorkState::Sent,
+        Some(work) => WorkState::said(&work.status()),
     };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
         standing_reports(spec, &status.aggregated_status, |cluster| {
@@ -181,10 +187,6 @@ fn check(
     } else {
         Vec::new()
     };
-    // The completions of an old copy of a Job are done by nobody until a target has been given
-    // them. Those that the copy has done are told by its Work alone, until the template says that
-    // the Job is over.
-    let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
     let told = &status.aggregated_status;
     let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);
     let mut tasks = spec.graceful_eviction_tasks.iter();
@@ -204,8 +206,7 @@ fn check(
         clusters: &spec.clusters,
         work: &work,
         reports: &reports,
-        scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation)
-            && undone == Some(false),
+        scheduled: binding.metadata.generation == Some(status.scheduler_observed_generation),
         cluster: &|name| Standing::of(&fleet.clusters.presence(None, name), &workload),
         plugins,
         least: &least,

@@ -306,14 +306,18 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
     let running = json!({"active": 3, "ready": 3});
     // Completions that the Work of each target asks for, and whether the copy in `m1`, which has to
     // do 27 of 40, may go.
-    for (targets, goes) in [
-        (&[("m2", 13)][..], false),
-        (&[("m2", 13), ("m3", 0)][..], false),
-        (&[("m2", 13), ("m3", 27)][..], true),
+    for (targets, grace, goes) in [
+        (&[("m2", 13)][..], None, false),
+        (&[("m2", 13), ("m3", 0)][..], None, false),
+        (&[("m2", 13), ("m3", 27)][..], None, true),
+        // Time ends no task while nobody takes over what the old copy does.
+        (&[("m2", 13)][..], Some(60), false),
+        (&[("m2", 13), ("m3", 27)][..], Some(60), true),
     ] {
         let shares = targets.iter();
         let shares = shares.map(|(name, _)| json!({"name": name, "replicas": 1}));
         let mut binding = leaving_job(targets.len(), &shares.collect());
+        binding["spec"]["gracefulEvictionTasks"][0]["gracePeriodSeconds"] = json!(grace);
         let reports = targets.iter();
         let reports = reports.map(|(name, _)| json!({"clusterName": name, "health": "Healthy"}));
         binding["status"]["aggregatedStatus"] = reports.collect();
@@ -325,7 +329,7 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
             ("jobs", job(None)),
             ("resourcebindings", binding),
         ]));
-        assert_eq!(has_ended(&stand.await), goes, "{targets:?}");
+        assert_eq!(has_ended(&stand.await), goes, "{targets:?} {grace:?}");
     }
 }
 
