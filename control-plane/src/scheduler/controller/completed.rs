@@ -12,11 +12,11 @@ use crate::fleet::completion::{
 };
 
 /// A Job whose template cannot be read is looked at again after this time.
-pub(super) const UNREAD: Duration = Duration::from_secs(5);
+pub(crate) const UNREAD: Duration = Duration::from_secs(5);
 
 /// Returns whether a binding is that of a Job which has completed in each of its clusters. Wherever
 /// it were placed instead, it would run again. `None`: that cannot be read yet.
-pub(super) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> Option<bool> {
+pub(crate) fn has_completed_everywhere(fleet: &Fleet, binding: &AnyBinding) -> Option<bool> {
     let (spec, status) = (&binding.spec, binding.status());
     let was_placed = !spec.clusters.is_empty() || status.last_scheduled_time.is_some();
     let completed = completed(spec, &status.aggregated_status, was_placed, || {

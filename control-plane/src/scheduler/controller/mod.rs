@@ -21,6 +21,7 @@ pub mod waiting;
 pub mod waits_for;
 pub mod write;
 
+pub(crate) use self::completed::{UNREAD, has_completed_everywhere};
 pub use self::initial_placement::InitialPlacement;
 pub use self::live::LiveSnapshot;
 use self::movement::has_copies;
@@ -53,7 +54,6 @@ use crate::fleet::memory::Backoff;
 use crate::scheduler::controller::affected::concerned;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
-use crate::scheduler::controller::completed::{UNREAD, has_completed_everywhere};
 use crate::scheduler::controller::events::{report, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::movement::{Held, Movement};

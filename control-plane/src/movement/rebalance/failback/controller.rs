@@ -38,7 +38,9 @@ use crate::fleet::write::{Written, merge};
 use crate::movement::eviction::homes::forgotten;
 use crate::movement::rebalance::decide;
 use crate::movement::rebalance::request::{ask, is_answered, moved};
-use crate::scheduler::controller::{LiveSnapshot, waits_for_others};
+use crate::scheduler::controller::{
+    LiveSnapshot, UNREAD, has_completed_everywhere, waits_for_others,
+};
 use crate::scheduler::core::Options;
 use crate::scheduler::core::cycle::is_reschedule_requested;
 use crate::settings::FAILOVER;
@@ -251,6 +253,9 @@ impl Failback {
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
         }
+        if let Some(next) = give_up(fleet, key, binding.as_ref()).await {
+            return next;
+        }
         // A pause or a report of the scheduler may have come since the request.
         if is_reschedule_requested(spec, binding.status()) {
             self.note(key, takes_turn(fleet, binding.as_ref()));
@@ -375,6 +380,24 @@ fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
 fn is_moving(spec: &ResourceBindingSpec) -> bool {
     let mut tasks = spec.graceful_eviction_tasks.iter();
     tasks.any(|task| task.suppress_deletion != Some(true))
+}
+
+/// Removes the record of all clusters that a completed Job left: it would run again there, and the
+/// scheduler leaves it where it is. Returns when to look again; `None` for a workload that may
+/// return.
+async fn give_up(
+    fleet: &Fleet,
+    key: &BindingKey,
+    binding: &AnyBinding,
+) -> Option<Result<Next, ApiError>> {
+    match has_completed_everywhere(fleet, binding) {
+        Some(false) => None,
+        Some(true) => {
+            let left: Vec<String> = homes(binding).into_keys().collect();
+            Some(forget(fleet, key, binding, &left).await)
+        }
+        None => Some(Ok(Next::After(UNREAD))),
+    }
 }
 
 /// Removes the record that a workload left clusters.

@@ -287,3 +287,43 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
         assert!(is_home(&stand), "{mode}: it was put back in time");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() {
+    let stand = stopped().await;
+    let away = stand.api.binding("web-deployment");
+    let mut settled = away.clone();
+    let annotations = settled["metadata"]["annotations"].as_object_mut();
+    annotations.unwrap().remove(HOMES);
+    stand.api.put("resourcebindings", settled);
+    // As many as may be asked to return at a time.
+    let jobs = (0..8).map(|number| format!("sum{number}-job"));
+    let jobs: Vec<String> = jobs.collect();
+    for job in &jobs {
+        let mut left = away.clone();
+        left["metadata"]["name"] = json!(job);
+        left["spec"]["resource"] = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": job,
+        });
+        let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        left["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": done}]);
+        stand.api.put("resourcebindings", left);
+    }
+    let long_ago = calendar() - SignedDuration::from_hours(2);
+    let mut home = home("True", long_ago, Some(long_ago));
+    let kinds = json!({"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]});
+    let served = home["status"]["apiEnablements"].as_array_mut();
+    served.unwrap().push(kinds);
+    stand.api.put("clusters", home);
+    resume(&stand);
+    pass(120).await;
+    for job in &jobs {
+        let job = stand.api.binding(job);
+        let asked = &job["spec"]["rescheduleTriggeredAt"];
+        assert!(asked.is_null(), "it would run again: {asked}");
+        assert!(job["metadata"]["annotations"][HOMES].is_null(), "{job}");
+    }
+    stand.api.put("resourcebindings", away);
+    pass(120).await;
+    assert!(is_home(&stand));
+}
