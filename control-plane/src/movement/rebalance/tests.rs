@@ -436,4 +436,29 @@ async fn what_a_former_process_asked_for_is_not_answered_before_the_cache_shows_
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_completed_job_is_answered_for_and_stays_where_it_is() {
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "w0",
+    });
+    let mut bound = workload(0);
+    bound["metadata"]["name"] = json!("w0-job");
+    bound["spec"]["resource"] = job.clone();
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    bound["status"]["aggregatedStatus"] = json!([{"clusterName": "m1", "status": done}]);
+    let mut one = of_one();
+    one["spec"]["workloads"] = json!([job]);
+    let stand = follow([
+        ("clusters", roomy("m1", true)),
+        ("clusters", roomy("m2", false)),
+        ("resourcebindings", bound),
+        ("workloadrebalancers", one),
+    ])
+    .await;
+    pass(20).await;
+    assert_eq!(results(&stand), 1);
+    let clusters = stand.api.binding("w0-job")["spec"]["clusters"].clone();
+    assert_eq!(clusters, json!([{"name": "m1", "replicas": 2}]));
+}
+
 mod moves;

@@ -10,7 +10,7 @@ use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
-use super::cycle::{Attempt, Cycle, matches};
+use super::cycle::{Attempt, Cycle, is_reschedule_requested, matches};
 use super::filter::ReturnRule;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
@@ -94,7 +94,11 @@ impl Placed {
 /// Returns the outcome for a binding that stays as it is placed, whatever has changed. It is taken
 /// off clusters that leave the fleet, which wait for that, and goes nowhere instead.
 pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
-    let outcome = Outcome::settled(subject).confirm(subject, now);
+    let mut outcome = Outcome::settled(subject).confirm(subject, now);
+    // Whoever asked for a new placement waits for an answer, and this is it.
+    if is_reschedule_requested(subject.spec, subject.status) {
+        outcome.report.scheduled_at = Some(answered(subject.spec, now));
+    }
     let record = annotation_text(subject.spec, subject.applied_placement);
     Outcome {
         placed: leave(subject, record, snapshot),

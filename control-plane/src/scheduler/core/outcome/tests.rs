@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::testing::at;
 use crate::scheduler::core::record::record;
 use crate::scheduler::tests::fixtures::{
     aggregated, cluster, config_map, deployment, dynamic, leaving, placed, snapshot, tainted,
@@ -582,5 +583,34 @@ fn a_workload_that_is_scaled_to_zero_leaves_its_clusters_at_once() {
         let placed = placed.expect("it has clusters");
         assert_eq!(placed.clusters, [], "{what}");
         assert_eq!(placed.tasks, None, "{what}");
+    }
+}
+
+#[test]
+fn to_stay_is_an_answer_to_a_request_for_a_new_placement() {
+    let time = |second: i64| Time(at(second));
+    // Times of the request and of the last scheduling, and the time that is reported at 20.
+    for (requested, scheduled, expected) in [
+        (None, Some(5), None),
+        (Some(4), Some(5), None),
+        (Some(9), Some(5), Some(20)),
+        // The clock of whoever asked is ahead.
+        (Some(30), Some(5), Some(30)),
+    ] {
+        let mut spec = placed(deployment(2, &dynamic()), &[("m", 2)]);
+        spec.reschedule_triggered_at = requested.map(time);
+        let status = ResourceBindingStatus {
+            last_scheduled_time: scheduled.map(time),
+            ..ResourceBindingStatus::default()
+        };
+        let subject = Subject {
+            generation: 2,
+            applied_placement: None,
+            spec: &spec,
+            status: &status,
+        };
+        let report = stay(&subject, &snapshot(&[cluster("m", 10)]), at(20)).report;
+        assert_eq!(report.scheduled_at, expected.map(at), "{requested:?}");
+        assert_eq!(report.observed_generation, Some(2));
     }
 }
