@@ -35,6 +35,10 @@ struct Entry {
     since: Timestamp,
     is_healthy: bool,
     is_cleaned: bool,
+    /// Whether its old copy stays until a person says otherwise.
+    is_kept: bool,
+    /// Whether its template asks for no replicas.
+    asks_for_none: bool,
     /// Whether the record counts it among those that were healthy, by this move or an earlier one.
     was_healthy: bool,
     /// Whether it was found after a start, so that the record may have counted it.
@@ -376,13 +380,17 @@ impl Episode {
             return;
         };
         self.gone.remove(key);
+        entry.is_kept = observed.kept.contains(&moved.from);
+        entry.asks_for_none = observed.asks_for_none;
         let placed_again = observed.clusters.contains(&moved.from);
         let is_clean = placed_again || !has_copy && !observed.leaving.contains(&moved.from);
         if is_clean && !entry.is_cleaned {
             self.last_cleaned = Some(now).filter(|_| !cleaned).or(self.last_cleaned);
         }
-        entry.is_cleaned |= cleaned || is_clean;
-        if entry.is_healthy || !(observed.is_healthy || ended || healthy || listed_healthy) {
+        entry.is_cleaned |= !entry.is_kept && (cleaned || is_clean);
+        // A failover ends without the health of what asks for no replicas.
+        let was_awaited = ended && !observed.asks_for_none;
+        if entry.is_healthy || !(observed.is_healthy || was_awaited || healthy || listed_healthy) {
             return;
         }
         entry.is_healthy = true;
@@ -429,6 +437,8 @@ impl Episode {
             since,
             is_healthy: false,
             is_cleaned: false,
+            is_kept: false,
+            asks_for_none: false,
             was_healthy,
             was_found,
         };
@@ -577,6 +587,9 @@ impl Episode {
             entries.all(|(key, it)| self.gone.contains(key) || wanted(it))
         };
         let (healthy, cleaned) = (all(&|it| it.is_healthy), all(&|it| it.is_cleaned));
+        // Nobody waits for what is not to come.
+        let is_settled =
+            all(&|it| (it.is_healthy || it.asks_for_none) && (it.is_cleaned || it.is_kept));
         let is_ended = self.status.times.ended.is_some();
         let times = &mut self.status.times;
         if workloads.moved > 0 && !is_ended {
@@ -598,7 +611,7 @@ impl Episode {
         if !is_over {
             times.ended = None;
             self.status.state = State::Active;
-        } else if is_ended || healthy && cleaned {
+        } else if is_ended || is_settled {
             if times.ended.is_none() {
                 let steps = [&times.recovered, &times.healthy, &times.cleaned];
                 let last = steps.into_iter().flatten().map(|it| it.0).max();

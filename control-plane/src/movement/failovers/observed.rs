@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::ResourceHealth;
+use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth};
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
 use muster_shared::clock::whole_second;
 use muster_shared::conditions;
@@ -72,6 +72,10 @@ pub struct Observed {
     pub is_healthy: bool,
     /// Clusters with an eviction task.
     pub leaving: Vec<String>,
+    /// Those of them whose copy stays until a person says otherwise (purge mode Never).
+    pub kept: Vec<String>,
+    /// Whether its template asks for no replicas: nobody waits until it is healthy.
+    pub asks_for_none: bool,
     /// Why it does not leave some of its clusters: it is stranded or held there.
     pub stranding: Option<Stranding>,
 }
@@ -82,6 +86,11 @@ impl Observed {
     pub fn of(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> Self {
         let (spec, resource) = (&binding.spec, &binding.spec.resource);
         let moves = moves(binding);
+        let tasks = spec.graceful_eviction_tasks.iter();
+        let kept = tasks
+            .clone()
+            .filter(|it| it.suppress_deletion == Some(true));
+        let from = |task: &GracefulEvictionTask| task.from_cluster.clone();
         Self {
             key: BindingKey::of(binding),
             workload: FailoverWorkload {
@@ -92,11 +101,9 @@ impl Observed {
             clusters: spec.clusters.iter().map(|it| it.name.clone()).collect(),
             is_applied: !moves.is_empty() && is_applied(binding),
             is_healthy: !moves.is_empty() && is_healthy(binding, least),
-            leaving: spec
-                .graceful_eviction_tasks
-                .iter()
-                .map(|it| it.from_cluster.clone())
-                .collect(),
+            kept: kept.map(from).collect(),
+            leaving: tasks.map(from).collect(),
+            asks_for_none: spec.is_scaled_to_zero(),
             stranding: stranding(binding),
             moves,
         }
@@ -246,6 +253,20 @@ mod tests {
         ] {
             assert_eq!(observed(&moved, &status).is_healthy, expected, "{status}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_a_policy_keeps_for_ever_is_told_from_one_that_is_to_go() {
+        let mut leaving = json!(binding(&json!({}), &json!({})));
+        leaving["spec"]["gracefulEvictionTasks"] = json!([
+            { "fromCluster": "m1", "purgeMode": "Never", "suppressDeletion": true },
+            { "fromCluster": "m3", "purgeMode": "Never", "suppressDeletion": false },
+            { "fromCluster": "m4", "purgeMode": "Gracefully" },
+        ]);
+        let leaving: AnyBinding = serde_json::from_value(leaving).unwrap();
+        let found = Observed::of(&leaving, &|_, share| share);
+        assert_eq!(found.leaving, ["m1", "m3", "m4"]);
+        assert_eq!(found.kept, ["m1"]);
     }
 
     #[test]

@@ -51,6 +51,8 @@ fn on(name: &str, cluster: &str) -> Observed {
         is_applied: false,
         is_healthy: false,
         leaving: Vec::new(),
+        kept: Vec::new(),
+        asks_for_none: false,
         stranding: None,
     }
 }

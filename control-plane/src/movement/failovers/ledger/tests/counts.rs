@@ -217,3 +217,45 @@ fn copies_that_their_policies_stop_in_a_silent_cluster_are_told_once_they_stop()
         assert_eq!(stopped(&mut ledger, 90), expected, "{what}");
     }
 }
+
+#[test]
+fn a_failover_ends_without_what_is_not_to_come() {
+    let moved = || moved("a", "m1", "m2", 20);
+    let beside = |kept: &[&str]| Observed {
+        leaving: vec!["m1".to_owned()],
+        kept: kept.iter().map(|it| (*it).to_owned()).collect(),
+        ..healthy(moved())
+    };
+    let alone = |asks_for_none| Observed {
+        clusters: Vec::new(),
+        leaving: Vec::new(),
+        asks_for_none,
+        ..moved()
+    };
+    // Whether it ends, and whether it says that all are healthy and that all old copies are gone.
+    for (what, observed, expected) in [
+        ("its old copy is to go", beside(&[]), (false, true, false)),
+        ("it is kept for ever", beside(&["m1"]), (true, true, false)),
+        ("it has no cluster", alone(false), (false, false, true)),
+        ("it is scaled to zero", alone(true), (true, false, true)),
+    ] {
+        let has_copy = |_: &str| !observed.leaving.is_empty();
+        let mut ledger = new([], 0);
+        ledger.cluster(&silent("m1", 0), None, at(10));
+        ledger.binding(&moved(), &|_| true, &|_| None, at(20));
+        ledger.binding(&observed, &has_copy, &|_| None, at(25));
+        ledger.cluster(&well("m1", 40), None, at(40));
+        let record = one(&mut ledger, 45);
+        let status = record.status.clone().unwrap();
+        let times = &status.times;
+        let told = (times.healthy.is_some(), times.cleaned.is_some());
+        let is_ended = status.state == State::Ended;
+        assert_eq!((is_ended, told.0, told.1), expected, "{what}");
+        // The next process finds nothing to write.
+        let mut next = new([record], 50);
+        next.cluster(&well("m1", 40), None, at(50));
+        next.binding(&observed, &has_copy, &|_| None, at(50));
+        next.loaded(at(50));
+        assert_eq!(one(&mut next, 55).status.unwrap(), status, "{what}");
+    }
+}
