@@ -370,24 +370,29 @@ impl Departure<'_> {
         Ok((after, task_stays))
     }
 
-    /// Returns the labels for the new copy: those that the copy which leaves was given itself,
-    /// where the task that brought them says that it has never been healthy with them, or else
-    /// what it reports.
+    /// Returns the labels for the new copy: those that the copy which leaves was given itself and
+    /// has not used, or else what it reports.
     fn state(&self) -> Result<BTreeMap<String, String>, preserve::Error> {
         let rules = self.reason.rules(self.spec);
         let has_all = |given: &&BTreeMap<String, String>| {
             let mut rules = rules.iter();
             rules.all(|rule| given.contains_key(&rule.alias_label_name))
         };
+        match self.unused_state().filter(has_all) {
+            Some(given) if !rules.is_empty() => Ok(given.clone()),
+            _ => preserve::labels(rules, self.status, self.cluster),
+        }
+    }
+
+    /// Returns the labels that the copy which leaves was given, where the task that brought them
+    /// says that it has never been healthy with them.
+    fn unused_state(&self) -> Option<&BTreeMap<String, String>> {
         let mut reports = self.status.aggregated_status.iter();
         let is_healthy = reports.any(|it| {
             it.cluster_name == self.cluster && it.health == Some(ResourceHealth::Healthy)
         });
-        let given = self.spec.state_given(self.cluster).filter(has_all);
-        match given {
-            Some(given) if !rules.is_empty() && !is_healthy => Ok(given.clone()),
-            _ => preserve::labels(rules, self.status, self.cluster),
-        }
+        let given = self.spec.state_given(self.cluster);
+        given.filter(|it| !it.is_empty() && !is_healthy)
     }
 
     /// Adds a task for each cluster that the new placement drops besides the one that is left, as
@@ -439,9 +444,15 @@ impl Departure<'_> {
     }
 
     /// Puts the task of the copy that ran last: the state for the new copy is read from the last
-    /// task, here and in Karmada.
+    /// task, here and in Karmada. One that has not used its state, and whose own task gives none,
+    /// leaves that place to the task that brought it.
     fn order_tasks(&self, after: &mut ResourceBindingSpec) {
-        let never_ran = matches!(self.reason, EvictionReason::Refused { .. });
+        let own = after.eviction_task(self.cluster);
+        let gives = own.is_some_and(|it| {
+            it.purge_mode == Some(PurgeMode::Directly) && !it.preserved_label_state.is_empty()
+        });
+        let never_ran = matches!(self.reason, EvictionReason::Refused { .. })
+            || !gives && self.unused_state().is_some();
         let goes_last =
             |task: &GracefulEvictionTask| (task.from_cluster == self.cluster) != never_ran;
         after.graceful_eviction_tasks.sort_by_key(goes_last);

@@ -624,6 +624,43 @@ fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
 }
 
 #[test]
+fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    // The application failed in member3 a moment ago. Its policy says nothing of failing clusters.
+    spec.graceful_eviction_tasks = serde_json::from_value(json!([{
+        "fromCluster": "member3", "purgeMode": "Directly", "reason": "ApplicationFailure",
+        "producer": "p", "preservedLabelState": {"job": "abc"},
+        "clustersBeforeFailover": ["member3"],
+    }]))
+    .unwrap();
+    for (mode, health, given) in [
+        (PurgeMode::Gracefully, "Unhealthy", Some("abc")),
+        (PurgeMode::Never, "Unhealthy", Some("abc")),
+        (PurgeMode::Directly, "Unhealthy", Some("abc")),
+        (PurgeMode::Gracefully, "Healthy", None),
+    ] {
+        let report = json!([{"clusterName": "member1", "health": health}]);
+        let status = json!({ "aggregatedStatus": report });
+        let departure = Departure {
+            status: &serde_json::from_value(status).unwrap(),
+            purge_mode: &mode,
+            preserves_state: true,
+            ..departure(&spec, "member1")
+        };
+        let snapshot = fleet(&["member1"], &["member2"]);
+        let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
+        let mut after = spec.clone();
+        if let Some(tasks) = plan.patch["spec"].get("gracefulEvictionTasks") {
+            after.graceful_eviction_tasks = serde_json::from_value(tasks.clone()).unwrap();
+        }
+        let state = after.state_given("member2");
+        let state = state.and_then(|it| it.get("job").map(String::as_str));
+        assert_eq!(state, given, "{mode} {health}");
+    }
+}
+
+#[test]
 fn a_decision_for_the_cluster_that_is_left_is_none() {
     let mut spec = divided();
     spec.clusters.truncate(1);
