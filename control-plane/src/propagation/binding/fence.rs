@@ -81,7 +81,8 @@ pub(super) async fn held(
         };
         let is_expected = scope.expected.contains(cluster);
         let goes = goes(is_left, is_expected, &work.metadata);
-        if let Some(held) = judge(fleet, client, cluster, work, after, goes).await? {
+        let is_kept = is_expected && !goes;
+        if let Some(held) = judge(fleet, client, cluster, work, after, goes, is_kept).await? {
             return Ok(Some(held));
         }
     }
@@ -94,14 +95,15 @@ fn goes(is_left: bool, is_expected: bool, work: &ObjectMeta) -> bool {
     is_left && !is_expected || work.deletion_timestamp.is_some()
 }
 
-/// Returns whether people are told that a copy holds new ones back; a copy in a ready cluster is
-/// told only after a while.
-fn is_told(is_ready: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
+/// Returns whether people are told that a copy holds new ones back; a copy that is to be removed in
+/// a ready cluster is told only after a while.
+fn is_told(is_ready: bool, is_kept: bool, deleted: Option<Timestamp>, now: Timestamp) -> bool {
     let waits = deleted.map(|at| now.duration_since(at).unsigned_abs());
-    !is_ready || waits.is_some_and(|waits| waits >= UNTOLD)
+    !is_ready || is_kept || waits.is_some_and(|waits| waits >= UNTOLD)
 }
 
-/// Judges the copy of a Work; `goes` says whether the Work has been deleted.
+/// Judges the copy of a Work; `goes` says whether the Work has been deleted, and `is_kept` whether
+/// an eviction task keeps it until a person says otherwise.
 async fn judge(
     fleet: &Fleet,
     client: &Client,
@@ -109,11 +111,16 @@ async fn judge(
     work: &CachedWork,
     after: Duration,
     goes: bool,
+    is_kept: bool,
 ) -> Result<Option<Held>, Error> {
     let now = Instant::now();
     let (verdict, last_change) = fencing::of_work(fleet, cluster, Some(work), after, now);
     let is_ready = is_heard(fleet, cluster);
     let (why, pause) = match verdict {
+        _ if is_kept => {
+            let why = "suppressDeletion of its eviction task is true, which keeps it there";
+            (why.to_owned(), LOOK)
+        }
         Verdict::Stopped if goes => {
             // The Work was deleted before the lease is read.
             if fencing::is_unrenewed(client, cluster, last_change.as_ref()).await? {
@@ -140,7 +147,7 @@ async fn judge(
             "its copy in {cluster} may still run, and two copies must not (failover.cluster.fencing): \
              no other is made until that one is removed; {why}"
         ),
-        is_told: is_told(is_ready, deleted, fleet.clock.now()),
+        is_told: is_told(is_ready, is_kept, deleted, fleet.clock.now()),
         pause: pause.max(Duration::from_millis(100)),
     }))
 }
@@ -182,17 +189,19 @@ mod tests {
 
     #[test]
     fn a_copy_is_told_of_at_once_in_a_silent_cluster_and_after_a_while_in_a_ready_one() {
-        for (is_ready, deleted, now, expected) in [
-            (false, None, 0, true),
-            (false, Some(0), 0, true),
-            (true, None, 100, false),
-            (true, Some(0), 14, false),
-            (true, Some(0), 15, true),
+        for (is_ready, is_kept, deleted, now, expected) in [
+            (false, false, None, 0, true),
+            (false, false, Some(0), 0, true),
+            (true, false, None, 100, false),
+            (true, false, Some(0), 14, false),
+            (true, false, Some(0), 15, true),
             // The clock of the API may be ahead.
-            (true, Some(20), 0, true),
+            (true, false, Some(20), 0, true),
+            // Nothing ends that by itself.
+            (true, true, None, 0, true),
         ] {
-            let told = is_told(is_ready, deleted.map(at), at(now));
-            assert_eq!(told, expected, "{is_ready} {deleted:?} {now}");
+            let told = is_told(is_ready, is_kept, deleted.map(at), at(now));
+            assert_eq!(told, expected, "{is_ready} {is_kept} {deleted:?} {now}");
         }
     }
 
