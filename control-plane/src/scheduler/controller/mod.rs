@@ -51,6 +51,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
+use crate::fleet::protection::protected;
 use crate::scheduler::controller::affected::concerned;
 use crate::scheduler::controller::changes::{Changes, Pair};
 use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
@@ -427,13 +428,24 @@ impl Scheduler {
         now: Timestamp,
     ) -> (Outcome, Option<String>) {
         let reported = with_answer(binding);
-        let subject = Subject::of(&reported);
         if has_completed {
-            return (stay(&subject, snapshot, now), None);
+            return (stay(&Subject::of(&reported), snapshot, now), None);
         }
-        let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
-        let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
-        let (mut outcome, obstructed) = pass_around(&subject, snapshot, place, obstacle);
+        let look = |binding: &AnyBinding| {
+            let subject = Subject::of(binding);
+            let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
+            let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
+            pass_around(&subject, snapshot, place, obstacle)
+        };
+        let (mut outcome, mut obstructed) = look(&reported);
+        // What becomes of copies that it drops, the policy says from the moment of an edit on.
+        if outcome.cause.is_some()
+            && let Cow::Owned(spec) = protected(fleet, &reported)
+        {
+            let mut says = AnyBinding::clone(&reported);
+            says.spec = spec;
+            (outcome, obstructed) = look(&says);
+        }
         if let Cow::Owned(reported) = &reported {
             let answered = reported.status().last_scheduled_time.as_ref();
             let scheduled = outcome.report.scheduled_at.take();

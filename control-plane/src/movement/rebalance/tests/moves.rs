@@ -4,7 +4,7 @@
 use muster_shared::names;
 
 use super::*;
-use crate::fleet::testing::refusal;
+use crate::fleet::testing::{claimed, policy, refusal};
 
 /// Returns workload [`edited`] of which this was said before the edit.
 fn edited_after(number: usize, reason: &str) -> Value {
@@ -503,4 +503,28 @@ async fn a_binding_that_a_list_lacks_is_not_taken_for_one_that_there_is_not() {
     let results = status.observed_workloads.iter().map(|it| &it.result);
     let failed = results.filter(|it| **it == Some(RebalanceResult::Failed));
     assert_eq!(failed.count(), 0, "{:?}", status.observed_workloads);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_move_keeps_the_copy_that_its_policy_keeps_although_the_binding_does_not_say_so_yet() {
+    for (mode, suppressed) in [("Never", json!(true)), ("Gracefully", Value::Null)] {
+        let mut keeps = policy();
+        keeps["spec"]["failover"] = json!({"cluster": {"purgeMode": mode}});
+        let mut asked = claimed(workload(0));
+        asked["spec"]["rescheduleTriggeredAt"] = json!("2025-01-01T00:00:00Z");
+        let stand = follow([
+            ("clusters", roomy("m1", true)),
+            ("clusters", roomy("m2", false)),
+            ("propagationpolicies", keeps),
+            ("resourcebindings", asked),
+        ])
+        .await;
+        pass(20).await;
+        let spec = stand.api.binding(&name(0))["spec"].clone();
+        assert_eq!(spec["clusters"][0]["name"], "m2");
+        assert!(spec["failover"].is_null(), "who binds writes it");
+        let task = &spec["gracefulEvictionTasks"][0];
+        let kept = (&task["purgeMode"], &task["suppressDeletion"]);
+        assert_eq!(kept, (&json!(mode), &suppressed));
+    }
 }
