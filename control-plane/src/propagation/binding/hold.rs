@@ -3,7 +3,8 @@
 //! A cluster that is not ready cannot remove its copy, and holds nothing back: otherwise the
 //! workload would be down for as long as that cluster is. A cluster that is ready and does not
 //! remove its copy (because of admission or a finalizer in the member) holds the new copy back for
-//! a bounded time, which a condition reports.
+//! a bounded time, which a condition reports. That time begins when the removal is asked for: a
+//! pause of movement may put it off.
 
 use std::time::Duration;
 
@@ -34,50 +35,60 @@ pub struct Hold<'a> {
     pub cluster: &'a str,
     /// Since when.
     pub since: Timestamp,
-    /// Until when at the latest.
-    pub until: Timestamp,
+    /// Until when at the latest; `None` while its removal is still to be asked for.
+    pub until: Option<Timestamp>,
 }
 
-/// Returns the copy that holds the new ones back the longest, if any does. `is_there` says whether
-/// a cluster still has its Work and is heard of.
+/// When the removal of a copy was asked for that is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It is still to be asked for.
+    NotYet,
+    /// At this time.
+    At(Timestamp),
+}
+
+/// Returns the copy that holds the new ones back the longest, if any does. `asked` says of a
+/// cluster that still has its Work and is heard of when the removal of that was asked for.
 pub fn hold<'a>(
     tasks: &'a [GracefulEvictionTask],
-    is_there: &dyn Fn(&str) -> bool,
+    asked: &dyn Fn(&str) -> Option<Asked>,
     now: Timestamp,
 ) -> Option<Hold<'a>> {
-    let directly = tasks
-        .iter()
-        .filter(|task| {
-            task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
-        })
-        .filter(|task| is_there(&task.from_cluster));
-    let holds = directly.map(|task| {
+    let directly = tasks.iter().filter(|task| {
+        task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
+    });
+    let holds = directly.filter_map(|task| {
+        let asked = asked(&task.from_cluster)?;
         // One without a time gets it from the controller of the tasks.
         let since = task.creation_timestamp.as_ref().map_or(now, |time| time.0);
         let longest = task.grace_period_seconds.unwrap_or(LONGEST);
         let longest = SignedDuration::from_secs(longest.into());
-        Hold {
+        let until = match asked {
+            Asked::NotYet => None,
+            Asked::At(at) => Some(later(since.max(at), longest)),
+        };
+        Some(Hold {
             cluster: &task.from_cluster,
             since,
-            until: later(since, longest),
-        }
+            until,
+        })
     });
     holds
-        .filter(|hold| now < hold.until)
-        .max_by_key(|hold| hold.until)
+        .filter(|hold| hold.until.is_none_or(|until| now < until))
+        .max_by_key(|hold| (hold.until.is_none(), hold.until))
 }
 
 impl Hold<'_> {
     /// Returns when to look again if nothing happens: before the end, and as soon as it has to be
     /// told.
     pub fn pause(&self, now: Timestamp, longest: Duration) -> Duration {
-        let told = self.since.saturating_add(UNTOLD).unwrap_or(self.until);
-        let next = if told > now {
-            told.min(self.until)
-        } else {
-            self.until
-        };
-        let pause = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+        let told = self.since.saturating_add(UNTOLD).ok();
+        let told = told.filter(|told| *told > now);
+        let next = told.into_iter().chain(self.until).min();
+        let pause = next.map_or(longest, |next| {
+            Duration::try_from(next.duration_since(now)).unwrap_or_default()
+        });
         pause.clamp(
             Duration::from_millis(100),
             longest.max(Duration::from_millis(100)),
@@ -99,9 +110,14 @@ pub fn condition(
     }) = hold
     {
         let told = since.saturating_add(UNTOLD).is_ok_and(|told| told <= now);
+        let end = match until {
+            Some(until) => {
+                format!("is still there: the new copies are made at {until:.0} at the latest")
+            }
+            None => "its removal is not asked for yet: the new copies wait for that".to_owned(),
+        };
         let message = format!(
-            "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and is still there: \
-             the new copies are made at {until:.0} at the latest"
+            "its copy in {cluster} has to go first (purge mode Directly), is to be removed since {since:.0}, and {end}"
         );
         return told.then(|| conditions::new(CONDITION, conditions::TRUE, HELD, &message, now));
     }
@@ -133,32 +149,46 @@ mod tests {
 
     #[test]
     fn a_copy_that_a_live_cluster_does_not_remove_holds_the_new_one_back_for_a_bounded_time() {
-        let there: &dyn Fn(&str) -> bool = &|_| true;
-        let not_heard: &dyn Fn(&str) -> bool = &|_| false;
-        for (task, is_there, now, until) in [
-            (task("m1", "Directly", Some(0), None), there, 0, Some(600)),
-            (
-                task("m1", "Immediately", Some(0), None),
-                there,
-                599,
-                Some(600),
-            ),
-            (task("m1", "Directly", Some(0), None), there, 600, None),
-            (
-                task("m1", "Directly", Some(0), Some(30)),
-                there,
-                29,
-                Some(30),
-            ),
-            (task("m1", "Directly", Some(0), Some(30)), there, 30, None),
-            (task("m1", "Directly", Some(0), None), not_heard, 0, None),
-            (task("m1", "Directly", None, None), there, 50, Some(650)),
-            (task("m1", "Gracefully", Some(0), None), there, 0, None),
-            (task("m1", "Never", Some(0), None), there, 0, None),
+        let asked = |second| Some(Asked::At(at(second)));
+        let directly = |created, grace| task("m1", "Directly", created, grace);
+        let immediately = task("m1", "Immediately", Some(0), None);
+        for (task, asked, now, until) in [
+            (directly(Some(0), None), asked(0), 0, Some(600)),
+            (immediately, asked(0), 599, Some(600)),
+            (directly(Some(0), None), asked(0), 600, None),
+            (directly(Some(0), Some(30)), asked(0), 29, Some(30)),
+            (directly(Some(0), Some(30)), asked(0), 30, None),
+            (directly(Some(0), None), None, 0, None),
+            (directly(None, None), asked(0), 50, Some(650)),
+            // A pause put the removal off.
+            (directly(Some(0), None), asked(3_600), 4_199, Some(4_200)),
+            (directly(Some(0), None), asked(3_600), 4_200, None),
+            (task("m1", "Gracefully", Some(0), None), asked(0), 0, None),
+            (task("m1", "Never", Some(0), None), asked(0), 0, None),
         ] {
             let tasks = [task];
-            let got = hold(&tasks, is_there, at(now)).map(|hold| hold.until);
-            assert_eq!(got, until.map(at), "{tasks:?} at {now}");
+            let got = hold(&tasks, &|_| asked, at(now)).and_then(|hold| hold.until);
+            assert_eq!(got, until.map(at), "{tasks:?} {asked:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_removal_is_still_to_be_asked_for_holds_new_ones_back_until_it_is() {
+        let tasks = [
+            task("m1", "Directly", Some(0), Some(30)),
+            task("m2", "Directly", Some(0), None),
+        ];
+        let asked = |cluster: &str| match cluster {
+            "m1" => Some(Asked::NotYet),
+            _ => Some(Asked::At(at(0))),
+        };
+        for now in [10, 100_000] {
+            let held = hold(&tasks, &asked, at(now)).unwrap();
+            assert_eq!((held.cluster, held.until), ("m1", None), "{now}");
+            assert_eq!(held.pause(at(now), Duration::from_secs(5)).as_secs(), 5);
+            let told = condition(Some(&held), &[], at(now));
+            let told = told.map(|it| it.message.contains("not asked for yet"));
+            assert_eq!(told, (now > 15).then_some(true), "{now}");
         }
     }
 
@@ -169,8 +199,9 @@ mod tests {
             task("m2", "Directly", Some(100), None),
             task("m3", "Directly", Some(5_000), None),
         ];
-        let got = hold(&tasks, &|cluster| cluster != "m3", at(10)).unwrap();
-        assert_eq!((got.cluster, got.until), ("m2", at(700)));
+        let asked = |cluster: &str| (cluster != "m3").then_some(Asked::At(at(0)));
+        let got = hold(&tasks, &asked, at(10)).unwrap();
+        assert_eq!((got.cluster, got.until), ("m2", Some(at(700))));
     }
 
     #[test]
@@ -178,7 +209,7 @@ mod tests {
         let held = Hold {
             cluster: "m1",
             since: at(0),
-            until: at(600),
+            until: Some(at(600)),
         };
         assert_eq!(condition(Some(&held), &[], at(14)), None);
         let told = condition(Some(&held), &[], at(15)).unwrap();
@@ -222,7 +253,7 @@ mod tests {
         let held = Hold {
             cluster: "m1",
             since: at(0),
-            until: at(600),
+            until: Some(at(600)),
         };
         let both = conditions::merge(&leaves, condition(Some(&held), &leaves, at(15))).unwrap();
         assert_eq!(told(&both)[0], told(&leaves)[0]);
@@ -242,7 +273,7 @@ mod tests {
         let held = Hold {
             cluster: "m1",
             since: at(0),
-            until: at(600),
+            until: Some(at(600)),
         };
         let pause = |now| held.pause(at(now), Duration::from_mins(1)).as_secs();
         assert_eq!(

@@ -10,7 +10,7 @@ use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
 
 use super::error::Error;
-use super::hold::{self, Hold};
+use super::hold::{self, Asked, Hold};
 use super::namespaces::holds;
 use super::prepare::Prepared;
 use super::removal::{self, Reason};
@@ -132,12 +132,18 @@ impl<'a> Plan<'a> {
             work,
             stays: removal::stays(work.role, reason(cluster), preserves) || holds(work),
         });
-        let has_work = |cluster: &str| works.iter().any(|it| cluster_of(it) == Some(cluster));
-        let is_still_there = |cluster: &str| {
-            scope.purged_first.contains(cluster)
-                && !kept.contains(cluster)
-                && (facts.is_heard)(cluster)
-                && has_work(cluster)
+        let asked = |cluster: &str| {
+            let mut works = works.iter();
+            let work = works.find(|it| cluster_of(it) == Some(cluster))?;
+            let is_to_leave = scope.purged_first.contains(cluster) && !kept.contains(cluster);
+            let is_heard = is_to_leave && (facts.is_heard)(cluster);
+            is_heard.then(|| match &work.metadata.deletion_timestamp {
+                Some(at) => Asked::At(at.0),
+                // It is asked for now, or once a pause ends.
+                None if has_place(cluster) && !(facts.is_to_go)(work) => Asked::NotYet,
+                // It was refused, or waits for the new copies: the time of the task bounds that.
+                None => Asked::At(Timestamp::MIN),
+            })
         };
         let lacking = successors.iter().flatten().filter(|(_, it)| match it {
             Successor::There => false,
@@ -151,7 +157,7 @@ impl<'a> Plan<'a> {
             paused: paused.map(str::to_owned).collect(),
             waits: waiting.map(str::to_owned).collect(),
             lacks: lacking.map(|(it, _)| (*it).to_owned()).collect(),
-            hold: hold::hold(&spec.graceful_eviction_tasks, &is_still_there, facts.now),
+            hold: hold::hold(&spec.graceful_eviction_tasks, &asked, facts.now),
             make,
         }
     }
@@ -459,6 +465,17 @@ mod tests {
             let planned = planned(&spec, made, works, kept);
             assert_eq!(planned, expected, "{spec} {made} {kept:?}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_has_to_go_first_and_that_a_pause_keeps_holds_new_ones_back_for_as_long() {
+        let long_ago = json!([{
+            "fromCluster": "paused", "purgeMode": "Directly", "reason": "", "producer": "",
+            "creationTimestamp": "1960-01-01T00:00:00Z",
+        }]);
+        let leaves = with(to(&["m2"]), &json!({"gracefulEvictionTasks": long_ago}));
+        let planned = planned(&leaves, true, &["paused"], &[]);
+        assert_eq!(planned, "others wait, paused holds");
     }
 
     #[test]
