@@ -136,7 +136,7 @@ pub fn codec() -> Codec<CachedWork> {
 }
 
 /// Returns the replicas that a manifest asks for.
-fn replicas_of(manifest: &Value) -> Option<i64> {
+pub(crate) fn replicas_of(manifest: &Value) -> Option<i64> {
     let field = if is_job(manifest) {
         "parallelism"
     } else {

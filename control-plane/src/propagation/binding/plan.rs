@@ -14,10 +14,10 @@ use super::hold::{self, Asked, Hold};
 use super::namespaces::holds;
 use super::prepare::Prepared;
 use super::removal::{self, Reason};
-use super::render::{Origin, Scope};
+use super::render::{Origin, Rendered, Scope};
 use crate::fleet::copy::{self, WorkState};
 use crate::fleet::fencing;
-use crate::fleet::works::{CachedWork, cluster_of};
+use crate::fleet::works::{CachedWork, cluster_of, replicas_of};
 
 /// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
@@ -237,11 +237,12 @@ fn successors<'a>(
         if (facts.is_leaving)(cluster) || !(facts.applies)(cluster) {
             return (cluster, Successor::Stuck);
         }
-        // One without replicas waits for those of its share.
+        // One without replicas is no copy, and gets those of its share as one that is made does.
         let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
         let is_sent = match work {
-            Some(work) => work.suspend_dispatching != Some(true) && !is_empty,
-            None => is_rendered(make, cluster),
+            Some(work) if !is_empty => work.suspend_dispatching != Some(true),
+            Some(_) => is_rendered(make, cluster, |it| replicas_of(&it.manifest) != Some(0)),
+            None => is_rendered(make, cluster, |_| true),
         };
         let lacks_pods = has_pods && pods(resource, &status) == Some(0);
         let state = match order {
@@ -253,7 +254,9 @@ fn successors<'a>(
             _ if spec.dispatching_suspended_in(cluster) => Successor::Stuck,
             WorkState::Applied if !is_empty => Successor::Coming,
             WorkState::Refused if go_on_refusing => Successor::Stuck,
-            WorkState::Absent | WorkState::Sent if is_sent => Successor::Coming,
+            WorkState::Absent | WorkState::Sent | WorkState::Applied if is_sent => {
+                Successor::Coming
+            }
             _ => Successor::Missing,
         };
         (cluster, state)
@@ -274,11 +277,17 @@ fn is_healthy(status: &WorkStatus) -> bool {
     first.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
 }
 
-fn is_rendered(make: &Result<Prepared, Error>, cluster: &str) -> bool {
+/// Returns whether a Work that is as `is_meant` says can be made for a cluster.
+fn is_rendered(
+    make: &Result<Prepared, Error>,
+    cluster: &str,
+    is_meant: impl Fn(&Rendered) -> bool,
+) -> bool {
     match make {
         Ok(Prepared::Works { rendered, .. }) => {
             let namespace = names::execution_namespace(cluster);
-            rendered.iter().any(|work| work.namespace == namespace)
+            let mut rendered = rendered.iter().filter(|it| it.namespace == namespace);
+            rendered.any(is_meant)
         }
         Ok(Prepared::Nothing | Prepared::Later(_)) | Err(_) => false,
     }
@@ -309,7 +318,13 @@ mod tests {
         let mut binding = testing::binding();
         merge::apply(&mut binding["spec"], edit);
         let spec: ResourceBindingSpec = serde_json::from_value(binding["spec"].clone()).unwrap();
-        let read = |cluster: &&str| serde_json::from_value(testing::work(cluster, "Healthy"));
+        let read = |cluster: &&str| {
+            let mut work = testing::work(cluster, "Healthy");
+            if *cluster == "empty" {
+                work["spec"] = json!({"workload": {"manifests": [{"spec": {"replicas": 0}}]}});
+            }
+            serde_json::from_value(work)
+        };
         let works: Vec<Arc<CachedWork>> = works.iter().map(|it| read(it).unwrap()).collect();
         let origin = Origin {
             key: testing::key("web-deployment"),
@@ -413,6 +428,19 @@ mod tests {
                 "m1 removed",
             ),
             (shares(&[("m2", 0)]), true, &["m1", "m2"], "others wait"),
+            (to(&["empty"]), true, &["m1", "empty"], "others wait"),
+            (
+                with(to(&["empty"]), &fenced),
+                true,
+                &["m1", "empty"],
+                "m1 removed",
+            ),
+            (
+                with(to(&["empty"]), &fenced),
+                false,
+                &["m1", "empty"],
+                "others wait",
+            ),
             (
                 shares(&[("m2", 0), ("m3", 2)]),
                 true,
