@@ -45,7 +45,8 @@ pub fn duty<'a>(
     if !interpreters.has(&resource.api_version, &resource.kind, hook) {
         return Duty::Forget(Some(Unfollowed::Health));
     }
-    if binding.status().aggregated_status.is_empty() {
+    // One that is nowhere, as when it is scaled to zero, is unhealthy nowhere.
+    if binding.status().aggregated_status.is_empty() && !spec.clusters.is_empty() {
         return Duty::Wait;
     }
     Duty::Follow(behavior)
@@ -64,6 +65,7 @@ mod tests {
             "spec": {
                 "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
                 "propagateDeps": true,
+                "clusters": [{"name": "m1"}],
                 "failover": {"application": {"decisionConditions": {"tolerationSeconds": 0}}},
             },
             "status": {"aggregatedStatus": [{"clusterName": "m1"}]},
@@ -123,6 +125,11 @@ mod tests {
             };
             assert_eq!(of(edit, true), expected, "{path}");
         }
+        let is_nowhere = |binding: &mut Value| {
+            binding["spec"]["clusters"] = json!([]);
+            binding["status"]["aggregatedStatus"] = json!([]);
+        };
+        assert_eq!(of(is_nowhere, true), "follow", "its condition ends");
     }
 
     #[test]
