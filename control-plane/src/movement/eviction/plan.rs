@@ -453,8 +453,10 @@ impl Departure<'_> {
         });
         let never_ran = matches!(self.reason, EvictionReason::Refused { .. })
             || !gives && self.unused_state().is_some();
-        let goes_last =
-            |task: &GracefulEvictionTask| (task.from_cluster == self.cluster) != never_ran;
+        let brought = self.spec.graceful_eviction_tasks.last();
+        let brought = brought.filter(|_| never_ran);
+        let last = brought.map_or(self.cluster, |it| it.from_cluster.as_str());
+        let goes_last = |task: &GracefulEvictionTask| task.from_cluster == last;
         after.graceful_eviction_tasks.sort_by_key(goes_last);
     }
 

@@ -625,16 +625,25 @@ fn a_copy_that_was_never_healthy_hands_on_the_state_that_it_was_given() {
 
 #[test]
 fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none() {
-    let mut spec = divided();
-    spec.clusters.truncate(1);
-    // The application failed in member3 a moment ago. Its policy says nothing of failing clusters.
-    spec.graceful_eviction_tasks = serde_json::from_value(json!([{
-        "fromCluster": "member3", "purgeMode": "Directly", "reason": "ApplicationFailure",
+    // The application failed in member7 a moment ago. Its policy says nothing of failing clusters.
+    let brought: Vec<GracefulEvictionTask> = serde_json::from_value(json!([{
+        "fromCluster": "member7", "purgeMode": "Directly", "reason": "ApplicationFailure",
         "producer": "p", "preservedLabelState": {"job": "abc"},
-        "clustersBeforeFailover": ["member3"],
+        "clustersBeforeFailover": ["member7"],
     }]))
     .unwrap();
-    for (mode, health, given) in [
+    let given = |before: &ResourceBindingSpec, plan: &Plan, to: &str| {
+        let mut after = before.clone();
+        if let Some(tasks) = plan.patch["spec"].get("gracefulEvictionTasks") {
+            after.graceful_eviction_tasks = serde_json::from_value(tasks.clone()).unwrap();
+        }
+        let state = after.state_given(to);
+        state.and_then(|it| it.get("job").cloned())
+    };
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    spec.graceful_eviction_tasks.clone_from(&brought);
+    for (mode, health, expected) in [
         (PurgeMode::Gracefully, "Unhealthy", Some("abc")),
         (PurgeMode::Never, "Unhealthy", Some("abc")),
         (PurgeMode::Directly, "Unhealthy", Some("abc")),
@@ -650,13 +659,16 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
         };
         let snapshot = fleet(&["member1"], &["member2"]);
         let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
-        let mut after = spec.clone();
-        if let Some(tasks) = plan.patch["spec"].get("gracefulEvictionTasks") {
-            after.graceful_eviction_tasks = serde_json::from_value(tasks.clone()).unwrap();
-        }
-        let state = after.state_given("member2");
-        let state = state.and_then(|it| it.get("job").map(String::as_str));
-        assert_eq!(state, given, "{mode} {health}");
+        let state = given(&spec, &plan, "member2");
+        assert_eq!(state.as_deref(), expected, "{mode} {health}");
+    }
+    // Copies that go with the failed one have no state to give.
+    let mut spec = in_the_first_group();
+    spec.graceful_eviction_tasks = brought;
+    for mode in [PurgeMode::Gracefully, PurgeMode::Directly, PurgeMode::Never] {
+        let plan = to_the_backup(&spec, mode.clone());
+        let state = given(&spec, &plan, "member3");
+        assert_eq!(state.as_deref(), Some("abc"), "{mode}");
     }
 }
 
