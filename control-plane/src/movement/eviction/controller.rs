@@ -19,15 +19,14 @@ use super::explain::EvictionState;
 use super::fence::Fence;
 use super::fleet_view::FleetView;
 use super::jobs::Jobs;
-use super::judge::{Switches, purge_mode};
+use super::judge::Switches;
 use super::measure::{INTERVAL, Meter};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::protection::protected;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
-use crate::movement::eviction::evictor::{Evictor, Now, Outcome, QueueReason, Reports, Step};
+use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reports, Step};
 use crate::scheduler::controller::gains_clusters;
 use crate::scheduler::core::{DataPlaces, Options};
 
@@ -248,16 +247,7 @@ async fn run(controller: Arc<Controller>, fleet: Arc<Fleet>) {
             Step::Evict(eviction) => {
                 let (controller, fleet) = (Arc::clone(&controller), Arc::clone(&fleet));
                 muster_shared::clock::spawn(async move {
-                    let mut eviction = *eviction;
-                    let spec = protected(&fleet, &eviction.binding);
-                    if let QueueReason::Taint {
-                        cause,
-                        purge_mode: mode,
-                    } = &mut eviction.reason
-                    {
-                        *mode = purge_mode(&spec, &controller.switches, cause);
-                    }
-                    let eviction = Arc::new(eviction);
+                    let eviction = Arc::new(*eviction);
                     let work = evict(
                         Arc::clone(&controller),
                         Arc::clone(&fleet),

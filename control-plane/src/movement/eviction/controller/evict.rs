@@ -61,11 +61,11 @@ pub(super) async fn evict(
     let judge =
         |it: &Arc<dyn Applications>| it.judge(&eviction.binding, spec, &eviction.cluster, now);
     let failure = match eviction.reason {
-        QueueReason::Taint { .. } => None,
+        QueueReason::Taint(_) => None,
         QueueReason::Failure => applications.as_ref().and_then(judge),
     };
     let (reason, purge_mode) = match (&eviction.reason, &failure) {
-        (QueueReason::Taint { cause, purge_mode }, _) => {
+        (QueueReason::Taint(cause), _) => {
             let cluster = fleet.clusters.get(None, &eviction.cluster);
             let own = judge::placement(spec, eviction.binding.applied_placement());
             let placement = policy.as_ref().map(|it| &it.spec().placement);
@@ -80,9 +80,10 @@ pub(super) async fn evict(
                     Err(error) => return Outcome::Failed(error.to_string()),
                 }
             }
+            let purge_mode = judge::purge_mode(spec, &controller.switches, cause);
             (EvictionReason::Taint(cause), purge_mode)
         }
-        (QueueReason::Failure, Some(failure)) => (failure.reason, &failure.purge_mode),
+        (QueueReason::Failure, Some(failure)) => (failure.reason, failure.purge_mode.clone()),
         (QueueReason::Failure, None) => return Outcome::Conflict,
     };
     let leaving = Leaving {
@@ -91,7 +92,7 @@ pub(super) async fn evict(
         status: eviction.binding.status(),
         cluster: &eviction.cluster,
         reason,
-        purge_mode,
+        purge_mode: &purge_mode,
     };
     let planning = controller.planning.lock().await;
     let snapshot = controller.evictor.lock().fleet_for(&eviction);
@@ -131,6 +132,7 @@ pub(super) async fn evict(
                 // Until the cache shows it, and after an outage there are as many as it hit.
                 binding: fleet.bindings.kept(binding),
                 to,
+                mode: purge_mode,
             }
         }
         Err(not_written) => {

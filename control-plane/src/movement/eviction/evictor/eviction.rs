@@ -46,12 +46,7 @@ impl Now {
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueReason {
     /// The cluster has a taint.
-    Taint {
-        /// Taint and rule.
-        cause: Cause,
-        /// What becomes of the old copy.
-        purge_mode: PurgeMode,
-    },
+    Taint(Cause),
     /// The application has been unhealthy in the cluster for too long. How it leaves, the
     /// controller that follows applications says.
     Failure,
@@ -60,7 +55,7 @@ pub enum QueueReason {
 impl fmt::Display for QueueReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taint { cause, .. } => cause.fmt(f),
+            Self::Taint(cause) => cause.fmt(f),
             Self::Failure => f.write_str("an application that stays unhealthy"),
         }
     }
@@ -103,12 +98,14 @@ pub enum Step {
 /// Result of an eviction.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The workload left: its binding as it is now, and where it is placed.
+    /// The workload left.
     Evicted {
-        /// The binding.
+        /// Its binding as it is now.
         binding: Arc<AnyBinding>,
-        /// The clusters.
+        /// The clusters in which it is placed.
         to: String,
+        /// Treatment of the old copy.
+        mode: PurgeMode,
     },
     /// No other cluster could take the workload, in words.
     Nowhere(String),

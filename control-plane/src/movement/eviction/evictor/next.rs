@@ -11,7 +11,7 @@ use crate::fleet::budget::pace::Paid;
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::fence::FenceGate;
 use crate::movement::eviction::fleet_view::{has_failed, is_counted};
-use crate::movement::eviction::judge::{Judgement, purge_mode};
+use crate::movement::eviction::judge::Judgement;
 
 impl Evictor {
     /// Returns what to do next.
@@ -105,8 +105,7 @@ impl Evictor {
                     && self.fence_gate(cluster, &binding, now) == FenceGate::Open
                     && self.jobs.has_completed(&binding, cluster).is_some() =>
             {
-                let purge_mode = purge_mode(&binding.spec, &self.switches, &cause);
-                let reason = QueueReason::Taint { cause, purge_mode };
+                let reason = QueueReason::Taint(cause);
                 let item = (cluster, key, rank);
                 Some(self.take_in_hand(item, binding, reason, paid, now))
             }

@@ -75,13 +75,13 @@ impl Evictor {
         let rank = if has_failed { rank.failed() } else { rank };
         let cause = || bounded(eviction.reason.to_string());
         let pause = match outcome {
-            Outcome::Evicted { binding, to } => {
+            Outcome::Evicted { binding, to, mode } => {
                 match &eviction.reason {
-                    QueueReason::Taint { purge_mode, .. } => {
+                    QueueReason::Taint(_) => {
                         let state = EvictionState::Evicted {
                             cause: cause(),
                             to,
-                            mode: purge_mode.to_string(),
+                            mode: mode.to_string(),
                             at: whole_second(now.wall),
                         };
                         self.note(key.clone(), cluster, state);
@@ -170,7 +170,7 @@ impl Evictor {
     fn put_back(&mut self, eviction: &Eviction, key: &Key, place: Slot) -> bool {
         let cluster = &eviction.cluster;
         let (leaves, backlog) = match eviction.reason {
-            QueueReason::Taint { .. } => (self.is_on(cluster, key), &mut self.backlog),
+            QueueReason::Taint(_) => (self.is_on(cluster, key), &mut self.backlog),
             QueueReason::Failure => (self.failing.leaves(cluster, key), &mut self.failing.backlog),
         };
         if leaves {
@@ -182,7 +182,7 @@ impl Evictor {
     /// Notes that a workload that was not evicted does not have to leave any more.
     fn end_of(&mut self, eviction: &Eviction, key: &Key) {
         match eviction.reason {
-            QueueReason::Taint { .. } => self.note_end(key, &eviction.cluster),
+            QueueReason::Taint(_) => self.note_end(key, &eviction.cluster),
             QueueReason::Failure => self.news.applications.push(key.clone()),
         }
     }
@@ -190,7 +190,7 @@ impl Evictor {
     /// Notes why a workload was not evicted.
     fn note_held(&mut self, eviction: &Eviction, key: &Key, state: EvictionState) {
         match eviction.reason {
-            QueueReason::Taint { .. } => self.note(key.clone(), &eviction.cluster, state),
+            QueueReason::Taint(_) => self.note(key.clone(), &eviction.cluster, state),
             QueueReason::Failure => {
                 self.failing.hold(key, state);
                 self.news.applications.push(key.clone());

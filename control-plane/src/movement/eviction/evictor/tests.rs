@@ -241,6 +241,7 @@ fn leave(eviction: &Eviction) -> Outcome {
     Outcome::Evicted {
         binding: Arc::new(binding),
         to: "new".into(),
+        mode: PurgeMode::Gracefully,
     }
 }
 

@@ -134,6 +134,7 @@ fn process_all(evictor: &mut Evictor, meter: &mut Meter, start: Instant) {
             let outcome = outcomes.next().unwrap_or_else(|| Outcome::Evicted {
                 binding: eviction.binding.clone(),
                 to: "c1".into(),
+                mode: PurgeMode::Gracefully,
             });
             let end = matches!(outcome, Outcome::Evicted { .. });
             meter.count(

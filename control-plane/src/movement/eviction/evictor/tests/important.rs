@@ -106,6 +106,7 @@ fn what_has_moved_takes_room_until_its_cluster_reports_it() {
         Outcome::Evicted {
             binding,
             to: "c1".into(),
+            mode: PurgeMode::Gracefully,
         }
     };
     let moved = world.pass(9.0, place);
@@ -233,6 +234,7 @@ fn one_more_important_workload_less_is_no_news_for_all_that_are_stranded() {
                 Outcome::Evicted {
                     binding: Arc::new(moved),
                     to: "c1".into(),
+                    mode: PurgeMode::Gracefully,
                 }
             } else {
                 Outcome::Nowhere("full".into())
@@ -291,11 +293,12 @@ fn what_somebody_else_placed_takes_room_as_well_and_so_does_what_is_being_moved(
     // One is moved, and the watch shows it before the answer; the other one stays.
     let there = moved(&first.binding, "c1");
     world.put(&there);
-    let binding = there;
-    let to = "c1".to_owned();
-    world
-        .evictor
-        .done(&first, Outcome::Evicted { binding, to }, now);
+    let outcome = Outcome::Evicted {
+        binding: there,
+        to: "c1".to_owned(),
+        mode: PurgeMode::Gracefully,
+    };
+    world.evictor.done(&first, outcome, now);
     assert_eq!(left(&mut world, &second), 0, "it takes its room once");
     world
         .evictor
