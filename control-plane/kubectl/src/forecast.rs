@@ -425,18 +425,13 @@ impl Course<'_> {
         let switches = Switches::of(self.settings);
         let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
         let status: &ResourceBindingStatus = leaver.binding.status();
+        let reason = EvictionReason::Taint(&leaver.cause);
+        // Nothing is said of pauses, which end.
         let departure = Departure {
-            spec,
-            status,
-            cluster: &leaver.cluster,
-            reason: EvictionReason::Taint(&leaver.cause),
-            purge_mode: &purge_mode,
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
-            ours: true,
             // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
-            // Nothing is said of pauses, which end.
-            pause: &|_| None,
+            ..Departure::new(spec, status, &leaver.cluster, reason, &purge_mode)
         };
         let undone = |after: &ResourceBindingSpec| self.jobs.leaves_undone(leaver.binding, after);
         let planned = plan_whole(&departure, &beside, self.options, leaver.due, &undone);

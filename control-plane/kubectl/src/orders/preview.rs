@@ -213,21 +213,16 @@ impl Preview {
             Judgement::Leave { due, cause } => (due, cause),
         };
         let mode = purge_mode(spec, &switches, &cause);
+        let reason = EvictionReason::Taint(&cause);
+        // Nothing is said of pauses, which end.
         let departure = Departure {
-            spec,
-            status: binding.status(),
-            cluster: from,
-            reason: EvictionReason::Taint(&cause),
-            purge_mode: &mode,
-            preserves_state: false,
             ours: matches!(
                 spec.scheduler_name.as_deref(),
                 None | Some("" | DEFAULT_SCHEDULER)
             ),
             // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
-            // Nothing is said of pauses, which end.
-            pause: &|_| None,
+            ..Departure::new(spec, binding.status(), from, reason, &mode)
         };
         let plan = plan_whole(
             &departure,

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, TargetCluster};
+use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::client::{self, is_gone};
 use serde_json::json;
 
+use super::evictor::Outcome;
 use super::plan::{Departure, Nowhere, Plan, plan};
-use super::reason::EvictionReason;
 use crate::fleet::api_error::may_be_written;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::Paid;
@@ -18,80 +18,39 @@ use crate::fleet::{Fleet, copy};
 use crate::scheduler::core::{Options, Snapshot};
 use crate::settings::STATEFUL_FAILOVER_INJECTION;
 
-/// A workload that is to leave a cluster.
-pub struct Leaving<'a> {
-    /// The key of its binding.
-    pub key: &'a BindingKey,
-    /// The spec of its binding, with the settings that protect as the policy has them now.
-    pub spec: &'a ResourceBindingSpec,
-    /// The status of its binding.
-    pub status: &'a ResourceBindingStatus,
-    /// The cluster that it leaves.
-    pub cluster: &'a str,
-    /// Why.
-    pub reason: EvictionReason<'a>,
-    /// Treatment of the old copy.
-    pub purge_mode: &'a PurgeMode,
-}
-
-/// Reason why an eviction that was planned did not take place, as far as is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotWritten {
-    /// Another client wrote the binding first, or another replica leads by now.
-    Overtaken,
-    /// The binding is gone.
-    Gone,
-    /// The API refused the write, in words: nothing was evicted.
-    Refused(String),
-    /// Nobody knows whether the write was carried out (no answer in time, an error within the
-    /// server, a connection that was lost), in words.
-    Unclear(String),
-}
-
-impl NotWritten {
-    /// Returns what the error of a write says.
-    fn of(error: &kube::Error) -> Self {
-        match error {
-            error if client::is_conflict(error) => Self::Overtaken,
-            error if is_gone(error) => Self::Gone,
-            error if may_be_written(error) => Self::Unclear(client::brief(error)),
-            error => Self::Refused(client::brief(error)),
-        }
+/// Returns what the error of a write says of an eviction.
+fn not_written(error: &kube::Error) -> Outcome {
+    match error {
+        error if client::is_conflict(error) => Outcome::Conflict,
+        error if is_gone(error) => Outcome::Gone,
+        error if may_be_written(error) => Outcome::Unclear(client::brief(error)),
+        error => Outcome::Failed(client::brief(error)),
     }
 }
 
-/// Plans how a workload leaves a cluster in the fleet as it is now.
+/// Plans how the workload of a binding leaves a cluster in the fleet as it is now, which says what
+/// is in its way.
 ///
 /// # Errors
 /// The workload cannot leave now.
 pub fn plan_in(
     fleet: &Fleet,
-    leaving: &Leaving<'_>,
+    key: &BindingKey,
+    departure: &Departure<'_>,
     snapshot: &Snapshot,
     options: &Options,
     now: Timestamp,
 ) -> Result<Plan, Nowhere> {
-    let Leaving {
-        spec,
-        status,
-        cluster,
-        reason,
-        purge_mode,
-        ..
-    } = *leaving;
+    let Departure { spec, status, .. } = *departure;
     let departure = Departure {
-        spec,
-        status,
-        cluster,
-        reason,
-        purge_mode,
         preserves_state: fleet.settings.gate(&STATEFUL_FAILOVER_INJECTION),
         ours: fleet.settings.schedules(spec.scheduler_name.as_deref()),
         obstacle: &|cluster| copy::obstacle(fleet, spec, cluster),
         pause: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()),
+        ..*departure
     };
     plan_whole(&departure, snapshot, options, now, &|after| {
-        let works = fleet.work_index.of(leaving.key);
+        let works = fleet.work_index.of(key);
         let works = works.iter().filter(|it| !fleet.deleted_works.is_to_go(it));
         let reports = &status.aggregated_status;
         leaves_undone(fleet, after, works.map(AsRef::as_ref), reports)
@@ -151,22 +110,23 @@ fn others_stay(spec: &ResourceBindingSpec, leaves: &str, chosen: &[TargetCluster
 /// payment is kept, unless it is known that nothing was moved.
 ///
 /// # Errors
-/// The plan was not carried out, or it is not known whether it was.
+/// The outcome of an eviction that did not take place, or of which that is not known.
 pub async fn carry_out(
     fleet: &Fleet,
     binding: &AnyBinding,
     mut plan: Plan,
     paid: &Paid,
-) -> Result<AnyBinding, NotWritten> {
+) -> Result<AnyBinding, Outcome> {
     if !fleet.leadership.is_current() {
-        return Err(NotWritten::Overtaken);
+        // Another replica leads by now.
+        return Err(Outcome::Conflict);
     }
     plan.patch["metadata"]["resourceVersion"] = json!(binding.metadata.resource_version);
     let key = BindingKey::of(binding);
     let api = key.api(&fleet.client);
     let written = merge(&api, &key.name, &plan.patch).await;
     paid.settle(&written);
-    let binding = written.map_err(|error| NotWritten::of(&error))?;
+    let binding = written.map_err(|error| not_written(&error))?;
     if let Some(name) = plan.affinity_name {
         // Where it is lost, the scheduler comes to the same group by itself.
         let status = json!({"status": {"schedulerObservingAffinityName": name}});
@@ -203,13 +163,13 @@ mod tests {
     #[test]
     fn the_answer_to_a_write_that_failed_tells_whether_anything_was_evicted() {
         for (code, name, expected) in [
-            (409, "web", "Overtaken"),
+            (409, "web", "Conflict"),
             (404, "web", "Gone"),
             // The kind is not served now: the workload is still there.
-            (404, "", "Refused"),
-            (403, "web", "Refused"),
-            (422, "web", "Refused"),
-            (429, "", "Refused"),
+            (404, "", "Failed"),
+            (403, "web", "Failed"),
+            (422, "web", "Failed"),
+            (429, "", "Failed"),
             (500, "", "Unclear"),
             (504, "", "Unclear"),
         ] {
@@ -221,7 +181,7 @@ mod tests {
             let details = serde_json::from_value(json!({ "name": name }));
             let status = kube::core::Status::failure("", reason).with_code(code);
             let status = status.with_details(details.unwrap());
-            let outcome = NotWritten::of(&kube::Error::Api(status.boxed()));
+            let outcome = not_written(&kube::Error::Api(status.boxed()));
             let outcome = format!("{outcome:?}");
             assert!(outcome.starts_with(expected), "{code} {name}: {outcome}");
         }

@@ -231,6 +231,30 @@ impl Plan {
     }
 }
 
+impl<'a> Departure<'a> {
+    /// Returns a departure with nothing in its way: the placement is ours to write, the new copy is
+    /// not told about the old one, no order is obstructed, and nothing is paused.
+    pub fn new(
+        spec: &'a ResourceBindingSpec,
+        status: &'a ResourceBindingStatus,
+        cluster: &'a str,
+        reason: EvictionReason<'a>,
+        purge_mode: &'a PurgeMode,
+    ) -> Self {
+        Self {
+            spec,
+            status,
+            cluster,
+            reason,
+            purge_mode,
+            preserves_state: false,
+            ours: true,
+            obstacle: &|_| None,
+            pause: &|_| None,
+        }
+    }
+}
+
 impl Departure<'_> {
     /// Requires that one of the new targets at least is available now. A target that holds the
     /// workload already counts as a target whatever its state, so that without this check the only

@@ -186,16 +186,10 @@ impl Kept {
                 break;
             }
             let spec = &it.binding.spec;
+            let (status, reason) = (it.binding.status(), EvictionReason::Taint(&it.cause));
             let departure = Departure {
-                spec,
-                status: it.binding.status(),
-                cluster: it.cluster,
-                reason: EvictionReason::Taint(&it.cause),
-                purge_mode: &it.purge_mode,
-                preserves_state: false,
-                ours: true,
                 obstacle: &|cluster| suspended(spec, cluster),
-                pause: &|_| None,
+                ..Departure::new(spec, status, it.cluster, reason, &it.purge_mode)
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
                 for (name, load) in loads(spec, &gains(spec, &plan.clusters)) {

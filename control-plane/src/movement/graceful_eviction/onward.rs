@@ -25,8 +25,8 @@ use crate::fleet::binding::BindingKey;
 use crate::fleet::memory::Since;
 use crate::fleet::protection::protected;
 use crate::fleet::works::{CachedWork, means};
-use crate::movement::eviction::execute::{Leaving, carry_out, plan_in};
-use crate::movement::eviction::plan::Nowhere;
+use crate::movement::eviction::execute::{carry_out, plan_in};
+use crate::movement::eviction::plan::{Departure, Nowhere};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::movement::eviction::record::Record;
 use crate::scheduler::core::replacement::purge_mode;
@@ -186,17 +186,12 @@ pub(super) async fn move_on(
         None => PurgeMode::Directly,
         Some(_) => PurgeMode::Gracefully,
     };
-    let leaving = Leaving {
-        key,
-        spec,
-        status: binding.status(),
-        cluster: &cluster,
-        reason: EvictionReason::Refused { since, why: &why },
-        purge_mode: &purge_mode,
-    };
+    let reason = EvictionReason::Refused { since, why: &why };
+    let departure = Departure::new(spec, binding.status(), &cluster, reason, &purge_mode);
     let plan = match plan_in(
         fleet,
-        &leaving,
+        key,
+        &departure,
         &onward.snapshot.get(),
         &onward.options,
         now,

@@ -90,16 +90,10 @@ fn pass(
             if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
                 return None;
             }
+            let reason = failure(&behavior, now, producer(ResourceScope::Namespaced));
             let departure = Departure {
-                spec,
-                status,
-                cluster,
-                reason: failure(&behavior, now, producer(ResourceScope::Namespaced)),
-                purge_mode: &mode,
                 preserves_state: switches.preserves_state,
-                ours: true,
-                obstacle: &|_| None,
-                pause: &|_| None,
+                ..Departure::new(spec, status, cluster, reason, &mode)
             };
             departure.leave(now).ok().map(|(after, _)| (cluster, after))
         })

@@ -15,11 +15,11 @@ use crate::fleet::fencing;
 use crate::fleet::protection::{policy_of, protected_by};
 use crate::movement::eviction::applications::Applications;
 use crate::movement::eviction::evictor::{Eviction, Now, Outcome, QueueReason};
-use crate::movement::eviction::execute::{Leaving, NotWritten, carry_out, plan_in};
+use crate::movement::eviction::execute::{carry_out, plan_in};
 use crate::movement::eviction::fleet_view::effective_taints;
 use crate::movement::eviction::homes;
 use crate::movement::eviction::judge::{self, Judgement};
-use crate::movement::eviction::plan::Nowhere;
+use crate::movement::eviction::plan::{Departure, Nowhere};
 use crate::movement::eviction::reason::EvictionReason;
 
 /// Returns whether an eviction that was judged by the settings of a binding keeps the rules of its
@@ -86,17 +86,11 @@ pub(super) async fn evict(
         (QueueReason::Failure, Some(failure)) => (failure.reason, failure.purge_mode.clone()),
         (QueueReason::Failure, None) => return Outcome::Conflict,
     };
-    let leaving = Leaving {
-        key: &key,
-        spec,
-        status: eviction.binding.status(),
-        cluster: &eviction.cluster,
-        reason,
-        purge_mode: &purge_mode,
-    };
+    let status = eviction.binding.status();
+    let departure = Departure::new(spec, status, &eviction.cluster, reason, &purge_mode);
     let planning = controller.planning.lock().await;
     let snapshot = controller.evictor.lock().fleet_for(&eviction);
-    let plan = match plan_in(fleet, &leaving, &snapshot, &controller.options, now) {
+    let plan = match plan_in(fleet, &key, &departure, &snapshot, &controller.options, now) {
         Ok(mut plan) => {
             let to = plan.destination();
             let annotations = &mut plan.patch["metadata"]["annotations"];
@@ -137,12 +131,7 @@ pub(super) async fn evict(
         }
         Err(not_written) => {
             tracing::info!(binding = %key, cluster = %eviction.cluster, ?not_written, "not evicted");
-            match not_written {
-                NotWritten::Overtaken => Outcome::Conflict,
-                NotWritten::Gone => Outcome::Gone,
-                NotWritten::Refused(why) => Outcome::Failed(why),
-                NotWritten::Unclear(why) => Outcome::Unclear(why),
-            }
+            not_written
         }
     }
 }

@@ -113,8 +113,8 @@ pub enum Outcome {
     Unpreserved(String),
     /// Movement is paused out of another cluster that it would leave as well, in words.
     Paused(String),
-    /// Another client wrote the binding first, movement out of the cluster was paused meanwhile, or
-    /// the application does not have to leave it any more.
+    /// Another client wrote the binding first, another replica leads by now, movement out of the
+    /// cluster was paused meanwhile, or the application does not have to leave it any more.
     Conflict,
     /// The binding is gone.
     Gone,

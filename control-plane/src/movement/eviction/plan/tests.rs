@@ -78,17 +78,8 @@ fn departure<'a>(spec: &'a ResourceBindingSpec, cluster: &'a str) -> Departure<'
         taint: Taint::default(),
         rule: Rule::Untolerated,
     });
-    Departure {
-        spec,
-        status: &UNREPORTED,
-        cluster,
-        reason: EvictionReason::Taint(&CAUSE),
-        purge_mode: &PurgeMode::Gracefully,
-        preserves_state: false,
-        ours: true,
-        obstacle: &|_| None,
-        pause: &|_| None,
-    }
+    let reason = EvictionReason::Taint(&CAUSE);
+    Departure::new(spec, &UNREPORTED, cluster, reason, &PurgeMode::Gracefully)
 }
 
 struct Leave<'a> {
