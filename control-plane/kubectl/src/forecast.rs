@@ -393,9 +393,15 @@ impl Course<'_> {
             let later = items.iter().filter_map(|(_, cluster, key)| {
                 let leaver = waiting.get(&(Arc::clone(cluster), (*key).clone()))?;
                 let cause = leaver.cause.clone();
-                Some(Later::of(leaver.binding, cluster, cause, &switches))
+                Some((leaver.binding, &***cluster, cause))
             });
-            let kept = Kept::of(later, self.snapshot.clone(), self.options, self.now);
+            let kept = Kept::of(
+                later,
+                &switches,
+                self.snapshot.clone(),
+                self.options,
+                self.now,
+            );
             (priority, items.len(), kept)
         }));
         (kept.beside(self.snapshot.clone()), kept.workloads())

@@ -9,7 +9,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::policy::PurgeMode;
 use tokio::time::Instant;
 
 use super::judge::{Cause, Switches, purge_mode};
@@ -140,31 +139,6 @@ impl Unreported {
     }
 }
 
-/// A workload that is to leave later, and more important than another one.
-#[derive(Clone, Debug)]
-pub struct Later<'a, B> {
-    /// Its binding.
-    binding: B,
-    /// The cluster that it leaves.
-    cluster: &'a str,
-    /// Why.
-    cause: Cause,
-    /// Treatment of the old copy.
-    purge_mode: PurgeMode,
-}
-
-impl<'a, B: Deref<Target = AnyBinding>> Later<'a, B> {
-    /// Returns the workload of a binding.
-    pub fn of(binding: B, cluster: &'a str, cause: Cause, switches: &Switches) -> Self {
-        Self {
-            cluster,
-            purge_mode: purge_mode(&binding.spec, switches, &cause),
-            cause,
-            binding,
-        }
-    }
-}
-
 /// Room that is kept for workloads which leave later.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
@@ -173,23 +147,26 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Plans what workloads need that leave later, the most important ones first.
+    /// Plans what workloads need that leave later, the most important ones first: each a binding, the
+    /// cluster that it leaves, and why.
     pub fn of<'a, B: Deref<Target = AnyBinding>>(
-        later: impl IntoIterator<Item = Later<'a, B>>,
+        later: impl IntoIterator<Item = (B, &'a str, Cause)>,
+        switches: &Switches,
         mut snapshot: Snapshot,
         options: &Options,
         now: Timestamp,
     ) -> Self {
         let mut kept = Self::default();
-        for it in later {
+        for (binding, cluster, cause) in later {
             if kept.workloads == MOST_KEPT {
                 break;
             }
-            let spec = &it.binding.spec;
-            let (status, reason) = (it.binding.status(), EvictionReason::Taint(&it.cause));
+            let (spec, status) = (&binding.spec, binding.status());
+            let purge_mode = purge_mode(spec, switches, &cause);
+            let reason = EvictionReason::Taint(&cause);
             let departure = Departure {
                 obstacle: &|cluster| suspended(spec, cluster),
-                ..Departure::new(spec, status, it.cluster, reason, &it.purge_mode)
+                ..Departure::new(spec, status, cluster, reason, &purge_mode)
             };
             if let Ok(plan) = plan(&departure, &snapshot, options, now) {
                 for (name, load) in loads(spec, &gains(spec, &plan.clusters)) {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::{Eviction, Evictor, Key, Now};
 use crate::movement::eviction::backlog::Slot;
 use crate::movement::eviction::fleet_view::LATER;
-use crate::movement::eviction::judge::Judgement;
-use crate::movement::eviction::room::{HORIZON, Kept, Later};
+use crate::movement::eviction::judge::{Cause, Judgement};
+use crate::movement::eviction::room::{HORIZON, Kept};
 use crate::scheduler::core::Snapshot;
 
 /// Time for which a plan of what is kept counts, and so much more for each workload in it:
@@ -32,7 +32,8 @@ impl Evictor {
             return Arc::clone(&planned.kept);
         }
         let later = self.later(priority, now);
-        let kept = Kept::of(later, self.fleet.snapshot(), &self.options, now.wall);
+        let clusters = self.fleet.snapshot();
+        let kept = Kept::of(later, &self.switches, clusters, &self.options, now.wall);
         let kept = Arc::new(kept);
         let workloads = u32::try_from(kept.workloads()).unwrap_or(u32::MAX);
         let until = now.tick + AGE.0 + AGE.1.saturating_mul(workloads);
@@ -52,7 +53,11 @@ impl Evictor {
 
     /// Returns what leaves later and has a higher priority: it is not due yet, or waits for the
     /// rate of its cluster. What is due and waits for something else may never leave.
-    fn later(&self, priority: i32, now: Now) -> impl Iterator<Item = Later<'_, Arc<AnyBinding>>> {
+    fn later(
+        &self,
+        priority: i32,
+        now: Now,
+    ) -> impl Iterator<Item = (Arc<AnyBinding>, &str, Cause)> {
         let items = self.backlog.more_important(priority, now.tick + HORIZON);
         items.into_iter().filter_map(move |(_, cluster, key)| {
             let binding = self.bindings.peek(key)?;
@@ -63,7 +68,7 @@ impl Evictor {
             let is_held = self.pauses.of(cluster, now.wall).is_some()
                 || self.returned(cluster, &cause.taint, now).is_some();
             let leaves = !is_held && (is_ready || due > now.wall);
-            leaves.then(|| Later::of(binding, cluster, cause, &self.switches))
+            leaves.then_some((binding, &**cluster, cause))
         })
     }
 
