@@ -260,7 +260,7 @@ impl Course<'_> {
         let start = Instant::now();
         let (mut queue, mut waiting) = (Backlog::default(), BTreeMap::new());
         for leaver in leavers {
-            let rank = Rank::new(inputs::priority(leaver.binding), leaver.due);
+            let rank = Rank::new(leaver.binding.spec.priority(), leaver.due);
             let until = start + wait(self.now, leaver.due);
             let (cluster, key) = (Arc::clone(&leaver.cluster), leaver.key.clone());
             queue.put(&cluster, key.clone(), Slot::Waiting { until, rank });

@@ -37,13 +37,12 @@ pub struct Workload<'a> {
 impl<'a> Workload<'a> {
     /// Returns the workload of a binding with the placement that counts, where failover is on.
     pub fn of(spec: &'a ResourceBindingSpec, placement: Option<&'a Placement>) -> Self {
-        let failover = spec.failover.as_ref();
         Self {
             api_version: &spec.resource.api_version,
             kind: &spec.resource.kind,
             tolerations: placement.map_or(&[], |placement| &placement.cluster_tolerations),
             leaves_no_execute: true,
-            leaves_prefer_no_execute: failover.is_some_and(|it| it.cluster.is_some()),
+            leaves_prefer_no_execute: spec.cluster_failover().is_some(),
         }
     }
 

@@ -32,7 +32,7 @@ impl Trait {
         match self {
             Self::HasTasks => !spec.graceful_eviction_tasks.is_empty(),
             Self::HasFollowers => spec.propagate_deps,
-            Self::IsPreserved => spec.preserve_resources_on_deletion == Some(true),
+            Self::IsPreserved => spec.is_preserved_on_deletion(),
         }
     }
 }

@@ -157,7 +157,8 @@ pub async fn preserves_on_deletion(fleet: &Fleet, binding: &AnyBinding) -> Resul
         let key = BindingKey::of(binding);
         let now = client::get_opt(&key.api(&fleet.client), &key.name).await;
         let now = now.map_err(ApiError::of("read", &key))?;
-        return Ok(preserves(&now.as_ref().unwrap_or(binding).spec));
+        let spec = &now.as_ref().unwrap_or(binding).spec;
+        return Ok(spec.is_preserved_on_deletion());
     }
     let mut claims: Vec<Claim> = Vec::new();
     for referrer in &binding.spec.required_by {
@@ -170,7 +171,7 @@ pub async fn preserves_on_deletion(fleet: &Fleet, binding: &AnyBinding) -> Resul
             return Ok(true);
         }
     }
-    Ok(preserves(&binding.spec))
+    Ok(binding.spec.is_preserved_on_deletion())
 }
 
 /// Returns what the policy of a claim says now of the objects of a binding with this spec; `None`
@@ -184,12 +185,8 @@ async fn preserves_by(
     let policy = policy.filter(|policy| Claim::by(policy).as_ref() == Some(claim));
     Ok(policy.map(|policy| {
         let says = policy.spec().preserve_resources_on_deletion == Some(true);
-        says || (policy.is_lazy() && preserves(spec))
+        says || (policy.is_lazy() && spec.is_preserved_on_deletion())
     }))
-}
-
-fn preserves(spec: &ResourceBindingSpec) -> bool {
-    spec.preserve_resources_on_deletion == Some(true)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::{
     any_binding::AnyBinding,
     data_replication::DataReplication,
     definition::Column,
-    failover::PurgeMode,
+    failover::{ApplicationFailoverBehavior, ClusterFailoverBehavior, PurgeMode},
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
     schema,
@@ -265,6 +265,27 @@ impl ResourceBindingSpec {
             && self.components.is_empty()
             && !self.clusters.is_empty()
             && self.clusters.iter().all(|it| it.replicas <= 0)
+    }
+
+    /// Returns the priority of the binding in the queues of the scheduler and of evictions.
+    pub fn priority(&self) -> i32 {
+        let priority = self.schedule_priority.as_ref();
+        priority.map_or(0, |it| it.priority)
+    }
+
+    /// Returns what the policy says about clusters that fail.
+    pub fn cluster_failover(&self) -> Option<&ClusterFailoverBehavior> {
+        self.failover.as_ref()?.cluster.as_ref()
+    }
+
+    /// Returns what the policy says about applications that fail.
+    pub fn application_failover(&self) -> Option<&ApplicationFailoverBehavior> {
+        self.failover.as_ref()?.application.as_ref()
+    }
+
+    /// Returns whether the objects stay in the members when the binding is deleted.
+    pub fn is_preserved_on_deletion(&self) -> bool {
+        self.preserve_resources_on_deletion == Some(true)
     }
 
     /// Returns whether `suspension.scheduling` tells the scheduler to skip the binding.

@@ -56,8 +56,7 @@ pub fn needs_rule(api_version: &str, kind: &str) -> bool {
 /// Returns the time after which the copies of a workload are stopped; `None` if its policy asks for
 /// no fencing, or its resource is no workload.
 pub fn asked(spec: &ResourceBindingSpec) -> Option<Duration> {
-    let cluster = spec.failover.as_ref()?.cluster.as_ref()?;
-    let seconds = cluster.fencing.as_ref()?.after_seconds;
+    let seconds = spec.cluster_failover()?.fencing.as_ref()?.after_seconds;
     let seconds = u32::try_from(seconds).ok().filter(|seconds| *seconds > 0)?;
     let is_subject = match Kind::of(&spec.resource.api_version, &spec.resource.kind) {
         Kind::Scaled | Kind::Suspended | Kind::Deleted => true,

@@ -25,10 +25,9 @@ use super::readiness::ReadinessTracker;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
+use crate::movement::eviction::EvictorHandle;
 use crate::movement::eviction::backlog::Rank;
 use crate::movement::eviction::explain::{EvictionState, STRANDED, names_cluster};
-use crate::movement::eviction::reason::application;
-use crate::movement::eviction::{EvictorHandle, inputs};
 use crate::settings::PROPAGATE_DEPS;
 
 mod leave;
@@ -132,7 +131,8 @@ fn count(result: &'static str) {
 /// Returns whether a policy asks for the failover of an application, or the binding records
 /// something about one.
 fn concerns_us(binding: &AnyBinding) -> bool {
-    application(&binding.spec).is_some() || binding.annotations().contains_key(history::ANNOTATION)
+    binding.spec.application_failover().is_some()
+        || binding.annotations().contains_key(history::ANNOTATION)
 }
 
 impl Applications {
@@ -251,7 +251,7 @@ impl Applications {
         progress: &mut Progress,
     ) {
         let since = history.since.get(&cluster).copied();
-        let rank = Rank::new(inputs::priority(case.binding), since.unwrap_or(case.now));
+        let rank = Rank::new(case.binding.spec.priority(), since.unwrap_or(case.now));
         match self.evictor.fails(case.key, &cluster, rank) {
             // The condition already tells of the obstacle that the process before this one found.
             Some(EvictionState::Queued { .. }) if is_stranded(case.binding, &cluster) => {

@@ -5,7 +5,6 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::ApplicationFailoverBehavior;
 
 use super::explain::Unfollowed;
-use crate::movement::eviction::reason::application;
 
 /// What to do about an application.
 #[derive(Debug, PartialEq)]
@@ -31,7 +30,7 @@ pub fn duty<'a>(
     if binding.metadata.deletion_timestamp.is_some() {
         return Duty::Wait;
     }
-    let Some(behavior) = application(spec) else {
+    let Some(behavior) = spec.application_failover() else {
         return Duty::Forget(None);
     };
     if !spec.propagate_deps {

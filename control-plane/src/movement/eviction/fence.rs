@@ -95,7 +95,7 @@ fn judge(
     spec: &ResourceBindingSpec,
     verdict: impl FnOnce() -> Option<Verdict>,
 ) -> FenceGate {
-    if spec.preserve_resources_on_deletion == Some(true) {
+    if spec.is_preserved_on_deletion() {
         return FenceGate::Shut(
             "preserveResourcesOnDeletion would keep the copy there running".to_owned(),
         );

@@ -20,8 +20,7 @@ pub const LONGEST_AWAY: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Returns whether a workload is to return to clusters that it leaves. A mode that this version
 /// does not know makes no workload return.
 pub fn returns(spec: &ResourceBindingSpec, settings: &Settings) -> bool {
-    let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
-    let own = cluster.and_then(|it| it.failback.as_ref());
+    let own = spec.cluster_failover().and_then(|it| it.failback.as_ref());
     let mode = own.map_or_else(
         || FailbackMode::from(settings.failback.clone()),
         |own| own.mode.clone(),

@@ -25,12 +25,6 @@ pub fn placement(binding: &AnyBinding) -> Option<Cow<'_, Placement>> {
     judge::placement(&binding.spec, binding.applied_placement())
 }
 
-/// Returns the priority of a binding in the queue: `spec.schedulePriority`.
-pub fn priority(binding: &AnyBinding) -> i32 {
-    let priority = binding.spec.schedule_priority.as_ref();
-    priority.map_or(0, |it| it.priority)
-}
-
 /// Returns the kind of a binding's resource as the metrics name it: API version and kind.
 pub fn resource_kind(binding: &AnyBinding) -> String {
     let resource = &binding.spec.resource;
@@ -62,13 +56,10 @@ fn has_completed_where(binding: &AnyBinding, other: &AnyBinding) -> bool {
 }
 
 fn preserves_state(binding: &AnyBinding) -> bool {
-    let failover = binding.spec.failover.as_ref();
-    failover.is_some_and(|it| {
-        let cluster = it.cluster.as_ref().map(|it| &it.state_preservation);
-        let application = it.application.as_ref().map(|it| &it.state_preservation);
-        let mut rules = cluster.into_iter().chain(application);
-        rules.any(Option::is_some)
-    })
+    let spec = &binding.spec;
+    let (cluster, application) = (spec.cluster_failover(), spec.application_failover());
+    cluster.is_some_and(|it| it.state_preservation.is_some())
+        || application.is_some_and(|it| it.state_preservation.is_some())
 }
 
 #[cfg(test)]

@@ -198,11 +198,8 @@ pub fn judge(
             Rule::TolerationEnds,
         )
     });
-    let behavior = spec
-        .failover
-        .as_ref()
-        .and_then(|failover| failover.cluster.as_ref());
-    let asked = behavior.filter(|_| soft).and_then(|behavior| {
+    let behavior = spec.cluster_failover().filter(|_| soft);
+    let asked = behavior.and_then(|behavior| {
         let seconds = behavior
             .toleration_seconds
             .unwrap_or(DEFAULT_TOLERATION_SECONDS);
@@ -236,11 +233,7 @@ pub fn judge(
 /// Former spellings keep their meaning. When the policy says nothing, a drain keeps the copy until
 /// the new one is healthy: the cluster that is left works.
 pub fn purge_mode(spec: &ResourceBindingSpec, switches: &Switches, cause: &Cause) -> PurgeMode {
-    let said = spec
-        .failover
-        .as_ref()
-        .and_then(|failover| failover.cluster.as_ref());
-    let mode = match said {
+    let mode = match spec.cluster_failover() {
         Some(cluster) => cluster.purge_mode.clone().unwrap_or(PurgeMode::Gracefully),
         None if taints::is_drain(&cause.taint) => PurgeMode::Gracefully,
         None => switches.purge_mode.clone(),

@@ -2,10 +2,7 @@
 
 use jiff::Timestamp;
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::api::policy::{
-    ApplicationFailoverBehavior, ClusterFailoverBehavior, PurgeMode, StatePreservation,
-    StatePreservationRule,
-};
+use muster_shared::api::policy::{PurgeMode, StatePreservation, StatePreservationRule};
 use muster_shared::names::eviction::{
     PRODUCER_GRACEFUL_EVICTION, PRODUCER_TAINT_MANAGER, REASON_APPLICATION_FAILURE,
     REASON_NOT_APPLIED, REASON_TAINT_UNTOLERATED,
@@ -76,7 +73,7 @@ impl<'a> EvictionReason<'a> {
             return None;
         }
         match self {
-            Self::Taint(_) => cluster(spec)?.grace_period_seconds,
+            Self::Taint(_) => spec.cluster_failover()?.grace_period_seconds,
             Self::Failure { grace_seconds, .. } => *grace_seconds,
             Self::Refused { .. } => None,
         }
@@ -85,8 +82,14 @@ impl<'a> EvictionReason<'a> {
     /// Returns the rules for the state that is handed on to the new copy.
     pub fn rules(&self, spec: &'a ResourceBindingSpec) -> &'a [StatePreservationRule] {
         let state = match self {
-            Self::Taint(_) => cluster(spec).and_then(|it| it.state_preservation.as_ref()),
-            Self::Failure { .. } => application(spec).and_then(|it| it.state_preservation.as_ref()),
+            Self::Taint(_) => {
+                let failover = spec.cluster_failover();
+                failover.and_then(|it| it.state_preservation.as_ref())
+            }
+            Self::Failure { .. } => {
+                let failover = spec.application_failover();
+                failover.and_then(|it| it.state_preservation.as_ref())
+            }
             Self::Refused { .. } => None,
         };
         state.map_or(&[], |StatePreservation { rules }| rules)
@@ -99,15 +102,6 @@ impl<'a> EvictionReason<'a> {
     pub fn outlives_the_copy(&self) -> bool {
         !matches!(self, Self::Taint(_))
     }
-}
-
-fn cluster(spec: &ResourceBindingSpec) -> Option<&ClusterFailoverBehavior> {
-    spec.failover.as_ref()?.cluster.as_ref()
-}
-
-/// Returns what the policy says about failing applications.
-pub fn application(spec: &ResourceBindingSpec) -> Option<&ApplicationFailoverBehavior> {
-    spec.failover.as_ref()?.application.as_ref()
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::movement::application_failover::history::History;
 use crate::movement::application_failover::readiness::Readiness;
 use crate::movement::eviction::plan::Departure;
 use crate::movement::eviction::preserve;
-use crate::movement::eviction::reason::application;
 
 /// The instant that the recorded seconds count from.
 const START: i64 = 1_800_000_000;
@@ -69,7 +68,8 @@ fn pass(
         .ok()
         .and_then(|at| Timestamp::from_second(START).ok()?.checked_add(at).ok())
         .expect("recorded seconds in range");
-    let behavior = application(spec).expect("a recorded policy").clone();
+    let behavior = spec.application_failover();
+    let behavior = behavior.expect("a recorded policy").clone();
     let reports: &[AggregatedStatusItem] = &status.aggregated_status;
     let verdict = decide(toleration(&behavior), spec, reports, since, now);
     let (mode, switches) = (

@@ -390,7 +390,7 @@ async fn carry_out(
     if plan.remove.is_empty() {
         return Ok(());
     }
-    if wanted.spec.preserve_resources_on_deletion == Some(true) {
+    if wanted.spec.is_preserved_on_deletion() {
         let staying = plan.remove.iter().filter(|it| it.stays);
         let members = staying.filter_map(|it| it.work.metadata.namespace.as_deref());
         namespaces::keep(fleet, &wanted.origin.key, members).await?;

@@ -222,7 +222,7 @@ fn preserved_anew(change: &Change<AnyBinding>) -> Vec<Place> {
 /// Returns the clusters in which the objects of a binding stay when it is deleted.
 fn preserved_in(binding: &AnyBinding) -> impl Iterator<Item = &str> {
     let spec = &binding.spec;
-    let preserves = spec.preserve_resources_on_deletion == Some(true);
+    let preserves = spec.is_preserved_on_deletion();
     let clusters = spec.clusters.iter().filter(move |_| preserves);
     clusters.map(|target| target.name.as_str())
 }

@@ -124,7 +124,7 @@ impl<'a> Plan<'a> {
         let moves = successors.as_ref().is_some_and(|it| !it.is_empty());
         let is_paused = |cluster: &str| moves && (facts.is_paused)(cluster);
         let may_go = |cluster: &str| has_place(cluster) && !is_paused(cluster);
-        let preserves = spec.preserve_resources_on_deletion.unwrap_or(false);
+        let preserves = spec.is_preserved_on_deletion();
         let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
         let reason = |cluster: &str| Reason::of(placements.iter().map(AsRef::as_ref), cluster);
@@ -165,7 +165,7 @@ impl<'a> Plan<'a> {
 
 /// Returns whether the policy asks for the copy in a cluster that is left to go at once.
 fn asks_directly(spec: &ResourceBindingSpec) -> bool {
-    let of_cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let of_cluster = spec.cluster_failover();
     let mode = of_cluster.and_then(|it| it.purge_mode.as_ref());
     mode.map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
 }

@@ -238,7 +238,7 @@ pub fn render<E: From<muster_interpreter::Error>>(
         );
         Ok(Rendered {
             suspend_dispatching: spec.dispatching_suspended_in(&target.name),
-            preserve_resources_on_deletion: spec.preserve_resources_on_deletion.unwrap_or(false),
+            preserve_resources_on_deletion: spec.is_preserved_on_deletion(),
             namespace: work.namespace,
             name: work.name,
             labels: origin.labels(),

@@ -156,10 +156,7 @@ fn queue(fleet: &Fleet) -> Queue<BindingKey> {
     }
     let bindings = fleet.bindings.clone();
     Queue::ranked("scheduler", move |key: &BindingKey| {
-        bindings.get(key).map_or(0, |binding| {
-            let priority = binding.spec.schedule_priority.as_ref();
-            priority.map_or(0, |it| it.priority)
-        })
+        bindings.get(key).map_or(0, |it| it.spec.priority())
     })
 }
 

@@ -402,9 +402,11 @@ impl Scheduler {
     }
 
     fn priority_of(&self, spec: &ResourceBindingSpec) -> i32 {
-        let priority = spec.schedule_priority.as_ref();
-        let priority = priority.filter(|_| self.movement.is_ranked);
-        priority.map_or(0, |it| it.priority)
+        if self.movement.is_ranked {
+            spec.priority()
+        } else {
+            0
+        }
     }
 
     /// Looks again at all bindings that waited for the end of a pause.

@@ -121,10 +121,9 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
             state.pace.looked(wait.is_some());
         }
         if let Some((spec, wait)) = wait {
-            let priority = spec.schedule_priority.as_ref().map_or(0, |it| it.priority);
             let lacking = if has_grown { 0 } else { wait.lacking.max(1) };
             let vain = former.map_or(0, |entry| entry.vain).saturating_add(1);
-            let priority = Reverse(if self.ranked { priority } else { 0 });
+            let priority = Reverse(if self.ranked { spec.priority() } else { 0 });
             state.insert(key, spec, (wait.wish, lacking), priority, vain);
         }
         measure::waiting(state.entries.len());

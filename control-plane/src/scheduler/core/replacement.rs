@@ -215,9 +215,9 @@ pub(in crate::scheduler) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool
 /// `Never`, or `None` if the policy allows no old copy beside a new one. A workload that runs in
 /// several clusters may run in several.
 pub fn purge_mode(spec: &ResourceBindingSpec) -> Option<PurgeMode> {
-    let failover = spec.failover.as_ref();
-    let of_cluster = failover.and_then(|it| it.cluster.as_ref()?.purge_mode.as_ref());
-    let of_application = failover.and_then(|it| it.application.as_ref()?.purge_mode.as_ref());
+    let (cluster, application) = (spec.cluster_failover(), spec.application_failover());
+    let of_cluster = cluster.and_then(|it| it.purge_mode.as_ref());
+    let of_application = application.and_then(|it| it.purge_mode.as_ref());
     let modes = [of_cluster, of_application].map(|mode| mode.map(PurgeMode::canonical));
     let has = |mode| modes.contains(&Some(&mode));
     let is_alone = spec.clusters.len() < 2;

@@ -61,7 +61,7 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
         let Some(fates) = fates.get_mut(name) else {
             continue;
         };
-        let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+        let cluster = spec.cluster_failover();
         fates.fenced += usize::from(cluster.is_some_and(|it| it.fencing.is_some()));
         match waits.filter(|(cluster, _)| *cluster == name) {
             Some((_, reason)) => {

@@ -160,8 +160,7 @@ fn take(
         if !reports.iter().any(starts) {
             service.unhealthy.add(binding);
             let fails = |it: &AggregatedStatusItem| it.health == Some(ResourceHealth::Unhealthy);
-            let failover = spec.failover.as_ref();
-            let moves = failover.is_some_and(|it| it.application.is_some());
+            let moves = spec.application_failover().is_some();
             if moves && reports.iter().any(fails) {
                 service.failing.add(binding);
             }

@@ -11,7 +11,6 @@ use super::super::history::{self, History, Move};
 use super::{Case, count};
 use crate::fleet::binding::BindingKey;
 use crate::movement::eviction::applications::{Applications, Failure};
-use crate::movement::eviction::reason::application;
 
 impl Applications for super::Applications {
     fn judge(
@@ -21,7 +20,7 @@ impl Applications for super::Applications {
         cluster: &str,
         now: Timestamp,
     ) -> Option<Failure> {
-        let behavior = application(spec)?;
+        let behavior = spec.application_failover()?;
         let Duty::Follow(_) = self.duty(binding) else {
             return None;
         };

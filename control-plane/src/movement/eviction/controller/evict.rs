@@ -28,12 +28,11 @@ fn is_as_strict(judged: &ResourceBindingSpec, policy: &ResourceBindingSpec) -> b
     let keeps = fencing::keeps_data(policy);
     let fences = fencing::asked(policy);
     // A workload without fencing leaves whether its policy preserves the copy or not.
-    let preserves = |it: &ResourceBindingSpec| it.preserve_resources_on_deletion == Some(true);
-    let is_preserved = fences.is_some() && preserves(policy);
+    let is_preserved = fences.is_some() && policy.is_preserved_on_deletion();
     fences.is_none_or(|after| fencing::asked(judged).is_some_and(|it| it >= after))
         && (keeps.is_none() || keeps == fencing::keeps_data(judged))
         && (!fencing::runs_alone(policy) || fencing::runs_alone(judged))
-        && (!is_preserved || preserves(judged))
+        && (!is_preserved || judged.is_preserved_on_deletion())
 }
 
 /// Reason for which a workload stays whose policy is stricter than its binding.

@@ -74,7 +74,7 @@ impl Evictor {
                 return;
             }
             Judgement::Leave { due, cause } => {
-                let rank = Rank::new(inputs::priority(&binding), due);
+                let rank = Rank::new(binding.spec.priority(), due);
                 if due <= now.wall {
                     self.turn_of_due(cluster, &binding, &cause, rank, now)
                 } else {

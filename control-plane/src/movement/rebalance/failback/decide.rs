@@ -39,7 +39,7 @@ impl Rule {
         if !returns(spec, settings) {
             return None;
         }
-        let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+        let cluster = spec.cluster_failover();
         let own: Option<&Failback> = cluster.and_then(|it| it.failback.as_ref());
         let seconds = own.and_then(|it| it.after_seconds).map(i64::from);
         let usual = SignedDuration::try_from(*settings.failback_after);

@@ -197,9 +197,7 @@ impl<'a> Attached<'a> {
             let mut all = spec.required_by.iter().map(BindingKey::of_snapshot);
             !all.any(|other| other == BindingKey::of_snapshot(it))
         };
-        if held.spec.preserve_resources_on_deletion == Some(true)
-            && held.spec.required_by.iter().any(is_dropped)
-        {
+        if held.spec.is_preserved_on_deletion() && held.spec.required_by.iter().any(is_dropped) {
             spec.preserve_resources_on_deletion = Some(true);
         }
         let mut patch = Map::new();

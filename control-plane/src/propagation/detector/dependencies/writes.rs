@@ -100,7 +100,7 @@ pub(super) async fn preserve(
         let member = work.metadata.namespace.as_deref();
         keep_objects(fleet, &work.name_any(), member.into_iter()).await?;
     }
-    if held.spec.preserve_resources_on_deletion == Some(true) {
+    if held.spec.is_preserved_on_deletion() {
         return Ok(true);
     }
     let patch = json!({
