@@ -36,17 +36,6 @@ pub enum Stay<'a> {
     Never(&'a Taint),
 }
 
-impl Stay<'_> {
-    /// Returns whether the time has passed.
-    pub fn is_over(&self, now: Timestamp) -> bool {
-        match self {
-            Self::Unlimited => false,
-            Self::Until(end, _) => *end <= now,
-            Self::Never(_) => true,
-        }
-    }
-}
-
 /// Returns whether a taint is a person's order to empty a cluster (`kubectl muster drain`).
 pub fn is_drain(taint: &Taint) -> bool {
     taint.key == names::taint::DRAIN && taint.effect == NO_EXECUTE
@@ -81,20 +70,6 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
             "Exists" => true,
             _ => false,
         }
-}
-
-/// Returns the first taint with one of these effects that no toleration matches.
-pub fn untolerated<'a>(
-    taints: &'a [Taint],
-    tolerations: &[Toleration],
-    effects: &[&str],
-) -> Option<&'a Taint> {
-    taints.iter().find(|taint| {
-        effects.contains(&taint.effect.as_str())
-            && !tolerations
-                .iter()
-                .any(|toleration| tolerates(toleration, taint))
-    })
 }
 
 /// Returns for how long a workload may stay under the `NoExecute` taints of a cluster. The first
@@ -304,8 +279,6 @@ mod tests {
         ];
         let stay = stay(&taints, &[], NOW);
         assert_eq!(stay, Stay::Never(&taints[1]));
-        assert!(stay.is_over(NOW));
-        assert_eq!(untolerated(&taints, &[], &[NO_SCHEDULE]), Some(&taints[0]));
     }
 
     #[test]
@@ -316,7 +289,6 @@ mod tests {
         ];
         let stay = preferred_stay(&taints, 10, NOW);
         assert_eq!(stay, Stay::Until(NOW, &taints[0]));
-        assert!(stay.is_over(NOW));
         assert_eq!(preferred_stay(&taints[..0], 10, NOW), Stay::Unlimited);
     }
 

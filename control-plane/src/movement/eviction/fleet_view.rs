@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::cluster::{Cluster, ClusterSpec};
+use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::k8s::Taint;
 use muster_shared::names::condition::{READY, SEEN_BY_PEERS};
@@ -49,7 +49,7 @@ pub struct Effect {
 /// Time within which policies have judged a cluster that became ready.
 const JUDGED: Duration = Duration::from_secs(10);
 /// Time in which related changes of clusters arrive.
-pub const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(1);
 /// Time after which a change that may help a little is looked at.
 pub const LATER: Duration = Duration::from_secs(10);
 
@@ -188,33 +188,6 @@ impl FleetView {
     }
 }
 
-/// Returns whether after a change a cluster may take workloads that it could not take before, apart
-/// from a change of its room. A cluster that fails or gets a taint takes none of them.
-pub fn opens(old: Option<&Cluster>, new: &Cluster) -> bool {
-    let Some(old) = old else { return true };
-    let apis = |cluster: &Cluster| cluster.status.as_ref().map(|it| it.api_enablements.clone());
-    let has_lost_taint = || {
-        old.spec
-            .taints
-            .iter()
-            .any(|it| !new.spec.taints.contains(it))
-    };
-    let is_moved = || {
-        let untainted = |cluster: &Cluster| ClusterSpec {
-            taints: Vec::new(),
-            ..cluster.spec.clone()
-        };
-        untainted(old) != untainted(new)
-    };
-    effect(Some(old), new).helps_after == Some(SOON)
-        && ((!old.is_true(READY) && new.is_true(READY))
-            || has_lost_taint()
-            || old.metadata.labels != new.metadata.labels
-            || (!reads_works(old) && reads_works(new))
-            || apis(old) != apis(new)
-            || is_moved())
-}
-
 /// Returns the taints of a cluster that move workloads: if it is back, without those of policies
 /// whose conditions match no more. These go later, and what left until then would leave a sound
 /// cluster. Of one that is not back, a condition may only have become unknown, or its policy
@@ -316,24 +289,18 @@ mod tests {
         let before = json!({
             "ready": "True", "works": "False", "status": "True", "region": "eu", "cpu": "1",
         });
-        for (field, value, expected, is_open) in [
-            ("ready", "Unknown", Some(SOON), false),
-            ("works", "True", Some(SOON), true),
-            ("region", "us", Some(SOON), true),
-            ("cpu", "2", Some(LATER), false),
-            ("status", "False", None, false),
+        for (field, value, expected) in [
+            ("ready", "Unknown", Some(SOON)),
+            ("works", "True", Some(SOON)),
+            ("region", "us", Some(SOON)),
+            ("cpu", "2", Some(LATER)),
+            ("status", "False", None),
         ] {
             let mut after = before.clone();
             after[field] = json!(value);
             let (before, after) = (cluster(before.clone()), cluster(after));
             let effect = effect(Some(&before), &after);
             assert_eq!(effect.helps_after, expected, "{field}");
-            assert_eq!(opens(Some(&before), &after), is_open, "{field}");
-            // The way back from Unknown opens.
-            assert_eq!(
-                opens(Some(&after), &before),
-                field == "ready" || field == "region"
-            );
         }
     }
 
@@ -349,37 +316,32 @@ mod tests {
     }
 
     #[test]
-    fn a_label_or_a_taint_that_goes_lets_workloads_in_and_a_taint_that_comes_lets_in_none() {
+    fn a_label_or_a_taint_that_comes_or_goes_helps_soon() {
         let (none, plain) = (json!([]), json!({}));
         let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
-        for (what, old, new, is_open) in [
+        for (what, old, new) in [
             (
                 "labelled",
                 cluster(&none, &plain),
                 cluster(&none, &json!({"a": "b"})),
-                true,
             ),
             (
                 "tainted",
                 cluster(&none, &plain),
                 cluster(&json!([taint("a")]), &plain),
-                false,
             ),
             (
                 "freed",
                 cluster(&json!([taint("a")]), &plain),
                 cluster(&none, &plain),
-                true,
             ),
             (
                 "freed of one of two",
                 cluster(&json!([taint("a"), taint("b")]), &plain),
                 cluster(&json!([taint("b")]), &plain),
-                true,
             ),
         ] {
             assert_eq!(effect(Some(&old), &new).helps_after, Some(SOON), "{what}");
-            assert_eq!(opens(Some(&old), &new), is_open, "{what}");
         }
     }
 
