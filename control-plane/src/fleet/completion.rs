@@ -27,12 +27,6 @@ pub fn is_task(resource: &ObjectReference) -> bool {
     is_job(resource) || kind == ("v1", "Pod")
 }
 
-/// Returns whether a cluster reports a status of the resource.
-pub fn has_report(reports: &[AggregatedStatusItem], cluster: &str) -> bool {
-    let mut reports = reports.iter();
-    reports.any(|it| it.cluster_name == cluster && it.status.is_some())
-}
-
 /// Returns whether a cluster reports that the resource is a Job or a bare Pod and has completed
 /// there.
 pub fn has_completed(
@@ -49,6 +43,17 @@ pub fn has_completed(
         }
     };
     is_task(resource) && reports_any(reports, cluster, has_ended)
+}
+
+/// Returns whether a cluster reports that the resource has completed there, as [`has_completed`]
+/// says; `None` if it reports no status of it.
+pub fn completed(
+    resource: &ObjectReference,
+    reports: &[AggregatedStatusItem],
+    cluster: &str,
+) -> Option<bool> {
+    let has_report = reports_any(reports, cluster, |_| true);
+    has_report.then(|| has_completed(resource, reports, cluster))
 }
 
 /// Returns whether a cluster reports that the resource is a Job and has completed or failed there.

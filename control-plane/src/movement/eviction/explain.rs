@@ -253,7 +253,7 @@ pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
         let condition = conditions::get(&binding.status().conditions, CONDITION);
         condition.is_some_and(|it| it.reason == COMPLETED && names_cluster(&it.message, cluster))
     };
-    inputs::has_completed(binding, cluster) || (!inputs::has_report_of(binding, cluster) && told())
+    inputs::has_completed(binding, cluster).unwrap_or_else(told)
 }
 
 impl EvictionState {

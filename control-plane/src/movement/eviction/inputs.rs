@@ -9,15 +9,11 @@ use super::judge;
 use crate::fleet::completion;
 
 /// Returns whether the workload of a binding has completed in a cluster: it is a Job, and the
-/// cluster reports so. A completed Job that is created in another cluster runs again.
-pub fn has_completed(binding: &AnyBinding, cluster: &str) -> bool {
+/// cluster reports so; `None` if the cluster reports nothing of it. A completed Job that is created
+/// in another cluster runs again.
+pub fn has_completed(binding: &AnyBinding, cluster: &str) -> Option<bool> {
     let reports = &binding.status().aggregated_status;
-    completion::has_completed(&binding.spec.resource, reports, cluster)
-}
-
-/// Returns whether a cluster reports a status of the workload of a binding.
-pub fn has_report_of(binding: &AnyBinding, cluster: &str) -> bool {
-    completion::has_report(&binding.status().aggregated_status, cluster)
+    completion::completed(&binding.spec.resource, reports, cluster)
 }
 
 /// Returns the placement of a binding whose tolerations count.
@@ -47,12 +43,8 @@ pub fn is_same(binding: &AnyBinding, other: &AnyBinding) -> bool {
 /// binding.
 fn has_completed_where(binding: &AnyBinding, other: &AnyBinding) -> bool {
     let mut clusters = binding.spec.clusters.iter();
-    let reported = |binding: &AnyBinding, cluster: &str| {
-        let has_completed = has_completed(binding, cluster);
-        (has_completed, has_report_of(binding, cluster))
-    };
     !completion::is_task(&binding.spec.resource)
-        || clusters.all(|it| reported(binding, &it.name) == reported(other, &it.name))
+        || clusters.all(|it| has_completed(binding, &it.name) == has_completed(other, &it.name))
 }
 
 fn preserves_state(binding: &AnyBinding) -> bool {

@@ -7,9 +7,7 @@ use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec};
 
 use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
-use crate::fleet::completion::{
-    has_completed, has_completed_by_template, has_report, is_task, leaves_undone,
-};
+use crate::fleet::completion::{self, has_completed_by_template, is_task, leaves_undone};
 
 /// A Job whose template cannot be read is looked at again after this time.
 pub(crate) const UNREAD: Duration = Duration::from_secs(5);
@@ -41,16 +39,16 @@ fn completed(
     if !is_task(&spec.resource) || !was_placed {
         return Some(false);
     }
-    let completed = |name: &str| has_completed(&spec.resource, reports, name);
-    let all = |test: &dyn Fn(&str) -> bool| spec.clusters.iter().all(|it| test(&it.name));
-    if all(&completed) && !spec.clusters.is_empty() {
-        return Some(true);
-    }
+    let clusters = spec.clusters.iter();
+    let reported = clusters.map(|it| completion::completed(&spec.resource, reports, &it.name));
+    let reported: Vec<Option<bool>> = reported.collect();
     // A cluster that reports something else runs it anew.
-    if all(&|name| completed(name) || !has_report(reports, name)) {
+    if reported.contains(&Some(false)) {
+        Some(false)
+    } else if reported.is_empty() || reported.contains(&None) {
         by_template()
     } else {
-        Some(false)
+        Some(true)
     }
 }
 
