@@ -16,14 +16,14 @@ use tokio::task::JoinHandle;
 use super::applications::Applications;
 use super::backlog::Rank;
 use super::explain::EvictionState;
-use super::fence::Fence;
+use super::fence;
 use super::fleet_view::FleetView;
-use super::jobs::Jobs;
 use super::judge::Switches;
 use super::measure::{INTERVAL, Meter};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
+use crate::fleet::completion::has_completed_by_template;
 use crate::fleet::works::{self, Role};
 use crate::movement::eviction::condition_writer::ConditionWriter;
 use crate::movement::eviction::evictor::{Evictor, Now, Outcome, Reports, Step};
@@ -98,8 +98,11 @@ pub fn start(
     let mut evictor = Evictor::sharing(Switches::of(settings), pace.clone());
     evictor.keep_beside(&fleet.bindings);
     evictor.fleet = FleetView::new(DataPlaces::of(&fleet.bindings), judges_taints);
-    evictor.fence = Fence::of(fleet);
-    evictor.jobs = Jobs::of(fleet);
+    evictor.fence = fence::of(fleet);
+    evictor.completed_by_template = {
+        let fleet = Arc::downgrade(fleet);
+        Box::new(move |it| has_completed_by_template(&fleet.upgrade()?, &it.spec.resource))
+    };
     evictor.pauses = fleet.pauses.clone();
     evictor.options = Options::of(settings).for_departure();
     let controller = Arc::new(Controller {

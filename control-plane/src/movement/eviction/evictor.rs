@@ -23,9 +23,8 @@ use muster_shared::api::any_binding::AnyBinding;
 
 use super::backlog::Backlog;
 use super::explain::EvictionState;
-use super::fence::Fence;
+use super::fence::{self, Fence};
 use super::fleet_view::{FleetView, evicts};
-use super::jobs::Jobs;
 use super::judge::Switches;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
@@ -59,15 +58,17 @@ struct Failures {
     paid_for: Option<(String, u64)>,
 }
 
+/// Asks whether the template of a Job says that it has completed; `None`: it cannot be read.
+pub type CompletedByTemplate = Box<dyn Fn(&AnyBinding) -> Option<bool> + Send + Sync>;
+
 /// The evictor.
-#[derive(Debug)]
 pub struct Evictor {
     switches: Switches,
     pub(super) fleet: FleetView,
     /// Asked before a workload leaves a cluster.
     pub(super) fence: Fence,
-    /// Jobs that have completed as far as their templates say, which are not evicted.
-    pub(super) jobs: Jobs,
+    /// Asked of Jobs of which no cluster reports anything.
+    pub(super) completed_by_template: CompletedByTemplate,
     pub(super) pauses: Pauses,
     bindings: PackedMap<Key, AnyBinding>,
     on: HashMap<Arc<str>, HashSet<Key>>,
@@ -129,8 +130,8 @@ impl Evictor {
             switches,
             pace,
             fleet: FleetView::default(),
-            fence: Fence::none(),
-            jobs: Jobs::unknown(),
+            fence: fence::none(),
+            completed_by_template: Box::new(|_| Some(false)),
             pauses: Pauses::default(),
             bindings: PackedMap::new(intern::codec()),
             on: HashMap::new(),

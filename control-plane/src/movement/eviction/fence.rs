@@ -1,6 +1,5 @@
 //! Asks whether the copy that an eviction leaves behind is removed or certainly stopped.
 
-use std::fmt;
 use std::sync::Arc;
 
 use muster_shared::api::any_binding::AnyBinding;
@@ -26,45 +25,22 @@ pub enum FenceGate {
     Shut(String),
 }
 
-type Ask = dyn Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync;
+/// Asks whether a workload may leave a cluster.
+pub type Fence = Box<dyn Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync>;
 
-/// The question. Cheap to clone.
-#[derive(Clone)]
-pub struct Fence(Arc<Ask>);
-
-impl fmt::Debug for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fence")
-    }
+/// Returns the fence that is open for all.
+pub fn none() -> Fence {
+    Box::new(|_, _, _| FenceGate::Open)
 }
 
-impl Fence {
-    /// Makes a fence that answers by a function.
-    pub fn new(
-        ask: impl Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(ask))
-    }
-
-    /// Returns a fence that is open for all.
-    pub fn none() -> Self {
-        Self::new(|_, _, _| FenceGate::Open)
-    }
-
-    /// Returns the fence that asks the fleet.
-    pub fn of(fleet: &Arc<Fleet>) -> Self {
-        let fleet = Arc::downgrade(fleet);
-        Self::new(move |cluster, binding, now| {
-            fleet
-                .upgrade()
-                .map_or(FenceGate::Open, |fleet| gate(&fleet, cluster, binding, now))
-        })
-    }
-
-    /// Asks.
-    pub fn ask(&self, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> FenceGate {
-        (self.0)(cluster, binding, now)
-    }
+/// Returns the fence that asks the fleet.
+pub fn of(fleet: &Arc<Fleet>) -> Fence {
+    let fleet = Arc::downgrade(fleet);
+    Box::new(move |cluster, binding, now| {
+        fleet
+            .upgrade()
+            .map_or(FenceGate::Open, |fleet| gate(&fleet, cluster, binding, now))
+    })
 }
 
 fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) -> FenceGate {
@@ -218,10 +194,10 @@ mod tests {
             let objects = [("resourcebindings", binding), ("clusters", cluster)];
             let works = works.iter().map(|it| ("works", work(it)));
             let stand = Stand::followed(objects.into_iter().chain(works)).await;
-            let fence = Fence::of(&stand.fleet);
+            let fence = of(&stand.fleet);
             let binding = stand.binding("web-deployment");
             let cluster = stand.fleet.clusters.get(None, "m1").unwrap();
-            let gate = fence.ask(&cluster, &binding.unwrap(), Instant::now());
+            let gate = fence(&cluster, &binding.unwrap(), Instant::now());
             let why = match gate {
                 FenceGate::Open => None,
                 FenceGate::Shut(why) => Some(why),

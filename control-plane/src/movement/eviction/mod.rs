@@ -10,7 +10,7 @@
 //! * `backlog` is the queue, one lane per failed cluster; `fair_queue` orders a lane.
 //! * `evictor/next` takes the next one if nothing forbids it: the rate of the fleet
 //!   ([`budget`](crate::fleet::budget)), the own rate of a drain and pauses (`evictor/limits`), the
-//!   `fence`, the template of a Job (`jobs`).
+//!   `fence`, the template of a Job.
 //! * `plan` computes the binding after the eviction, `execute` writes it in one patch.
 //! * `explain` has the states that are told (`EvictionState`), `condition_writer` writes them.
 //!
@@ -31,7 +31,6 @@ pub mod fence;
 pub mod fleet_view;
 pub mod homes;
 pub mod inputs;
-pub mod jobs;
 pub mod judge;
 pub mod measure;
 mod pending_notes;

@@ -103,7 +103,7 @@ impl Evictor {
             Judgement::Leave { due, cause }
                 if due <= now.wall
                     && self.fence_gate(cluster, &binding, now) == FenceGate::Open
-                    && self.jobs.has_completed(&binding, cluster).is_some() =>
+                    && self.has_completed(&binding, cluster).is_some() =>
             {
                 let reason = QueueReason::Taint(cause);
                 let item = (cluster, key, rank);

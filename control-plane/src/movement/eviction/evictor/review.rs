@@ -8,6 +8,7 @@ use muster_shared::k8s::Taint;
 use tokio::time::Instant;
 
 use super::{Evictor, Key, Now, UNFENCED, UNREAD};
+use crate::fleet::completion::is_task;
 use crate::movement::eviction::backlog::{Rank, Slot};
 use crate::movement::eviction::explain::EvictionState;
 use crate::movement::eviction::fence::FenceGate;
@@ -27,7 +28,7 @@ impl Evictor {
             now.wall,
         );
         match judgement {
-            Judgement::Leave { .. } if self.jobs.has_completed(binding, cluster) == Some(true) => {
+            Judgement::Leave { .. } if self.has_completed(binding, cluster) == Some(true) => {
                 Judgement::Stay(Stay::Completed)
             }
             Judgement::Leave { cause, due } => {
@@ -37,6 +38,18 @@ impl Evictor {
             }
             stay @ Judgement::Stay(_) => stay,
         }
+    }
+
+    /// Returns whether a workload is a Job that has completed in a cluster; `None` means that it
+    /// cannot be read yet. A cluster that reports something else runs the Job anew, whatever its
+    /// template says. The report is gone once the cluster's Works are, as when the cluster is taken
+    /// out of the fleet; a Job that left then would run a second time.
+    pub(super) fn has_completed(&self, binding: &AnyBinding, cluster: &str) -> Option<bool> {
+        if !is_task(&binding.spec.resource) {
+            return Some(false);
+        }
+        let reported = inputs::has_completed(binding, cluster);
+        reported.or_else(|| (self.completed_by_template)(binding))
     }
 
     /// Returns until when a cluster that has just become ready keeps its workloads: by then it is
@@ -116,7 +129,7 @@ impl Evictor {
             (state, Slot::Waiting { until, rank })
         };
         match self.fence_gate(cluster, binding, now) {
-            FenceGate::Open if self.jobs.has_completed(binding, cluster).is_none() => {
+            FenceGate::Open if self.has_completed(binding, cluster).is_none() => {
                 let why = "its template cannot be read, so that it is not known whether the Job \
                     has completed and would run again";
                 let until = now.tick + UNREAD;
@@ -146,7 +159,7 @@ impl Evictor {
     pub(super) fn fence_gate(&self, cluster: &str, binding: &AnyBinding, now: Now) -> FenceGate {
         let known = self.fleet.get(cluster);
         known.map_or(FenceGate::Open, |(_, cluster)| {
-            self.fence.ask(cluster, binding, now.tick)
+            (self.fence)(cluster, binding, now.tick)
         })
     }
 

@@ -202,7 +202,7 @@ fn without_the_judge_of_taints_only_those_that_fail_leave() {
 fn a_fenced_one_stays_while_nothing_stops_its_copy() {
     let mut world = World::new(3, 0, 1);
     let mut new = Evictor::new(switches(true), Rates::default(), world.now());
-    new.fence = Fence::new(|_, _, _| FenceGate::Shut("kept".to_owned()));
+    new.fence = Box::new(|_, _, _| FenceGate::Shut("kept".to_owned()));
     world.begin(new);
     world.evictor.open(world.now());
     world.fails("w1-0", "c1", rank(0, 1));

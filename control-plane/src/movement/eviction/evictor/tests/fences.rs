@@ -35,7 +35,7 @@ impl World {
 fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
     let world = failed(&json!({}));
     let stopped = world.now().tick + Duration::from_secs(50);
-    let fence = Fence::new(move |_, _, now| {
+    let fence: Fence = Box::new(move |_, _, now| {
         if now < stopped {
             FenceGate::Until(stopped, "it runs".to_owned())
         } else {
@@ -51,7 +51,7 @@ fn a_workload_whose_copy_may_run_stays_until_the_copy_is_stopped() {
 
 #[test]
 fn a_copy_that_nothing_stops_is_asked_about_again_later() {
-    let fence = Fence::new(|_, _, _| FenceGate::Shut("nothing stops it".to_owned()));
+    let fence: Fence = Box::new(|_, _, _| FenceGate::Shut("nothing stops it".to_owned()));
     let mut world = failed(&json!({})).with(|evictor| evictor.fence = fence);
     let now = world.now().tick;
     assert_eq!(world.wait(), now + UNFENCED);
@@ -61,7 +61,7 @@ fn a_copy_that_nothing_stops_is_asked_about_again_later() {
 #[test]
 fn a_fence_that_closes_while_the_workload_waits_for_the_rate_keeps_it() {
     let is_open = Arc::new(AtomicBool::new(true));
-    let fence = Fence::new({
+    let fence: Fence = Box::new({
         let is_open = Arc::clone(&is_open);
         move |_, _, now| {
             if is_open.load(Ordering::Relaxed) {
@@ -91,11 +91,11 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         (None, None, false),
     ] {
         let says = Arc::new(Mutex::new(known));
-        let jobs = Jobs::new({
+        let jobs: CompletedByTemplate = Box::new({
             let says = Arc::clone(&says);
             move |_| *says.lock()
         });
-        let mut world = failed(&more).with(|evictor| evictor.jobs = jobs);
+        let mut world = failed(&more).with(|evictor| evictor.completed_by_template = jobs);
         let first = world.evict(10.0).len();
         assert_eq!(first == 1, known == Some(false), "{known:?}");
         let told = world.told();
@@ -108,8 +108,8 @@ fn a_job_that_has_completed_by_its_template_stays_though_no_cluster_reports_it_a
         assert_eq!(then == 1, leaves, "{known:?}, then {after:?}");
     }
     // Nobody asks about what is no Job.
-    let jobs = Jobs::new(|_| None);
-    let mut world = failed(&json!({})).with(|evictor| evictor.jobs = jobs);
+    let jobs: CompletedByTemplate = Box::new(|_| None);
+    let mut world = failed(&json!({})).with(|evictor| evictor.completed_by_template = jobs);
     assert_eq!(world.evict(10.0), ["w"]);
 }
 
