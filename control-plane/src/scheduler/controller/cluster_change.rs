@@ -10,73 +10,33 @@ use crate::scheduler::core::capacity::Capacity;
 /// Change of a cluster, as far as placements depend on it.
 #[derive(Debug)]
 pub struct ClusterChange<'a> {
-    old: Option<&'a Cluster>,
-    new: Option<&'a Cluster>,
-    admission: Option<Admission>,
+    /// The cluster before the change.
+    pub(super) before: Option<&'a Cluster>,
+    /// The cluster now.
+    pub(super) now: Option<&'a Cluster>,
+    /// Meaning of the change for bindings that may be placed anew, although they are settled.
+    pub(super) effect: Option<Effect<'a>>,
     /// The room before and now, where there may be more of it.
     room: Option<(Option<Capacity>, Capacity)>,
-}
-
-/// Change of the workloads that a cluster admits: it joined or leaves, its labels, taints, location
-/// or kinds changed, or its agent reads Works again or does no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Admission {
-    /// The cluster may be chosen where it was not, and no more where it was: it joined, or its
-    /// labels or location changed.
-    Moved,
-    /// The cluster may be chosen where it was not.
-    More,
-    /// The cluster can only be chosen less than before.
-    Less,
 }
 
 impl<'a> ClusterChange<'a> {
     /// Compares two states of a cluster; an absent one does not exist (yet, or any more). `None`
     /// where nothing changed that a placement depends on.
-    pub fn between(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Self> {
-        let admission = admission(old, new);
-        let room = more_room(old, new);
-        (admission.is_some() || room.is_some()).then_some(Self {
-            old,
-            new,
-            admission,
+    pub fn between(before: Option<&'a Cluster>, now: Option<&'a Cluster>) -> Option<Self> {
+        let effect = effect(before, now);
+        let room = more_room(before, now);
+        (effect.is_some() || room.is_some()).then_some(Self {
+            before,
+            now,
+            effect,
             room,
         })
     }
 
-    /// Returns what the change means for bindings that may be placed anew, although they are
-    /// settled.
-    pub fn effect(&self) -> Option<Effect<'a>> {
-        let cluster = self.new.or(self.old)?;
-        let is_leaving = self
-            .new
-            .is_none_or(|new| new.metadata.deletion_timestamp.is_some());
-        match self.admission? {
-            _ if is_leaving => Some(Effect::Leaves(cluster)),
-            Admission::Moved => Some(Effect::Moved(cluster)),
-            Admission::More => Some(Effect::AdmitsMore(cluster)),
-            Admission::Less => Some(Effect::AdmitsLess(cluster)),
-        }
-    }
-
-    /// Returns the cluster before the change.
-    pub(super) fn before(&self) -> Option<&'a Cluster> {
-        self.old
-    }
-
-    /// Returns the cluster now.
-    pub(super) fn now(&self) -> Option<&'a Cluster> {
-        self.new
-    }
-
-    /// Returns whether the cluster lets in something else than before.
-    pub(super) fn changes_admission(&self) -> bool {
-        self.admission.is_some()
-    }
-
     /// Returns whether the cluster lets in what it did not let in.
     pub(super) fn admits_more(&self) -> bool {
-        self.admission.is_some_and(|it| it != Admission::Less)
+        matches!(self.effect, Some(Effect::Moved(_) | Effect::AdmitsMore(_)))
     }
 
     /// Returns the room before and now, where there may be more of it.
@@ -86,18 +46,19 @@ impl<'a> ClusterChange<'a> {
     }
 }
 
-/// Meaning of a change of a cluster for settled bindings.
+/// Change of the workloads that a cluster admits.
 #[derive(Debug, Clone, Copy)]
 pub enum Effect<'a> {
     /// The cluster is being deleted, or gone.
     Leaves(&'a Cluster),
-    /// The cluster joined, or its labels or location changed.
+    /// The cluster may be chosen where it was not, and no more where it was: it joined, or its
+    /// labels or location changed.
     Moved(&'a Cluster),
-    /// A taint that keeps work away is gone, the cluster serves more kinds, or its agent reads its
-    /// Works again.
+    /// The cluster may be chosen where it was not: a taint that keeps work away is gone, the
+    /// cluster serves more kinds, or its agent reads its Works again.
     AdmitsMore(&'a Cluster),
-    /// The cluster has a taint that keeps work away, serves fewer kinds, or its agent does not read
-    /// its Works any more.
+    /// The cluster can only be chosen less than before: it has a taint that keeps work away, serves
+    /// fewer kinds, or its agent does not read its Works any more.
     AdmitsLess(&'a Cluster),
 }
 
@@ -113,29 +74,29 @@ impl<'a> Effect<'a> {
     }
 }
 
-fn admission(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Admission> {
+fn effect<'a>(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Effect<'a>> {
+    let cluster = new.or(old)?;
     let present = |cluster: Option<&'_ Cluster>| -> bool {
         cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
     };
     match (old, new) {
-        (None, None) => None,
-        _ if present(old) && !present(new) => Some(Admission::Less),
-        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Admission::Less),
+        _ if present(old) && !present(new) => Some(Effect::Leaves(cluster)),
+        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Effect::Leaves(cluster)),
         (Some(old), Some(new)) if present(Some(old)) => {
             let moved = old.metadata.labels != new.metadata.labels
                 || old.spec.provider != new.spec.provider
                 || old.spec.region != new.spec.region
                 || !old.zones().eq(new.zones());
             if moved {
-                Some(Admission::Moved)
+                Some(Effect::Moved(cluster))
             } else if takes_more(old, new) {
-                Some(Admission::More)
+                Some(Effect::AdmitsMore(cluster))
             } else {
                 let less = takes_more(new, old);
-                less.then_some(Admission::Less)
+                less.then_some(Effect::AdmitsLess(cluster))
             }
         }
-        _ => Some(Admission::Moved),
+        _ => Some(Effect::Moved(cluster)),
     }
 }
 

@@ -246,7 +246,7 @@ impl Scheduler {
         for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
             self.wake_up(key, after);
         }
-        let effects: Vec<Effect<'_>> = news.iter().filter_map(ClusterChange::effect).collect();
+        let effects: Vec<Effect<'_>> = news.iter().filter_map(|it| it.effect).collect();
         if !effects.is_empty() {
             self.wake(bindings, &effects);
         }

@@ -140,7 +140,7 @@ impl<K: Clone + Ord + Hash> Waiting<K> {
         let compared = news.iter().map(|news| state.observe(news, rule)).sum();
         measure::compared(compared);
         let mut helped = Vec::new();
-        if news.iter().any(ClusterChange::changes_admission) {
+        if news.iter().any(|it| it.effect.is_some()) {
             let deciding = state.deciding.keys();
             helped.extend(deciding.map(|key| (key.clone(), Duration::ZERO)));
             if news.iter().any(ClusterChange::admits_more) {
@@ -242,13 +242,12 @@ impl<K: Clone + Ord + Hash> State<K> {
 
     /// Takes in one change. Returns how many comparisons that took.
     fn observe(&mut self, news: &ClusterChange<'_>, rule: GradeRule) -> usize {
-        let (now, mut compared) = news
-            .now()
-            .map_or((Vec::new(), 0), |now| self.choices.of(now));
+        let now = news.now.map(|now| self.choices.of(now));
+        let (now, mut compared) = now.unwrap_or_default();
         let mut touched: HashSet<ChoiceId> = HashSet::new();
-        if news.changes_admission() {
+        if news.effect.is_some() {
             touched.extend(&now);
-            if let Some(before) = news.before() {
+            if let Some(before) = news.before {
                 let (before, tried) = self.choices.of(before);
                 compared += tried;
                 touched.extend(before);

@@ -107,9 +107,9 @@ impl Asked {
         let placement = spec.placement.as_ref().unwrap();
         let choice = Choice::of(placement);
         let chosen = |it: Option<&Cluster>| it.is_some_and(|it| choice.has(it));
-        let is_now = chosen(news.now());
+        let is_now = chosen(news.now);
         let admits = news.admits_more() && is_now;
-        let touches = news.changes_admission() && (is_now || chosen(news.before()));
+        let touches = news.effect.is_some() && (is_now || chosen(news.before));
         let requests = spec.replica_requirements.as_ref().unwrap();
         let demand = Demand::new(&requests.resource_request);
         let room = |it: &Capacity| it.replicas(Some(&demand), GradeRule::Minimums);
