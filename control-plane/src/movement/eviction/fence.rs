@@ -6,13 +6,13 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
-use muster_shared::names;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
 use crate::fleet::availability::readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
+use crate::fleet::works::cluster_of;
 
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,11 +49,8 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
     };
     let verdict = || {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        let namespace = names::execution_namespace(name);
         let works = fleet.work_index.of(&BindingKey::of(binding));
-        let work = works
-            .iter()
-            .find(|work| work.metadata.namespace.as_ref() == Some(&namespace))?;
+        let work = works.iter().find(|work| cluster_of(work) == Some(name))?;
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
     judge(cluster, &binding.spec, verdict)
@@ -98,6 +95,7 @@ fn judge(
 mod tests {
     use std::time::Duration;
 
+    use muster_shared::names;
     use serde_json::json;
 
     use super::*;

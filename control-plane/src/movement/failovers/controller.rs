@@ -13,8 +13,8 @@ use muster_shared::client::is_conflict;
 use muster_shared::conditions;
 use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::merge;
+use muster_shared::names::CLUSTER_NAMESPACE;
 use muster_shared::names::condition::FENCED;
-use muster_shared::names::{CLUSTER_NAMESPACE, execution_namespace};
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::{Change, Doubt, Informer, Presence, Selection};
@@ -31,7 +31,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy;
 use crate::fleet::fencing;
-use crate::fleet::works::binding_of;
+use crate::fleet::works::{binding_of, cluster_of};
 use crate::fleet::write::{Written, merge_status};
 use crate::notices;
 use crate::settings::COMPONENT;
@@ -244,10 +244,8 @@ impl Recorder {
         };
         let observed = Observed::of(binding, &least);
         let has_copy = |cluster: &str| {
-            let namespace = execution_namespace(cluster);
             let works = self.fleet.work_index.of(&observed.key);
-            let mut works = works.iter();
-            works.any(|work| work.metadata.namespace.as_ref() == Some(&namespace))
+            works.iter().any(|work| cluster_of(work) == Some(cluster))
         };
         let trouble_of = |cluster: &str| self.trouble_of(cluster, now);
         ledger.binding(&observed, &has_copy, &trouble_of, now);

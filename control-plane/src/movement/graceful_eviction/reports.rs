@@ -8,10 +8,10 @@ use muster_shared::api::binding::{
 };
 use muster_shared::api::work::WorkStatus;
 use muster_shared::conditions;
-use muster_shared::names::{self, condition};
+use muster_shared::names::condition;
 
 use crate::fleet::deleted_works::DeletedWorks;
-use crate::fleet::works::{CachedWork, means};
+use crate::fleet::works::{CachedWork, cluster_of, means};
 
 /// Returns whether a task ends when the workload is healthy elsewhere.
 pub(super) fn asks_for_health(task: &GracefulEvictionTask) -> bool {
@@ -63,13 +63,7 @@ pub(super) fn carrying_out<'a>(
 ) -> HashMap<&'a str, &'a CachedWork> {
     let staying = works.iter().filter(|work| !deleted.is_to_go(work));
     staying
-        .filter_map(|work| {
-            let namespace = work.metadata.namespace.as_deref()?;
-            Some((
-                names::cluster_of_execution_namespace(namespace)?,
-                work.as_ref(),
-            ))
-        })
+        .filter_map(|work| Some((cluster_of(work)?, work.as_ref())))
         .collect()
 }
 

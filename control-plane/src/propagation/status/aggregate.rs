@@ -8,13 +8,13 @@ use muster_shared::api::binding::{
 };
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
-use muster_shared::names::{self, condition};
+use muster_shared::names::condition;
 use muster_shared::work_status;
 use serde_json::{Map, Value, json};
 
 use crate::fleet::completion::is_job;
 use crate::fleet::job_status::is_complete;
-use crate::fleet::works::{CachedWork, means};
+use crate::fleet::works::{CachedWork, cluster_of, means};
 
 const SUCCESS: (&str, &str) = (
     "FullyAppliedSuccess",
@@ -45,13 +45,7 @@ pub fn items<'w>(
     let mut items: Vec<_> = works
         .into_iter()
         .filter(|work| work.metadata.deletion_timestamp.is_none())
-        .filter_map(|work| {
-            Some(item(
-                names::cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)?,
-                work,
-                resource,
-            ))
-        })
+        .filter_map(|work| Some(item(cluster_of(work)?, work, resource)))
         .collect();
     items.extend(taken.into_iter().map(|taken| AggregatedStatusItem {
         cluster_name: taken.cluster,

@@ -35,7 +35,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::TemplateEvent;
 use crate::fleet::works::CachedWork;
-use crate::fleet::works::{binding_of, owner_id};
+use crate::fleet::works::{binding_of, cluster_of, owner_id};
 use crate::fleet::write::Written;
 use crate::propagation::binding::render::Scope;
 
@@ -326,11 +326,7 @@ fn fenced(
     let reports: Vec<_> = works
         .iter()
         .filter(|work| is_asked && work.metadata.deletion_timestamp.is_none())
-        .filter_map(|work| {
-            let namespace = work.metadata.namespace.as_deref()?;
-            let cluster = names::cluster_of_execution_namespace(namespace)?;
-            Some((cluster, work.status().conditions))
-        })
+        .filter_map(|work| Some((cluster_of(work)?, work.status().conditions)))
         .collect();
     let copies: Vec<_> = reports
         .iter()
