@@ -1,9 +1,5 @@
-//! Decides whether there is a living copy of a workload in a cluster.
-//!
-//! One answer for everybody who moves, removes, counts or tells: from the cluster, from the order
-//! that the binding gives for it, from the Work that carries the order, and from what the agent
-//! reported of it. Nothing that is merely not heard of counts as gone, and nothing that could not
-//! be carried out counts as running.
+//! What is known of the copy of a workload in a cluster: whether its order can be carried out there,
+//! what its Work says, and how many replicas it has to run.
 
 use std::fmt;
 
@@ -14,26 +10,9 @@ use muster_shared::names::{condition, execution_namespace, label, work};
 use serde_json::Value;
 
 use super::Fleet;
-use super::standing::Standing;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
 use crate::fleet::labelled::Labelled as _;
-
-/// State of a workload's copy in a cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copy {
-    /// It was seen to run as it was ordered last.
-    Runs,
-    /// Nobody can say that it does not run: its cluster is not heard of, its removal is not
-    /// confirmed, or an order that came later was refused.
-    MayRun,
-    /// It is ordered, and its cluster can carry that order out.
-    WillRun,
-    /// It is ordered, and its cluster cannot carry that order out.
-    CannotRun,
-    /// It is confirmed that there is none.
-    Gone,
-}
 
 /// State of the Work that brings a workload to a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,8 +20,6 @@ pub enum WorkState {
     /// There is none.
     #[default]
     Absent,
-    /// It is being deleted: the agent has not confirmed yet that the object is gone.
-    Leaving,
     /// The agent has said nothing about it.
     Sent,
     /// The agent could not carry it out (`Applied=False`).
@@ -74,8 +51,6 @@ pub enum Obstacle {
     CopyLeaves,
     /// An override policy cannot be applied for the cluster.
     Override(String),
-    /// The agent tried and could not.
-    Refused(String),
 }
 
 impl fmt::Display for Obstacle {
@@ -87,55 +62,6 @@ impl fmt::Display for Obstacle {
             }
             Self::CopyLeaves => f.write_str("is still removing its former copy"),
             Self::Override(why) => write!(f, "would get no Work: {why}"),
-            Self::Refused(why) => write!(f, "could not apply it: {why}"),
-        }
-    }
-}
-
-/// What is known of a workload in a cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// State of the cluster.
-    pub standing: Standing,
-    /// Whether the binding wants a copy there.
-    pub is_target: bool,
-    /// Whether something keeps the order from being carried out there.
-    pub is_obstructed: bool,
-    /// State of the Work.
-    pub work: WorkState,
-    /// Whether a report that counts says that a copy is there and healthy.
-    pub is_healthy: bool,
-}
-
-impl Copy {
-    /// Returns the state of a copy.
-    pub fn of(known: Known) -> Self {
-        let Known {
-            standing,
-            is_target,
-            is_obstructed,
-            work,
-            is_healthy,
-        } = known;
-        let heard = match standing {
-            Standing::Gone => return Self::Gone,
-            Standing::Silent => false,
-            Standing::Sound | Standing::Left => true,
-        };
-        match work {
-            WorkState::Leaving => Self::MayRun,
-            WorkState::Applied if heard && is_healthy => Self::Runs,
-            WorkState::Refused if is_healthy => Self::MayRun,
-            WorkState::Applied | WorkState::Sent if !heard => Self::MayRun,
-            WorkState::Absent if !is_target => Self::Gone,
-            WorkState::Applied | WorkState::Sent if !is_target => Self::MayRun,
-            WorkState::Absent | WorkState::Sent if is_obstructed => Self::CannotRun,
-            WorkState::Refused => Self::CannotRun,
-            WorkState::Absent | WorkState::Sent | WorkState::Applied => match standing {
-                Standing::Sound => Self::WillRun,
-                _ if work == WorkState::Absent => Self::CannotRun,
-                _ => Self::MayRun,
-            },
         }
     }
 }
@@ -214,68 +140,10 @@ pub fn ready_replicas(status: &Value) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const STANDINGS: [Standing; 4] = [
-        Standing::Sound,
-        Standing::Left,
-        Standing::Silent,
-        Standing::Gone,
-    ];
-
-    /// Returns the answers for a row of the table, by [`STANDINGS`], as initials.
-    fn row(is_target: bool, is_obstructed: bool, work: WorkState, is_healthy: bool) -> String {
-        let initial = |standing| {
-            let copy = Copy::of(Known {
-                standing,
-                is_target,
-                is_obstructed,
-                work,
-                is_healthy,
-            });
-            match copy {
-                Copy::Runs => 'R',
-                Copy::MayRun => 'm',
-                Copy::WillRun => 'W',
-                Copy::CannotRun => 'c',
-                Copy::Gone => '-',
-            }
-        };
-        STANDINGS.map(initial).iter().collect()
-    }
-
     #[test]
     fn members_decide_on_replicas_where_the_label_says_true() {
         for (label, expected) in [(Some("true"), true), (Some("false"), false), (None, false)] {
             assert_eq!(retains_replicas(label), expected, "{label:?}");
-        }
-    }
-
-    #[test]
-    fn every_combination_of_what_is_known_has_one_answer() {
-        use WorkState::{Absent, Applied, Leaving, Refused, Sent};
-        // Wanted there and not obstructed, wanted there and obstructed, not wanted there
-        // (obstructed or not); each without and with a report of health. In each cell: the cluster
-        // is sound, has to be left, is silent, has left the fleet.
-        let table = [
-            (Absent, ["Wcc-", "Wcc-", "ccc-", "ccc-", "----", "----"]),
-            (Leaving, ["mmm-", "mmm-", "mmm-", "mmm-", "mmm-", "mmm-"]),
-            (Sent, ["Wmm-", "Wmm-", "ccm-", "ccm-", "mmm-", "mmm-"]),
-            (Refused, ["ccc-", "mmm-", "ccc-", "mmm-", "ccc-", "mmm-"]),
-            (Applied, ["Wmm-", "RRm-", "Wmm-", "RRm-", "mmm-", "RRm-"]),
-        ];
-        for (work, cells) in table {
-            let wishes = [(true, false), (true, true), (false, false)];
-            let columns = wishes.into_iter().flat_map(|(is_target, is_obstructed)| {
-                [false, true].map(|healthy| (is_target, is_obstructed, healthy))
-            });
-            for ((is_target, is_obstructed, healthy), expected) in columns.zip(cells) {
-                let got = row(is_target, is_obstructed, work, healthy);
-                assert_eq!(
-                    got, expected,
-                    "{work:?} {is_target} {is_obstructed} {healthy}"
-                );
-                let unwanted = row(false, true, work, healthy);
-                assert_eq!(unwanted, row(false, false, work, healthy), "{work:?}");
-            }
         }
     }
 }

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use self::missing::missing;
 use super::plugin;
-use crate::fleet::copy::{Copy, Known, WorkState, is_counted, ready_replicas};
+use crate::fleet::copy::{WorkState, is_counted, ready_replicas};
 use crate::fleet::standing::Standing;
 use crate::settings::evict_plugin::EvictPlugins;
 
@@ -230,19 +230,20 @@ impl Facts<'_> {
         self.clusters.is_empty() && self.asks_for_none && is_decided
     }
 
-    /// Returns the state of the copy in a chosen cluster, as if it had been given so many replicas.
-    fn copy(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> Copy {
+    /// Returns whether a chosen cluster is heard of and has applied its Work, whatever it reports.
+    fn is_made(&self, name: &str) -> bool {
+        let is_heard = matches!((self.cluster)(name), Standing::Sound | Standing::Left);
+        is_heard && (self.work)(name) == WorkState::Applied
+    }
+
+    /// Returns whether the copy in a chosen cluster was seen to run as it was ordered last, as if it
+    /// had been given so many replicas.
+    fn runs(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> bool {
         let is_healthy = report.is_some_and(|report| {
             report.health == Some(ResourceHealth::Healthy)
                 && runs_all(report, given, self.counts_replicas, self.least)
         });
-        Copy::of(Known {
-            standing: (self.cluster)(name),
-            is_target: true,
-            is_obstructed: false,
-            work: (self.work)(name),
-            is_healthy,
-        })
+        is_healthy && self.is_made(name)
     }
 
     /// Returns the time at which the task ends even if nothing else ends it; `None` if there is no
@@ -279,8 +280,8 @@ impl<'a> Situation<'a> {
         for target in facts.clusters {
             let (name, report) = (&*target.name, reports.get(&*target.name).copied());
             available |= (facts.cluster)(name) == Standing::Sound;
-            healthy &= facts.copy(name, report, target.replicas) == Copy::Runs;
-            responsive &= healthy || facts.copy(name, report, 0) == Copy::Runs;
+            healthy &= facts.runs(name, report, target.replicas);
+            responsive &= healthy || facts.runs(name, report, 0);
         }
         Self {
             facts,
@@ -343,10 +344,8 @@ impl<'a> Situation<'a> {
     /// reports.
     fn is_made(&self) -> bool {
         let facts = self.facts;
-        let is_heard =
-            |name: &str| matches!((facts.cluster)(name), Standing::Sound | Standing::Left);
-        let is_made = |name: &str| is_heard(name) && (facts.work)(name) == WorkState::Applied;
-        facts.clusters.iter().all(|target| is_made(&target.name))
+        let mut clusters = facts.clusters.iter();
+        clusters.all(|target| facts.is_made(&target.name))
     }
 
     /// Returns whether healthy copies do as much as the old one did. For kinds without a health

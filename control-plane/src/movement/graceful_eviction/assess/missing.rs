@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
 use super::{Age, FIRST_STATUS, Facts, Situation};
-use crate::fleet::copy::{Copy, WorkState, ready_replicas};
+use crate::fleet::copy::{WorkState, ready_replicas};
 use crate::fleet::standing::Standing;
 
 /// Reasons why a task is not complete by the health of the replacement, each a sentence without a
@@ -87,7 +87,7 @@ impl Situation<'_> {
             _ => return Some(format!("the health of the copy on {name} is not known")),
         }
         let facts = self.facts;
-        if facts.copy(name, Some(report), target.replicas) == Copy::Runs {
+        if facts.runs(name, Some(report), target.replicas) {
             return None;
         }
         if (facts.work)(name) == WorkState::Refused {

@@ -388,8 +388,35 @@ fn nothing_replaces_what_nobody_wants_any_more() {
 }
 
 #[test]
+fn a_copy_runs_where_its_cluster_is_heard_of_and_has_applied_it_and_says_that_it_is_healthy() {
+    use ResourceHealth::{Healthy, Unhealthy, Unknown};
+    use Standing::{Gone, Left, Silent, Sound};
+    use WorkState::{Absent, Applied, Refused, Sent};
+    for standing in [Sound, Left, Silent, Gone] {
+        for work in [Absent, Sent, Refused, Applied] {
+            let facts = Facts {
+                cluster: &|_| standing,
+                work: &|_| work,
+                ..facts(&[], &[])
+            };
+            let is_made = work == Applied && [Sound, Left].contains(&standing);
+            for (health, is_healthy) in [(Healthy, true), (Unhealthy, false), (Unknown, false)] {
+                let report = report("new", health, None);
+                let runs = facts.runs("new", Some(&report), 1);
+                assert_eq!(
+                    runs,
+                    is_made && is_healthy,
+                    "{standing:?} {work:?} {report:?}"
+                );
+            }
+            assert!(!facts.runs("new", None, 1), "{standing:?} {work:?}");
+        }
+    }
+}
+
+#[test]
 fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives() {
-    use WorkState::{Absent, Applied, Leaving, Refused, Sent};
+    use WorkState::{Absent, Applied, Refused, Sent};
     let two = [target("dead", 1), target("new", 1)];
     let one = [target("new", 1)];
     for (what, works, clusters, expected) in [
@@ -402,7 +429,6 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
         ("nothing was sent", &[], &one, None),
         ("it was only sent", &[("new", Sent)], &one, None),
         ("it was refused", &[("new", Refused)], &one, None),
-        ("it is removed there", &[("new", Leaving)], &one, None),
         (
             "in place",
             &[],
