@@ -63,13 +63,13 @@ fn a_malformed_pattern_is_an_error() {
     }
 }
 
-/// Returns what Lua's own `string.find` answers: positions and captures, as texts; `None` is an
-/// error.
-fn of_lua(lua: &Lua, text: &[u8], pattern: &[u8]) -> Option<Vec<String>> {
+/// Returns what Lua's own `string.find` answers from an offset on: positions and captures, as texts;
+/// `None` is an error.
+fn of_lua(lua: &Lua, text: &[u8], pattern: &[u8], from: usize) -> Option<Vec<String>> {
     let find: mlua::Function = lua.load("string.find").eval().unwrap();
     let text = lua.create_string(text).unwrap();
     let pattern = lua.create_string(pattern).unwrap();
-    let found: MultiValue = find.call((text, pattern)).ok()?;
+    let found: MultiValue = find.call((text, pattern, from + 1)).ok()?;
     let said = |value: &Value| match value {
         Value::Nil => "none".to_owned(),
         Value::Integer(at) => at.to_string(),
@@ -79,9 +79,9 @@ fn of_lua(lua: &Lua, text: &[u8], pattern: &[u8]) -> Option<Vec<String>> {
     Some(found.iter().map(said).collect())
 }
 
-fn of_this(text: &[u8], pattern: &[u8]) -> Option<Vec<String>> {
+fn of_this(text: &[u8], pattern: &[u8], from: usize) -> Option<Vec<String>> {
     let budget = Budget::new(Limits::default());
-    let Some(found) = find(text, pattern, 0, &budget).ok()? else {
+    let Some(found) = find(text, pattern, from, &budget).ok()? else {
         return Some(vec!["none".to_owned()]);
     };
     let mut said = vec![(found.start + 1).to_string(), found.end.to_string()];
@@ -105,12 +105,14 @@ proptest! {
             ]),
             0..7,
         ),
+        from in 0..4_usize,
     ) {
         let pattern = pieces.concat();
         let lua = Lua::new();
         let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
         // `string.find` takes a pattern without special characters for a text.
         prop_assume!(pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte)));
-        prop_assert_eq!(of_this(text, pattern), of_lua(&lua, text, pattern));
+        let from = from.min(text.len());
+        prop_assert_eq!(of_this(text, pattern, from), of_lua(&lua, text, pattern, from));
     }
 }
