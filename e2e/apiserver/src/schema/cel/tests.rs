@@ -1,47 +1,9 @@
 use serde_json::{Value, json};
 
-use super::{Failure, Names, Scope, is_transition, parse};
+use super::{Failure, Names, Scope, parse};
 
 fn holds(rule: &str, this: &Value) -> Result<bool, Failure> {
     Scope::new([("self", this)]).holds(&parse(rule).expect(rule))
-}
-
-#[test]
-fn expressions_have_the_values_of_the_language() {
-    let this = json!({"a": "text", "n": 3, "f": 1.5, "list": [1, 2, 3], "map": {"k": "v"},
-        "items": [{"name": "x", "on": true}, {"name": "y"}], "none": null});
-    for rule in [
-        "1 + 2 * 3 == 7",
-        "(1 + 2) * 3 == 9",
-        "7 / 2 == 3",
-        "-7 % 3 == -1",
-        "self.f < 2.0 && self.n >= 3",
-        "self.f < 2 && self.n > 2.5 && self.n == 3.0",
-        "!(self.n > 3) || self.a == 'x'",
-        "(self.n > 2 ? 'big' : 'small') == 'big'",
-        "has(self.a) && !has(self.b)",
-        "(has(self.b) && self.b == 'x') == false",
-        "self.a.size() == 4 && size(self.list) == 3",
-        "self.a.startsWith('te') && self.a.endsWith(\"xt\") && self.a.contains('ex')",
-        "self.a.matches('^t.*t$') && self.a.replace('t', 'T') == 'TexT'",
-        "self.list.all(x, x > 0) && self.list.exists(x, x == 2)",
-        "self.list.exists_one(x, x > 2)",
-        "self.list.filter(x, x > 1).map(x, x * 2) == [4, 6]",
-        "2 in self.list && !(5 in self.list)",
-        "'k' in self.map && self.map['k'] == 'v'",
-        "self.map.all(k, self.map[k] != '')",
-        "self.items.all(i, !has(i.on) || i.on)",
-        "self.items.map(i, i.name).join(',') == 'x,y'",
-        "[1, 2] + [3] == self.list",
-        "{'a': 1}.a == 1",
-        "'a b'.split(' ').size() == 2",
-        "string(self.n) + 'x' == '3x'",
-        "int('4') + 1 == 5",
-        "self.none == null",
-        "r'\\d' == '\\\\d'",
-    ] {
-        assert_eq!(holds(rule, &this), Ok(true), "{rule}");
-    }
 }
 
 #[test]
@@ -78,31 +40,6 @@ fn urls_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_unless_the_other_side_decides() {
-    let this = json!({"a": 1, "n": null});
-    assert_eq!(
-        holds("self.b == 1", &this),
-        Err(Failure::Wrong("no such key: b".to_owned()))
-    );
-    assert_eq!(holds("self.b == 1 || self.a == 1", &this), Ok(true));
-    assert_eq!(holds("self.b == 1 && self.a == 2", &this), Ok(false));
-    for rule in [
-        "self.a < 'x'",
-        "self.a.b == 1",
-        "has(self.a.b)",
-        "!has(self.n.b)",
-        "self.n.b == 1",
-        "'a' in self.n",
-        "self.a",
-    ] {
-        assert!(
-            matches!(holds(rule, &this), Err(Failure::Wrong(_))),
-            "{rule}"
-        );
-    }
-}
-
-#[test]
 fn functions_that_are_not_there_are_told_from_errors() {
     for rule in [
         "quantity('1').isGreaterThan(quantity('2'))",
@@ -111,36 +48,15 @@ fn functions_that_are_not_there_are_told_from_errors() {
         let this = json!({"list": [1]});
         assert_eq!(holds(rule, &this), Err(Failure::Unsupported), "{rule}");
     }
-    assert!(matches!(
-        holds("other == 1", &json!({})),
-        Err(Failure::Wrong(_))
-    ));
-}
-
-#[test]
-fn rules_that_make_no_sense_are_refused() {
-    for rule in [
-        "",
-        "self.",
-        "self.a <",
-        "(1",
-        "'open",
-        "self.a ==== 1",
-        "1 2",
-        "has(self)",
-        "self.list.exists(1, true)",
+    for (rule, words) in [
+        ("other == 1", "Undeclared"),
+        ("self.b == 1", "no such key: b"),
     ] {
-        assert!(parse(rule).is_err(), "{rule}");
+        let Err(Failure::Wrong(error)) = holds(rule, &json!({})) else {
+            panic!("{rule} is no error");
+        };
+        assert!(error.contains(words), "{error}");
     }
-}
-
-#[test]
-fn rules_about_changes_are_told_apart() {
-    let rule = parse("self.n >= oldSelf.n").expect("a rule");
-    assert!(is_transition(&rule) && !is_transition(&parse("self.n > 1").expect("a rule")));
-    let (new, old) = (json!({"n": 2}), json!({"n": 3}));
-    let scope = Scope::new([("self", &new), ("oldSelf", &old)]);
-    assert_eq!(scope.holds(&rule), Ok(false));
 }
 
 #[test]
