@@ -52,15 +52,6 @@ fn every_reference_of_a_document_resolves_within_it() {
 }
 
 #[test]
-fn schemas_say_what_kind_they_are_of() {
-    let document = v3_group("apps", "v1", &[]);
-    assert_eq!(
-        document["components"]["schemas"]["io.k8s.api.apps.v1.Deployment"]["x-kubernetes-group-version-kind"],
-        json!([{"group": "apps", "version": "v1", "kind": "Deployment"}])
-    );
-}
-
-#[test]
 fn patches_say_that_they_validate_fields() {
     let custom = v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]);
     for (document, path) in [

@@ -100,14 +100,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_differ_and_have_the_form_of_a_uuid() {
-        let (a, b) = (uid(), uid());
-        assert_ne!(a, b);
-        assert_eq!(a.len(), 36);
-        assert_eq!(a.as_bytes()[14], b'4');
-    }
-
-    #[test]
     fn a_clock_can_be_wrong_either_way() {
         let clock = Clock::default();
         clock.shift(Duration::from_hours(1), true);

@@ -436,19 +436,6 @@ mod tests {
     }
 
     #[test]
-    fn details_leave_out_what_is_empty() {
-        let status = StatusError::not_found(
-            GroupName {
-                group: "",
-                name: "pods",
-            },
-            "a",
-        )
-        .status();
-        assert_eq!(status["details"], json!({ "name": "a", "kind": "pods" }));
-    }
-
-    #[test]
     fn several_causes_are_listed_in_brackets_and_one_is_not() {
         let kind = GroupName {
             group: "apps",
