@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::MEMORY;
 
-pub(crate) const WORDS: &[&str] = &[
+const WORDS: &[&str] = &[
     "{",
     "}",
     "[",
@@ -35,7 +35,7 @@ pub(crate) const WORDS: &[&str] = &[
 ];
 
 /// Makes a document.
-pub(crate) fn document(random: &mut Random) -> Value {
+fn document(random: &mut Random) -> Value {
     value(random, 4)
 }
 

@@ -1,14 +1,13 @@
-//! The way of values between JSON and Lua, and scripts of any bytes.
+//! Scripts and customizations of any bytes.
 
 use std::time::Duration;
 
 use muster_fuzz::{Fuzz, Memory, sentence};
 use muster_interpreter::lua::{Customization, Engine, Error, Limits, Rules};
 use muster_interpreter::{Answer, Operation, Question};
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
 use crate::MEMORY;
-use crate::documents::{WORDS as JSON, document};
 
 /// Lua itself allocates in C, where nothing is counted, and has a limit of its own.
 const LIMITS: Limits = Limits {
@@ -38,72 +37,6 @@ fn reported(engine: &Engine, rules: &Rules, object: &Value) -> Result<Option<Val
 fn widget(status: &Value) -> Value {
     json!({ "apiVersion": "example.com/v1", "kind": "Widget", "metadata": { "name": "w" },
         "spec": { "replicas": 2 }, "status": status })
-}
-
-/// Returns what becomes of a document in Lua: it loses nulls, and numbers become doubles.
-fn in_lua(value: &Value) -> Value {
-    match value {
-        Value::Number(number) => {
-            let number = number.as_f64().unwrap_or(f64::NAN);
-            // Whole numbers that a double holds come back as integers.
-            #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-            let whole =
-                (number.fract() == 0.0 && number >= -(2_f64.powi(63)) && number < 2_f64.powi(63))
-                    .then_some(number as i64);
-            whole.map_or_else(
-                || Number::from_f64(number).map_or(Value::Null, Value::Number),
-                Value::from,
-            )
-        }
-        Value::Array(list) => list.iter().filter(|it| !it.is_null()).map(in_lua).collect(),
-        Value::Object(map) => Value::Object(
-            map.iter()
-                .filter(|(_, value)| !value.is_null())
-                .map(|(key, value)| (key.clone(), in_lua(value)))
-                .collect(),
-        ),
-        other => other.clone(),
-    }
-}
-
-#[test]
-fn a_document_comes_back_from_lua_as_it_went() {
-    let engine = Engine::new(Limits {
-        instructions: 10_000_000,
-        ..LIMITS
-    });
-    let rules = rules(
-        Operation::InterpretStatus,
-        "function ReflectStatus(object) return { value = object.status } end",
-    );
-    Fuzz::new("lua-value")
-        .words(JSON)
-        .generator(|random| document(random).to_string().into_bytes())
-        .executions(5_000)
-        .memory(Memory {
-            base: 4 << 20,
-            ..MEMORY
-        })
-        .run_text(|text| {
-            let Ok(status) = serde_json::from_str::<Value>(text) else {
-                return "no JSON".to_owned();
-            };
-            let back = reported(&engine, &rules, &widget(&status));
-            match back {
-                Ok(back) => {
-                    let mut expected = json!({ "value": in_lua(&status) });
-                    if status.is_null() {
-                        expected = json!({});
-                    }
-                    let back = back.unwrap();
-                    // A table with nothing in it may be left out at the top.
-                    let same = back == expected || (status.is_null() && back == json!([]));
-                    assert!(same, "{status} comes back as {back}");
-                    "comes back".to_owned()
-                }
-                Err(error) => error.to_string(),
-            }
-        });
 }
 
 const LUA: &[&str] = &[
