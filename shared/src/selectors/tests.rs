@@ -4,10 +4,18 @@ use super::*;
 
 #[test]
 fn keys_and_values_follow_the_syntax_of_labels() {
-    for key in ["a", "A.b_c-d", "example.com/app", "x-y.z/n", "0"] {
+    let longest = format!("{}/{}", ["a"; 127].join("."), "b".repeat(63));
+    for key in [
+        "a",
+        "A.b_c-d",
+        "example.com/app",
+        "x-y.z/n",
+        "0",
+        longest.as_str(),
+    ] {
         assert!(is_label_key(key), "{key}");
     }
-    let long = "a".repeat(64);
+    let (long, prefix) = ("a".repeat(64), format!("a.{longest}"));
     for key in [
         "",
         "-a",
@@ -18,11 +26,26 @@ fn keys_and_values_follow_the_syntax_of_labels() {
         "a/",
         "a b",
         "ä",
+        "a_b/c",
+        "-a.b/c",
+        "a..b/c",
         long.as_str(),
+        prefix.as_str(),
     ] {
         assert!(!is_label_key(key), "{key}");
     }
-    assert!(is_label_value("") && is_label_value("v1.2_3") && !is_label_value("a b"));
+    for (value, is_one) in [
+        ("", true),
+        ("v1.2_3", true),
+        ("A-b", true),
+        ("a b", false),
+        ("-a", false),
+        ("a.", false),
+        ("ä", false),
+        (long.as_str(), false),
+    ] {
+        assert_eq!(is_label_value(value), is_one, "{value}");
+    }
 }
 
 #[test]

@@ -9,9 +9,7 @@ use kube::core::{Selector, SelectorExt};
 use muster_fuzz::{Fuzz, Random};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::ClusterAffinity;
-use muster_shared::selectors::{
-    Affinity, is_label_key, is_label_value, is_sound_selector, matches_affinity, matches_labels,
-};
+use muster_shared::selectors::{Affinity, is_sound_selector, matches_affinity, matches_labels};
 use muster_shared::taints::{Stay, describe, stay, tolerates};
 use serde_json::{Map, Value, json};
 
@@ -172,65 +170,6 @@ fn an_affinity_matches_the_same_prepared_or_not() {
                 assert!(is_sound_selector(selector));
             }
             format!("{matched}")
-        });
-}
-
-/// Returns whether a text is a label value by the rule of Kubernetes, in other words
-/// (`validation.IsValidLabelValue`).
-fn is_value(text: &str) -> bool {
-    let ends = |c: char| c.is_ascii_alphanumeric();
-    text.is_empty()
-        || (text.chars().count() <= 63
-            && text
-                .chars()
-                .all(|c| ends(c) || c == '-' || c == '_' || c == '.')
-            && text.starts_with(ends)
-            && text.ends_with(ends))
-}
-
-/// Returns whether a text is a label key by the rule of Kubernetes, in other words
-/// (`validation.IsQualifiedName`).
-fn is_key(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('/').collect();
-    let is_subdomain = |text: &str| {
-        text.chars().count() <= 253
-            && text.split('.').all(|part| {
-                let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-                !part.is_empty()
-                    && part.chars().all(|c| ends(c) || c == '-')
-                    && part.starts_with(ends)
-                    && part.ends_with(ends)
-            })
-    };
-    match parts[..] {
-        [name] => !name.is_empty() && is_value(name),
-        [prefix, name] => is_subdomain(prefix) && !name.is_empty() && is_value(name),
-        _ => false,
-    }
-}
-
-#[test]
-fn labels_have_the_form_that_kubernetes_demands() {
-    Fuzz::new("label")
-        .words(&[
-            "a",
-            "Z",
-            "0",
-            "-",
-            "_",
-            ".",
-            "/",
-            "example.com",
-            "kubernetes.io/",
-            "aaaaaaaaaaaaaaaa",
-        ])
-        .executions(20_000)
-        .longest(400)
-        .memory(MEMORY)
-        .run_text(|text| {
-            assert_eq!(is_label_key(text), is_key(text), "{text:?}");
-            assert_eq!(is_label_value(text), is_value(text), "{text:?}");
-            format!("{} {}", is_key(text), is_value(text))
         });
 }
 
