@@ -17,14 +17,6 @@ const OLD_ISSUER: &str = "kubernetes/serviceaccount";
 /// The type of secrets that hold old tokens.
 pub const SECRET: &str = "kubernetes.io/service-account-token";
 
-/// What a token may be bound to besides its account: kind, collection, name among the claims,
-/// whether in the account's namespace.
-pub const BINDINGS: [(&str, &str, &str, bool); 3] = [
-    ("Pod", "/pods", "pod", true),
-    ("Secret", "/secrets", "secret", true),
-    ("Node", "/nodes", "node", false),
-];
-
 /// Somebody recognised by a token, and the audiences it was recognised for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
@@ -39,15 +31,14 @@ pub struct Bearer {
 pub struct Known<'a> {
     /// Signs tokens.
     pub authority: &'a Authority,
-    /// Has what tokens are bound to.
+    /// Has the accounts that tokens stand for.
     pub store: &'a Store,
     /// The present.
     pub now: Timestamp,
 }
 
 /// Returns the service account that a token stands for: signed here, not expired, for one of these
-/// audiences (of the API itself if there are none), and everything that it is bound to still the
-/// same.
+/// audiences (of the API itself if there are none), and the account still the same.
 pub fn bearer(known: Known<'_>, token: &str, audiences: &[String]) -> Result<Bearer, String> {
     let unknown = || "invalid bearer token".to_owned();
     let claims = claims(known, token).ok_or_else(unknown)?;
@@ -109,29 +100,6 @@ fn account_of(known: Known<'_>, claims: &Value) -> Option<User> {
     let namespace = own["namespace"].as_str()?;
     let account = &own["serviceaccount"];
     let mut user = user(known, namespace, account["name"].as_str()?, &account["uid"])?;
-    let mut note = |key: &str, value: String| {
-        let key = format!("authentication.kubernetes.io/{key}");
-        user.extra.insert(key, vec![value]);
-    };
-    for (_, collection, claim, namespaced) in BINDINGS {
-        let bound = &own[claim];
-        let Some(name) = bound["name"].as_str() else {
-            continue;
-        };
-        let key = if namespaced {
-            format!("{namespace}/{name}")
-        } else {
-            name.to_owned()
-        };
-        let object = known.store.collection(collection).get(&key)?;
-        if bound["uid"] != *object.head.uid {
-            return None;
-        }
-        if claim != "secret" {
-            note(&format!("{claim}-name"), name.to_owned());
-            note(&format!("{claim}-uid"), object.head.uid.to_string());
-        }
-    }
     let id = claims["jti"].as_str().unwrap_or_default();
     user.extra
         .insert(CREDENTIAL.to_owned(), vec![format!("JTI={id}")]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::spoken;
 use crate::admission;
-use crate::auth::tokens::{BINDINGS, ISSUER};
+use crate::auth::tokens::ISSUER;
 use crate::context::{Outcome, RequestContext};
 use crate::wire::field_error::FieldError;
 use crate::wire::status_error::{GroupName, StatusError};
@@ -30,9 +30,11 @@ pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
     if spec["audiences"].as_array().is_none_or(Vec::is_empty) {
         spec["audiences"] = json!([ISSUER]);
     }
-    if spec["boundObjectRef"].is_null() {
-        spec["boundObjectRef"] = Value::Null;
+    if !spec["boundObjectRef"].is_null() {
+        let message = "tokens are bound to nothing but their accounts here";
+        return Err(StatusError::bad_request(message));
     }
+    spec["boundObjectRef"] = Value::Null;
     request["status"] = json!({ "token": "", "expirationTimestamp": null });
     let now = context.server.clock.now();
     let fields = metadata::of(&mut request);
@@ -41,7 +43,7 @@ pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
     fields.insert("creationTimestamp".to_owned(), metadata::time(now).into());
     let seconds = seconds(&request["spec"]["expirationSeconds"])?;
     admission::answerable(context, &mut request).await?;
-    let mut claims = json!({
+    let claims = json!({
         "aud": request["spec"]["audiences"],
         "exp": now.as_second() + seconds,
         "iat": now.as_second(),
@@ -54,10 +56,6 @@ pub async fn request(context: &RequestContext<'_>, body: &[u8]) -> Result<Outcom
         },
         "sub": format!("system:serviceaccount:{namespace}:{name}"),
     });
-    if request["spec"]["boundObjectRef"].is_object() {
-        let (claim, object) = bound(context, &request["spec"]["boundObjectRef"], namespace, name)?;
-        claims["kubernetes.io"][claim] = object;
-    }
     let token = context.server.authority.sign(&claims);
     let end = now
         .checked_add(SignedDuration::from_secs(seconds))
@@ -84,50 +82,4 @@ fn seconds(asked: &Value) -> Result<i64, StatusError> {
     };
     let error = FieldError::invalid("spec.expirationSeconds", asked, detail);
     Err(StatusError::invalid(kind, "", &[error]))
-}
-
-/// Returns the claim about the object that a token is to be bound to.
-fn bound(
-    context: &RequestContext<'_>,
-    reference: &Value,
-    namespace: &str,
-    account: &str,
-) -> Result<(&'static str, Value), StatusError> {
-    let text = |field: &str| reference[field].as_str().unwrap_or_default();
-    let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
-    let found = BINDINGS.iter().find(|b| b.0 == kind && version == "v1");
-    let Some((_, collection, claim, namespaced)) = found else {
-        let slash = if version.contains('/') { "" } else { "/" };
-        return Err(StatusError::bad_request(format!(
-            "cannot bind token to object of type {slash}{version}, Kind={kind}"
-        )));
-    };
-    let key = if *namespaced {
-        format!("{namespace}/{name}")
-    } else {
-        name.to_owned()
-    };
-    let resource = GroupName {
-        group: "",
-        name: &collection[1..],
-    };
-    let object = context.server.store.collection(collection).get(&key);
-    let object = object.ok_or_else(|| StatusError::not_found(resource, name))?;
-    if !text("uid").is_empty() && *text("uid") != *object.head.uid {
-        let why = format!(
-            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then recreated",
-            text("uid")
-        );
-        let resource = GroupName {
-            group: "",
-            name: kind,
-        };
-        return Err(StatusError::conflict(resource, name, &why));
-    }
-    if kind == "Pod" && object.value()["spec"]["serviceAccountName"] != account {
-        return Err(StatusError::bad_request(format!(
-            "cannot bind token for serviceaccount {account:?} to pod running with different serviceaccount name."
-        )));
-    }
-    Ok((claim, json!({ "name": name, "uid": object.head.uid })))
 }
