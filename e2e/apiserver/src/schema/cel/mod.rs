@@ -1,5 +1,5 @@
 //! CEL of validation rules, match conditions and admission policies: the language by the crate
-//! `cel`, with the library that Kubernetes adds for text and URLs.
+//! `cel`, with what Kubernetes adds for text and for hosts of URLs.
 //!
 //! Left out are estimated costs, type checking before evaluation, and the other libraries of
 //! Kubernetes (lists, quantities, addresses, formats). A rule of a definition that calls a function

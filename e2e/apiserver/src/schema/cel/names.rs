@@ -24,11 +24,7 @@ const METHODS: &[(&str, &[usize])] = &[
     ("trim", &[0]),
     ("substring", &[1, 2]),
     ("join", &[0, 1]),
-    ("getScheme", &[0]),
     ("getHost", &[0]),
-    ("getHostname", &[0]),
-    ("getPort", &[0]),
-    ("getEscapedPath", &[0]),
 ];
 
 /// Variables that expressions of policies may refer to, `variables` besides.

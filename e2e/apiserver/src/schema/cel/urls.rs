@@ -1,4 +1,4 @@
-//! Functions of Kubernetes for URLs: `isURL`, `url` and the parts of one. A URL is read as Go's
+//! Functions of Kubernetes for URLs: `isURL`, `url` and the host of one. A URL is read as Go's
 //! `url.ParseRequestURI` reads it: absolute, or an absolute path.
 
 use std::any::Any;
@@ -13,11 +13,7 @@ static URL: Type = Type::new_unspecified_type("kubernetes.URL");
 pub fn extension(env: &mut Env) -> Result<(), DeclarationError> {
     add_overload!(env, fn is_url: (CelString) -> CelBool, name = "isURL")?;
     add_overload!(env, fn url: (CelString) -> Result<Url>)?;
-    add_member_overload!(env, fn get_scheme: (Url) -> CelString)?;
-    add_member_overload!(env, fn get_host: (Url) -> CelString)?;
-    add_member_overload!(env, fn get_hostname: (Url) -> CelString)?;
-    add_member_overload!(env, fn get_port: (Url) -> CelString)?;
-    add_member_overload!(env, fn get_escaped_path: (Url) -> CelString)
+    add_member_overload!(env, fn get_host: (Url) -> CelString)
 }
 
 fn is_url(text: &CelString<'_>) -> CelBool {
@@ -29,34 +25,15 @@ fn url(text: &CelString<'_>) -> Result<Url, ExecutionError> {
     Url::read(text.inner()).ok_or_else(|| ExecutionError::function_error("url", why))
 }
 
-fn get_scheme(url: &Url) -> CelString<'static> {
-    url.scheme.clone().into()
-}
-
 fn get_host(url: &Url) -> CelString<'static> {
     url.host.clone().into()
 }
 
-fn get_hostname(url: &Url) -> CelString<'static> {
-    let (name, _) = name_and_port(&url.host);
-    name.trim_matches(['[', ']']).to_owned().into()
-}
-
-fn get_port(url: &Url) -> CelString<'static> {
-    let (_, port) = name_and_port(&url.host);
-    port.unwrap_or_default().to_owned().into()
-}
-
-fn get_escaped_path(url: &Url) -> CelString<'static> {
-    url.path.clone().into()
-}
-
-/// Parts of an absolute URL, or of an absolute path.
+/// An absolute URL, or an absolute path.
 #[derive(Debug, Clone, PartialEq)]
 struct Url {
-    scheme: String,
+    text: String,
     host: String,
-    path: String,
 }
 
 impl Url {
@@ -72,22 +49,20 @@ impl Url {
         if !text.starts_with('/') && !is_scheme(scheme) {
             return None;
         }
-        let (authority, path) = match rest.strip_prefix("//") {
-            Some(rest) if !scheme.is_empty() => rest.split_at(end(rest, &['/', '?', '#'])),
-            _ => ("", rest),
+        let authority = match rest.strip_prefix("//") {
+            Some(rest) if !scheme.is_empty() => rest.split(['/', '?', '#']).next(),
+            _ => None,
         };
+        let authority = authority.unwrap_or_default();
         let host = authority.rsplit_once('@').map_or(authority, |(_, it)| it);
         let (name, port) = name_and_port(host);
         let is_number = |port: &str| port.chars().all(|c| c.is_ascii_digit());
         if name.contains(OUT_OF_PLACE) || !port.is_none_or(is_number) {
             return None;
         }
-        // Without a slash the rest is opaque and no path.
-        let path = &path[..end(path, &['?', '#'])];
         Some(Self {
-            scheme: scheme.to_owned(),
+            text: text.to_owned(),
             host: host.to_owned(),
-            path: if path.starts_with('/') { path } else { "" }.to_owned(),
         })
     }
 }
@@ -108,11 +83,6 @@ fn name_and_port(host: &str) -> (&str, Option<&str>) {
         Some((name, port)) if !port.contains(']') => (name, Some(port)),
         _ => (host, None),
     }
-}
-
-/// Returns the place of the first of these characters, or the end.
-fn end(text: &str, ends: &[char]) -> usize {
-    text.find(ends).unwrap_or(text.len())
 }
 
 impl Val for Url {
