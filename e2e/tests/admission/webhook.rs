@@ -126,11 +126,6 @@ impl Webhook {
     pub fn seen(&self) -> Vec<(String, Value)> {
         std::mem::take(&mut *self.seen.lock())
     }
-
-    /// Returns the paths that were asked since the last time.
-    pub fn paths(&self) -> Vec<String> {
-        self.seen().into_iter().map(|(path, _)| path).collect()
-    }
 }
 
 async fn respond(
