@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 struct Cluster {
     client: Client,
-    member: Member,
+    _member: Member,
     _server: Running,
     _running: DropGuard,
 }
@@ -43,7 +43,7 @@ async fn cluster() -> Cluster {
         .unwrap();
     Cluster {
         client,
-        member,
+        _member: member,
         _server: server,
         _running: running.drop_guard(),
     }
@@ -56,13 +56,13 @@ fn template(cpu: &str) -> Value {
     })
 }
 
-fn workload(kind: &str, name: &str, spec: &Value) -> Value {
+fn deployment(name: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     spec["selector"] = json!({"matchLabels": {"app": "a"}});
     if spec["template"].is_null() {
         spec["template"] = template("100m");
     }
-    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+    json!({"metadata": {"name": name}, "spec": spec})
 }
 
 impl Cluster {
@@ -73,15 +73,8 @@ impl Cluster {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    async fn create<K>(&self, object: Value)
-    where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
-            + serde::de::DeserializeOwned
-            + serde::Serialize
-            + Clone
-            + std::fmt::Debug,
-    {
-        objects::create(&self.api::<K>(), object).await;
+    async fn create(&self, deployment: Value) {
+        objects::create(&self.api::<Deployment>(), deployment).await;
     }
 }
 
@@ -135,7 +128,7 @@ fn is_ready(pod: &Pod) -> bool {
 async fn a_deployment_grows_rolls_and_shrinks() {
     let cluster = cluster().await;
     cluster
-        .create::<Deployment>(workload("Deployment", "web", &json!({"replicas": 3})))
+        .create(deployment("web", &json!({"replicas": 3})))
         .await;
     until(
         &cluster.client,
@@ -236,9 +229,7 @@ async fn a_deployment_grows_rolls_and_shrinks() {
 async fn pods_wait_for_room_and_take_it_when_it_comes() {
     let cluster = cluster().await;
     let spec = json!({"replicas": 3, "template": template("2")});
-    cluster
-        .create::<Deployment>(workload("Deployment", "big", &spec))
-        .await;
+    cluster.create(deployment("big", &spec)).await;
     until(
         &cluster.client,
         "two run, one has no room and says so",
@@ -272,40 +263,5 @@ async fn pods_wait_for_room_and_take_it_when_it_comes() {
                 && pods.iter().all(|pod| pod.name_any() != running)
         },
     )
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn machines_fail_and_work_again() {
-    let cluster = cluster().await;
-    cluster
-        .create::<DaemonSet>(workload("DaemonSet", "probe", &json!({})))
-        .await;
-    until(
-        &cluster.client,
-        "a pod on each node",
-        |all: &[DaemonSet]| {
-            all.iter()
-                .filter_map(|one| one.status.as_ref())
-                .any(|status| {
-                    status.desired_number_scheduled == 2
-                        && status.number_ready == 2
-                        && status.number_available == Some(2)
-                })
-        },
-    )
-    .await;
-    let hands = cluster.member.hands();
-    hands.fail("m-node-1").await.unwrap();
-    until(
-        &cluster.client,
-        "the pod of the silent node is not ready",
-        |pods: &[Pod]| pods.len() == 2 && pods.iter().filter(|pod| is_ready(pod)).count() == 1,
-    )
-    .await;
-    hands.revive("m-node-1").await.unwrap();
-    until(&cluster.client, "it is ready again", |pods: &[Pod]| {
-        pods.iter().filter(|pod| is_ready(pod)).count() == 2
-    })
     .await;
 }
