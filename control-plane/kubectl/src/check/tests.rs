@@ -190,10 +190,8 @@ fn in_a_sound_fleet_everything_is_green() {
     );
 }
 
-type Break = fn(&mut Facts);
-
-/// Breaks a sound fleet and finds the line about it.
-fn told(break_it: Break, name: &str, status: Status, words: &str) {
+/// Finds the line about a fleet that was sound and is broken.
+fn told(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
     let mut facts = sound();
     break_it(&mut facts);
     let verdicts = judge(&facts);
@@ -217,275 +215,185 @@ fn absent() -> Refusal {
 }
 
 #[test]
-#[allow(clippy::too_many_lines)] // one fault a paragraph
 fn what_is_wrong_with_the_fleet_api_is_told() {
     use Status::{Error, Ok as Well, Warning};
-    let cases: [(Break, &str, Status, &str); 11] = [
-        (
-            |it| it.version = Err(Refusal::Failed("refused".to_owned())),
-            "answers",
-            Error,
-            "https://fleet: refused",
-        ),
-        (
-            |it| it.version.as_mut().unwrap().git_version = "v1.29.0".to_owned(),
-            "version",
-            Error,
-            "older than 1.30",
-        ),
-        (
-            |it| it.verified = false,
-            "verified",
-            Warning,
-            "not verified",
-        ),
-        (
-            |it| it.clocks.as_mut().unwrap().server = at("2030-01-01T01:00:00Z"),
-            "clock",
-            Error,
-            "3600 s ahead",
-        ),
-        (
-            |it| it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]),
-            "dedicated",
-            Error,
-            "it has nodes",
-        ),
-        (
-            |it| it.nodes = Err(forbidden()),
-            "dedicated",
-            Warning,
-            "cannot be checked",
-        ),
-        (
-            |it| {
-                _ = it
-                    .served
-                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()));
-            },
-            "served",
-            Error,
-            "works.work.karmada.io",
-        ),
-        (
-            |it| {
-                _ = it
-                    .served
-                    .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()));
-            },
-            "served",
-            Warning,
-            "cannot be checked",
-        ),
-        // Karmada serves Clusters without a definition.
-        (
-            |it| {
-                _ = it
-                    .definitions
-                    .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
-            },
-            "definitions",
-            Well,
-            "every field",
-        ),
-        (
-            |it| {
-                let found = it
-                    .definitions
-                    .get_mut("clustertaintpolicies.policy.karmada.io")
-                    .unwrap()
-                    .as_mut()
-                    .unwrap();
-                let schema = found.spec.versions[0]
-                    .schema
-                    .as_mut()
-                    .unwrap()
-                    .open_api_v3_schema
-                    .as_mut()
-                    .unwrap();
-                let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
-                spec.properties.as_mut().unwrap().remove("taintsToAdd");
-            },
-            "definitions",
-            Warning,
-            "clustertaintpolicies.policy.karmada.io has no spec.taintsToAdd",
-        ),
-        (
-            |it| {
-                let found = it
-                    .definitions
-                    .get_mut("works.work.karmada.io")
-                    .unwrap()
-                    .as_mut()
-                    .unwrap();
-                found
-                    .annotations_mut()
-                    .insert(annotation::VERSION.to_owned(), "99.0.0".to_owned());
-            },
-            "definitions",
-            Warning,
-            "version 99.0.0, newer",
-        ),
-    ];
-    for (break_it, name, status, words) in cases {
-        told(break_it, name, status, words);
-    }
+    told("answers", Error, "https://fleet: refused", |it| {
+        it.version = Err(Refusal::Failed("refused".to_owned()));
+    });
+    told("version", Error, "older than 1.30", |it| {
+        it.version.as_mut().unwrap().git_version = "v1.29.0".to_owned();
+    });
+    told("verified", Warning, "not verified", |it| {
+        it.verified = false;
+    });
+    told("clock", Error, "3600 s ahead", |it| {
+        it.clocks.as_mut().unwrap().server = at("2030-01-01T01:00:00Z");
+    });
+    told("dedicated", Error, "it has nodes", |it| {
+        it.nodes = Ok(vec![read(json!({"metadata": {"name": "n1"}}))]);
+    });
+    told("dedicated", Warning, "cannot be checked", |it| {
+        it.nodes = Err(forbidden());
+    });
+    told("served", Error, "works.work.karmada.io", |it| {
+        _ = it
+            .served
+            .insert("work.karmada.io/v1alpha1".to_owned(), Err(absent()));
+    });
+    told("served", Warning, "cannot be checked", |it| {
+        _ = it
+            .served
+            .insert("work.karmada.io/v1alpha1".to_owned(), Err(forbidden()));
+    });
+    // Karmada serves Clusters without a definition.
+    told("definitions", Well, "every field", |it| {
+        _ = it
+            .definitions
+            .insert("clusters.cluster.karmada.io".to_owned(), Err(absent()));
+    });
+    told(
+        "definitions",
+        Warning,
+        "clustertaintpolicies.policy.karmada.io has no spec.taintsToAdd",
+        |it| {
+            let found = it
+                .definitions
+                .get_mut("clustertaintpolicies.policy.karmada.io")
+                .unwrap()
+                .as_mut()
+                .unwrap();
+            let schema = found.spec.versions[0]
+                .schema
+                .as_mut()
+                .unwrap()
+                .open_api_v3_schema
+                .as_mut()
+                .unwrap();
+            let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+            spec.properties.as_mut().unwrap().remove("taintsToAdd");
+        },
+    );
+    told("definitions", Warning, "version 99.0.0, newer", |it| {
+        let found = it
+            .definitions
+            .get_mut("works.work.karmada.io")
+            .unwrap()
+            .as_mut()
+            .unwrap();
+        found
+            .annotations_mut()
+            .insert(annotation::VERSION.to_owned(), "99.0.0".to_owned());
+    });
 }
 
 #[test]
-#[allow(clippy::too_many_lines)] // one fault a paragraph
 fn what_is_wrong_with_the_control_plane_is_told() {
     use Status::{Error, Skipped, Warning};
     fn admission(facts: &mut Facts) -> &mut Admission {
         facts.admission.as_mut().unwrap()
     }
-    let cases: [(Break, &str, Status, &str); 18] = [
-        (
-            |it| it.leader = Err(absent()),
-            "leader",
-            Error,
-            "has ever led",
-        ),
-        (
-            |it| it.leader = Err(forbidden()),
-            "leader",
-            Warning,
-            "cannot be checked",
-        ),
-        (
-            |it| it.leader = Ok(leader(OWN, true, Some(false))),
-            "leader",
-            Error,
-            "has not renewed its lease since 2029-12-31T23:59:55Z",
-        ),
-        (
-            |it| it.leader = Ok(leader(OWN, true, Some(true))),
-            "leader-clock",
-            Warning,
-            "too old",
-        ),
-        (
-            |it| {
-                it.leader
-                    .as_mut()
-                    .unwrap()
-                    .lease
-                    .spec
-                    .as_mut()
-                    .unwrap()
-                    .holder_identity = None;
+    told("leader", Error, "has ever led", |it| {
+        it.leader = Err(absent());
+    });
+    told("leader", Warning, "cannot be checked", |it| {
+        it.leader = Err(forbidden());
+    });
+    told(
+        "leader",
+        Error,
+        "has not renewed its lease since 2029-12-31T23:59:55Z",
+        |it| it.leader = Ok(leader(OWN, true, Some(false))),
+    );
+    told("leader-clock", Warning, "too old", |it| {
+        it.leader = Ok(leader(OWN, true, Some(true)));
+    });
+    told("leader", Error, "none leads", |it| {
+        it.leader
+            .as_mut()
+            .unwrap()
+            .lease
+            .spec
+            .as_mut()
+            .unwrap()
+            .holder_identity = None;
+    });
+    told(
+        "control-plane-version",
+        Warning,
+        "older than this program",
+        |it| it.leader = Ok(leader("0.0.1", true, None)),
+    );
+    told(
+        "control-plane-version",
+        Warning,
+        "newer than this program",
+        |it| it.leader = Ok(leader("99.0.0", true, None)),
+    );
+    told("gates", Skipped, "no leader says", |it| {
+        it.leader.as_mut().unwrap().lease.metadata.annotations = None;
+    });
+    told("gates", Warning, "Failover is off", |it| {
+        it.leader = Ok(leader(OWN, false, None));
+    });
+    told("control-plane-rights", Error, "list clusters", |it| {
+        it.control_plane = Ok(vec![(
+            "c".to_owned(),
+            rights::of_control_plane()[..1].to_vec(),
+        )]);
+    });
+    told("admission", Skipped, "webhook.enabled", |it| {
+        it.admission = Err(absent());
+    });
+    told("admission", Warning, "was taken", |it| {
+        admission(it).trial = Ok(json!({}));
+    });
+    told(
+        "admission",
+        Error,
+        "policies pass unchecked: failed calling webhook",
+        |it| {
+            admission(it).trial = Err(Refusal::Failed(
+                "failed calling webhook \"policies.muster.io\": refused (500 InternalError)"
+                    .to_owned(),
+            ));
+        },
+    );
+}
+
+#[test]
+fn what_is_wrong_with_certificates_and_tokens_is_told() {
+    use Status::{Error, Warning};
+    told("own-credentials", Error, "expired 24 h ago", |it| {
+        it.credentials = Some(until("2029-12-31T00:00:00Z"));
+    });
+    told("authority", Warning, "4 days left", |it| {
+        it.authority = Some(until("2030-01-05T00:00:00Z"));
+    });
+    told(
+        "push-tokens",
+        Error,
+        "the token for m3: expired 60 min ago",
+        |it| {
+            it.push_tokens = Ok(BTreeMap::from([(
+                "m3".to_owned(),
+                Some(until("2029-12-31T23:00:00Z")),
+            )]));
+        },
+    );
+    told("join-tokens", Warning, "have expired: abcdef", |it| {
+        it.tokens = Ok(vec![
+            muster_control_plane::clusters::registration::token::Entry {
+                token: "abcdef.0123456789abcdef".parse().unwrap(),
+                description: String::new(),
+                expiration: Some(at("2029-01-01T00:00:00Z")),
+                usages: Vec::new(),
+                groups: Vec::new(),
             },
-            "leader",
-            Error,
-            "none leads",
-        ),
-        (
-            |it| it.leader = Ok(leader("0.0.1", true, None)),
-            "control-plane-version",
-            Warning,
-            "older than this program",
-        ),
-        (
-            |it| it.leader = Ok(leader("99.0.0", true, None)),
-            "control-plane-version",
-            Warning,
-            "newer than this program",
-        ),
-        (
-            |it| it.leader.as_mut().unwrap().lease.metadata.annotations = None,
-            "gates",
-            Skipped,
-            "no leader says",
-        ),
-        (
-            |it| it.leader = Ok(leader(OWN, false, None)),
-            "gates",
-            Warning,
-            "Failover is off",
-        ),
-        (
-            |it| {
-                it.control_plane = Ok(vec![(
-                    "c".to_owned(),
-                    rights::of_control_plane()[..1].to_vec(),
-                )]);
-            },
-            "control-plane-rights",
-            Error,
-            "list clusters",
-        ),
-        (
-            |it| it.admission = Err(absent()),
-            "admission",
-            Skipped,
-            "webhook.enabled",
-        ),
-        (
-            |it| admission(it).trial = Ok(json!({})),
-            "admission",
-            Warning,
-            "was taken",
-        ),
-        (
-            |it| {
-                admission(it).trial = Err(Refusal::Failed(
-                    "failed calling webhook \"policies.muster.io\": refused (500 InternalError)"
-                        .to_owned(),
-                ));
-            },
-            "admission",
-            Error,
-            "policies pass unchecked: failed calling webhook",
-        ),
-        (
-            |it| it.credentials = Some(until("2029-12-31T00:00:00Z")),
-            "own-credentials",
-            Error,
-            "expired 24 h ago",
-        ),
-        (
-            |it| it.authority = Some(until("2030-01-05T00:00:00Z")),
-            "authority",
-            Warning,
-            "4 days left",
-        ),
-        (
-            |it| {
-                it.push_tokens = Ok(BTreeMap::from([(
-                    "m3".to_owned(),
-                    Some(until("2029-12-31T23:00:00Z")),
-                )]));
-            },
-            "push-tokens",
-            Error,
-            "the token for m3: expired 60 min ago",
-        ),
-        (
-            |it| {
-                it.tokens = Ok(vec![
-                    muster_control_plane::clusters::registration::token::Entry {
-                        token: "abcdef.0123456789abcdef".parse().unwrap(),
-                        description: String::new(),
-                        expiration: Some(at("2029-01-01T00:00:00Z")),
-                        usages: Vec::new(),
-                        groups: Vec::new(),
-                    },
-                ]);
-            },
-            "join-tokens",
-            Warning,
-            "have expired: abcdef",
-        ),
-        (
-            |it| it.tokens = Err(forbidden()),
-            "join-tokens",
-            Warning,
-            "cannot be checked",
-        ),
-    ];
-    for (break_it, name, status, words) in cases {
-        told(break_it, name, status, words);
-    }
+        ]);
+    });
+    told("join-tokens", Warning, "cannot be checked", |it| {
+        it.tokens = Err(forbidden());
+    });
 }
 
 #[test]
@@ -497,95 +405,72 @@ fn what_is_wrong_with_members_is_told() {
     fn leases(facts: &mut Facts) -> &mut Vec<Lease> {
         facts.leases.as_mut().unwrap()
     }
-    let cases: [(Break, &str, Status, &str); 12] = [
-        (
-            |it| clusters(it).clear(),
-            "clusters",
-            Warning,
-            "no cluster has joined",
-        ),
-        (
-            |it| clusters(it)[0] = read(cluster("m1", "Unknown", "8")),
-            "ready",
-            Error,
-            "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
-        ),
-        (
-            |it| {
-                for it in clusters(it) {
-                    *it = read(cluster(&it.name_any(), "Unknown", "8"));
-                }
-            },
-            "ready",
-            Error,
-            "clusters are silent: most likely the network of the fleet API, not the clusters",
-        ),
-        (
-            |it| clusters(it)[0].status = None,
-            "ready",
-            Error,
-            "m1 has never reported",
-        ),
-        (
-            |it| {
-                clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
-                    Some("v1.31.0".to_owned());
-            },
-            "kubernetes-versions",
-            Warning,
-            "m1 v1.31.0, m2 v1.35.0",
-        ),
-        (
-            |it| leases(it)[0] = lease("m1", "0.0.1", None, RENEWED),
-            "agent-versions",
-            Warning,
-            "m1 (0.0.1)",
-        ),
-        (
-            |it| leases(it).clear(),
-            "agent-versions",
-            Skipped,
-            "no agent says",
-        ),
-        (
-            |it| leases(it)[0] = lease("m1", OWN, Some(until("2030-01-03T00:00:00Z")), RENEWED),
-            "agent-credentials",
-            Warning,
-            "m1 2 days left",
-        ),
-        (
-            |it| leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z"),
-            "agent-clocks",
-            Warning,
-            "the agent of m1 is 120 s ahead",
-        ),
-        (
-            |it| leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z"),
-            "agent-clocks",
-            Error,
-            "the agent of m1 is 3560 s behind",
-        ),
-        (
-            |it| it.leases = Err(forbidden()),
-            "agents",
-            Warning,
-            "cannot be checked",
-        ),
-        (
-            |it| {
-                _ = it.agents.insert(
-                    "m1".to_owned(),
-                    Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
-                );
-            },
-            "agent-rights",
-            Error,
-            "the agent of m1 (\"a\") may not patch clusters/status",
-        ),
-    ];
-    for (break_it, name, status, words) in cases {
-        told(break_it, name, status, words);
-    }
+    told("clusters", Warning, "no cluster has joined", |it| {
+        clusters(it).clear();
+    });
+    told(
+        "ready",
+        Error,
+        "m1: Ready is Unknown since 2030-01-01T00:00:00Z (R): words",
+        |it| clusters(it)[0] = read(cluster("m1", "Unknown", "8")),
+    );
+    told(
+        "ready",
+        Error,
+        "clusters are silent: most likely the network of the fleet API, not the clusters",
+        |it| {
+            for it in clusters(it) {
+                *it = read(cluster(&it.name_any(), "Unknown", "8"));
+            }
+        },
+    );
+    told("ready", Error, "m1 has never reported", |it| {
+        clusters(it)[0].status = None;
+    });
+    told(
+        "kubernetes-versions",
+        Warning,
+        "m1 v1.31.0, m2 v1.35.0",
+        |it| {
+            clusters(it)[0].status.as_mut().unwrap().kubernetes_version =
+                Some("v1.31.0".to_owned());
+        },
+    );
+    told("agent-versions", Warning, "m1 (0.0.1)", |it| {
+        leases(it)[0] = lease("m1", "0.0.1", None, RENEWED);
+    });
+    told("agent-versions", Skipped, "no agent says", |it| {
+        leases(it).clear();
+    });
+    told("agent-credentials", Warning, "m1 2 days left", |it| {
+        leases(it)[0] = lease("m1", OWN, Some(until("2030-01-03T00:00:00Z")), RENEWED);
+    });
+    told(
+        "agent-clocks",
+        Warning,
+        "the agent of m1 is 120 s ahead",
+        |it| leases(it)[0] = lease("m1", OWN, None, "2030-01-01T00:02:00.000000Z"),
+    );
+    told(
+        "agent-clocks",
+        Error,
+        "the agent of m1 is 3560 s behind",
+        |it| leases(it)[0] = lease("m1", OWN, None, "2029-12-31T23:00:00.000000Z"),
+    );
+    told("agents", Warning, "cannot be checked", |it| {
+        it.leases = Err(forbidden());
+    });
+    told(
+        "agent-rights",
+        Error,
+        "the agent of m1 (\"a\") may not patch clusters/status",
+        |it| {
+            _ = it.agents.insert(
+                "m1".to_owned(),
+                Ok(vec![("a".to_owned(), rights::of_agent("m1")[..1].to_vec())]),
+            );
+        },
+    );
 }
 
 #[test]
@@ -610,104 +495,80 @@ fn nobody_is_told_to_apply_all_definitions_to_the_api_of_karmada() {
 #[test]
 fn policies_without_effect_are_told() {
     use Status::{Skipped, Warning};
-    let cases: [(Break, &str, Status, &str); 12] = [
-        (
-            |it| it.policies = Ok(Vec::new()),
-            "policies",
-            Skipped,
-            "no PropagationPolicy",
-        ),
-        (
-            |it| {
-                it.policies
-                    .as_mut()
-                    .unwrap()
-                    .push(read(policy("idle", &json!({}))));
-            },
-            "policies",
-            Warning,
-            "PropagationPolicy default/idle",
-        ),
-        (
-            |it| it.bindings = Err(forbidden()),
-            "policies",
-            Warning,
-            "cannot be checked",
-        ),
-        (
-            |it| {
-                it.policies = Ok(vec![read(policy(
-                    "web",
-                    &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
-                ))]);
-            },
-            "policy-parts",
-            Warning,
-            "is Deployment of apps/v1 meant?",
-        ),
-        (
-            |it| {
-                it.policies = Ok(vec![read(policy(
-                    "web",
-                    &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
-                ))]);
-            },
-            "policy-parts",
-            Warning,
-            "not in the fleet: nosuch",
-        ),
-        (
-            |it| it.taint_policies = Ok(Vec::new()),
-            "taint-policies",
-            Warning,
-            "a failed cluster keeps its workloads",
-        ),
-        (
-            |it| it.leader = Ok(leader(OWN, false, None)),
-            "taint-policies",
-            Warning,
-            "Failover is off: nothing moves",
-        ),
-        (
-            |it| it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]),
-            "taint-policy-parts",
-            Warning,
-            "no cluster has a condition \"Redy\"",
-        ),
-        (
-            |it| it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]),
-            "taint-policies",
-            Warning,
-            "no ClusterTaintPolicy adds",
-        ),
-        (
-            |it| {
-                it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
-                it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
-            },
-            "failover-policies",
-            Warning,
-            "they move nothing",
-        ),
-        (
-            |it| {
-                it.clusters.as_mut().unwrap()[0].spec.taints =
-                    read(json!([{"key": "mine", "effect": "NoExecute"}]));
-            },
-            "taints",
-            Warning,
-            "m1 has the taint mine:NoExecute, which no policy set",
-        ),
-        (
-            |it| it.taint_policies = Err(forbidden()),
-            "taint-policies",
-            Warning,
-            "cannot be checked",
-        ),
-    ];
-    for (break_it, name, status, words) in cases {
-        told(break_it, name, status, words);
-    }
+    told("policies", Skipped, "no PropagationPolicy", |it| {
+        it.policies = Ok(Vec::new());
+    });
+    told(
+        "policies",
+        Warning,
+        "PropagationPolicy default/idle",
+        |it| {
+            it.policies
+                .as_mut()
+                .unwrap()
+                .push(read(policy("idle", &json!({}))));
+        },
+    );
+    told("policies", Warning, "cannot be checked", |it| {
+        it.bindings = Err(forbidden());
+    });
+    told(
+        "policy-parts",
+        Warning,
+        "is Deployment of apps/v1 meant?",
+        |it| {
+            it.policies = Ok(vec![read(policy(
+                "web",
+                &json!({"resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deploymnt"}]}),
+            ))]);
+        },
+    );
+    told("policy-parts", Warning, "not in the fleet: nosuch", |it| {
+        it.policies = Ok(vec![read(policy(
+            "web",
+            &json!({"placement": {"clusterAffinity": {"clusterNames": ["m1", "nosuch"]}}}),
+        ))]);
+    });
+    told(
+        "taint-policies",
+        Warning,
+        "a failed cluster keeps its workloads",
+        |it| it.taint_policies = Ok(Vec::new()),
+    );
+    told(
+        "taint-policies",
+        Warning,
+        "Failover is off: nothing moves",
+        |it| it.leader = Ok(leader(OWN, false, None)),
+    );
+    told(
+        "taint-policy-parts",
+        Warning,
+        "no cluster has a condition \"Redy\"",
+        |it| it.taint_policies = Ok(vec![read(taint_policy("NoExecute", "Redy"))]),
+    );
+    told(
+        "taint-policies",
+        Warning,
+        "no ClusterTaintPolicy adds",
+        |it| it.taint_policies = Ok(vec![read(taint_policy("NoExcute", "Ready"))]),
+    );
+    told("failover-policies", Warning, "they move nothing", |it| {
+        it.taint_policies = Ok(vec![read(taint_policy("PreferNoExecute", "Ready"))]);
+        it.policies = Ok(vec![read(policy("web", &json!({"failover": null})))]);
+    });
+    told(
+        "taints",
+        Warning,
+        "m1 has the taint mine:NoExecute, which no policy set",
+        |it| {
+            it.clusters.as_mut().unwrap()[0].spec.taints =
+                read(json!([{"key": "mine", "effect": "NoExecute"}]));
+        },
+    );
+    told("taint-policies", Warning, "cannot be checked", |it| {
+        it.taint_policies = Err(forbidden());
+    });
 }
 
 #[test]
@@ -745,80 +606,66 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 #[test]
 fn clusters_without_which_workloads_have_no_place_are_told() {
     use Status::{Skipped, Warning};
-    let cases: [(Break, &str, Status, &str); 7] = [
-        // What their clusters have of them is not read.
-        (
-            |it| {
-                let mut job = binding("sum", 2, &anywhere());
-                job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
-                job["spec"]["resource"]["kind"] = json!("Job");
-                job["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
-                it.bindings = Ok(vec![read(job)]);
-                let takes_jobs = |name: &str| {
-                    let mut cluster = cluster(name, "True", "8");
-                    cluster["status"]["apiEnablements"] = json!([{
-                        "groupVersion": "batch/v1",
-                        "resources": [{"name": "jobs", "kind": "Job"}],
-                    }]);
-                    read(cluster)
-                };
-                it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
-            },
-            "room",
-            Skipped,
-            "without m1, of 1 divided Jobs that go at once",
-        ),
-        (
-            |it| it.clusters.as_mut().unwrap().truncate(1),
-            "room",
-            Skipped,
-            "no other cluster",
-        ),
-        (
-            |it| {
-                it.bindings = Ok(vec![read(binding(
-                    "web",
-                    2,
-                    &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
-                ))]);
-            },
-            "room",
-            Warning,
-            "without m1, workloads with no other place: 1 of 1: default/web (",
-        ),
-        (
-            |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
-            "room",
-            Warning,
-            "without m1, workloads with no other place: 1 of 1",
-        ),
-        // Each of them fits alone.
-        (
-            |it| {
-                it.bindings = Ok(["a", "b", "c"]
-                    .map(|name| read(binding(name, 3, &anywhere())))
-                    .into());
-            },
-            "room",
-            Warning,
-            "without m1, workloads with no other place: 1 of 3: default/c (",
-        ),
-        (
-            |it| it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8")),
-            "room",
-            Skipped,
-            "m1 is lost already",
-        ),
-        (
-            |it| it.cluster_bindings = Err(forbidden()),
-            "room",
-            Warning,
-            "cannot be checked",
-        ),
-    ];
-    for (break_it, name, status, words) in cases {
-        told(break_it, name, status, words);
-    }
+    // What their clusters have of them is not read.
+    told(
+        "room",
+        Skipped,
+        "without m1, of 1 divided Jobs that go at once",
+        |it| {
+            let mut job = binding("sum", 2, &anywhere());
+            job["spec"]["resource"]["apiVersion"] = json!("batch/v1");
+            job["spec"]["resource"]["kind"] = json!("Job");
+            job["spec"]["failover"] = json!({"cluster": {"purgeMode": "Directly"}});
+            it.bindings = Ok(vec![read(job)]);
+            let takes_jobs = |name: &str| {
+                let mut cluster = cluster(name, "True", "8");
+                cluster["status"]["apiEnablements"] = json!([{
+                    "groupVersion": "batch/v1",
+                    "resources": [{"name": "jobs", "kind": "Job"}],
+                }]);
+                read(cluster)
+            };
+            it.clusters = Ok(["m1", "m2"].map(takes_jobs).into());
+        },
+    );
+    told("room", Skipped, "no other cluster", |it| {
+        it.clusters.as_mut().unwrap().truncate(1);
+    });
+    told(
+        "room",
+        Warning,
+        "without m1, workloads with no other place: 1 of 1: default/web (",
+        |it| {
+            it.bindings = Ok(vec![read(binding(
+                "web",
+                2,
+                &json!({"clusterAffinity": {"clusterNames": ["m1"]}}),
+            ))]);
+        },
+    );
+    told(
+        "room",
+        Warning,
+        "without m1, workloads with no other place: 1 of 1",
+        |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
+    );
+    // Each of them fits alone.
+    told(
+        "room",
+        Warning,
+        "without m1, workloads with no other place: 1 of 3: default/c (",
+        |it| {
+            it.bindings = Ok(["a", "b", "c"]
+                .map(|name| read(binding(name, 3, &anywhere())))
+                .into());
+        },
+    );
+    told("room", Skipped, "m1 is lost already", |it| {
+        it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
+    });
+    told("room", Warning, "cannot be checked", |it| {
+        it.cluster_bindings = Err(forbidden());
+    });
 }
 
 #[test]
@@ -838,53 +685,44 @@ fn one_replica_without_an_election_is_no_error() {
 #[test]
 fn a_pause_is_told_with_what_ends_it() {
     use Status::{Ok as Well, Warning};
-    let cases: [(Break, Status, &str); 5] = [
-        (|_| {}, Well, "movement is not paused"),
-        (
-            |it| {
-                it.pause = Ok(Some(Pause {
-                    by: "ann".to_owned(),
-                    since: Some(at(NOW)),
-                    ..Pause::default()
-                }));
-            },
-            Warning,
-            "all movement is paused by ann since 2030-01-01T00:00:00Z",
-        ),
-        (
-            |it| {
-                it.pause = Ok(Some(Pause {
-                    until: Some(at("2029-12-31T00:00:00Z")),
-                    ..Pause::default()
-                }));
-            },
-            Well,
-            "movement is not paused",
-        ),
-        (
-            |it| {
-                let cluster = &mut it.clusters.as_mut().unwrap()[0];
-                let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
-                cluster.annotations_mut().extend([pause]);
-            },
-            Warning,
-            "movement out of m1 is paused until somebody resumes it (reason: \"disks\")",
-        ),
-        (
-            |it| it.pause = Err(forbidden()),
-            Warning,
-            "cannot be checked",
-        ),
-    ];
-    for (break_it, status, words) in cases {
-        told(break_it, "pauses", status, words);
-    }
+    told("pauses", Well, "movement is not paused", |_| {});
+    told(
+        "pauses",
+        Warning,
+        "all movement is paused by ann since 2030-01-01T00:00:00Z",
+        |it| {
+            it.pause = Ok(Some(Pause {
+                by: "ann".to_owned(),
+                since: Some(at(NOW)),
+                ..Pause::default()
+            }));
+        },
+    );
+    told("pauses", Well, "movement is not paused", |it| {
+        it.pause = Ok(Some(Pause {
+            until: Some(at("2029-12-31T00:00:00Z")),
+            ..Pause::default()
+        }));
+    });
+    told(
+        "pauses",
+        Warning,
+        "movement out of m1 is paused until somebody resumes it (reason: \"disks\")",
+        |it| {
+            let cluster = &mut it.clusters.as_mut().unwrap()[0];
+            let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());
+            cluster.annotations_mut().extend([pause]);
+        },
+    );
+    told("pauses", Warning, "cannot be checked", |it| {
+        it.pause = Err(forbidden());
+    });
 }
 
 #[test]
 fn workloads_that_lack_what_they_refer_to_are_a_warning() {
     use Status::{Ok as Well, Warning};
-    let lack: Break = |it| {
+    let lack = |it: &mut Facts| {
         let now = at(NOW);
         let kind = muster_control_plane::propagation::binding::references::CONDITION;
         let lacks = conditions::new(kind, conditions::TRUE, "R", "it lacks a Secret", now);
@@ -893,18 +731,16 @@ fn workloads_that_lack_what_they_refer_to_are_a_warning() {
             conditions::set(&mut status.conditions, lacks.clone());
         }
     };
-    let cases: [(Break, Status, &str); 3] = [
-        (|_| {}, Well, "no workload is known to lack"),
-        (lack, Warning, "1 workload is placed where something"),
-        (
-            |it| it.bindings = Err(forbidden()),
-            Warning,
-            "cannot be checked",
-        ),
-    ];
-    for (break_it, status, words) in cases {
-        told(break_it, "dependencies", status, words);
-    }
+    told("dependencies", Well, "no workload is known to lack", |_| {});
+    told(
+        "dependencies",
+        Warning,
+        "1 workload is placed where something",
+        lack,
+    );
+    told("dependencies", Warning, "cannot be checked", |it| {
+        it.bindings = Err(forbidden());
+    });
 }
 
 #[test]
