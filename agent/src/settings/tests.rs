@@ -72,99 +72,39 @@ fn addresses_of_the_fleet_that_cannot_be_used_are_refused() {
 
 #[test]
 fn nonsense_is_refused_with_the_name_of_the_flag() {
-    for (arguments, name) in [
-        (vec![], "cluster-name"),
-        (vec!["--cluster-name=A.b"], "cluster-name"),
-        (
-            vec![
-                "--cluster-name=a",
-                "--cluster-lease-renew-interval-fraction=1",
-            ],
-            "fraction",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-lease-duration=0s"],
-            "cluster-lease-duration",
-        ),
-        (
-            vec!["--cluster-name=a", "--fleet-server-timeout=0s"],
-            "fleet-server-timeout",
-        ),
-        (
-            vec!["--cluster-name=a", "--controllers=*,nope"],
-            "controllers",
-        ),
-        (
-            vec!["--cluster-name=a", "--feature-gates=Nope=true"],
-            "feature-gates",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-ready-nodes-threshold=60"],
-            "cluster-ready-nodes-threshold",
-        ),
-        (
-            vec![
-                "--cluster-name=a",
-                "--cluster-ready-nodes-threshold=0.6",
-                "--enable-cluster-resource-modeling=false",
-            ],
-            "cluster-ready-nodes-threshold",
-        ),
-        (
-            vec!["--cluster-name=a", "--report-secrets=Everything"],
-            "report-secrets",
-        ),
-        (
-            vec![
-                "--cluster-name=a",
-                "--cert-rotation-remaining-time-threshold=20",
-            ],
-            "cert-rotation-remaining-time-threshold",
-        ),
-        (
-            vec![
-                "--cluster-name=a",
-                "--bootstrap-kubeconfig=b",
-                "--controllers=*,-certRotation",
-            ],
-            "bootstrap-kubeconfig",
-        ),
-        (
-            vec![
-                "--cluster-name=a",
-                "--bootstrap-kubeconfig=b",
-                "--karmada-context=c",
-            ],
-            "bootstrap-kubeconfig",
-        ),
-        (vec!["--cluster-name=a", "--nope"], "nope"),
-        (
-            vec!["--cluster-name=a", "--cluster-region=EU West"],
-            "cluster-region",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-provider=-x"],
-            "cluster-provider",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-zones=a,b c"],
-            "cluster-zones",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-api-endpoint=10.0.0.1:6443"],
-            "cluster-api-endpoint",
-        ),
-        (
-            vec!["--cluster-name=a", "--cluster-api-endpoint=https://h/?a=b"],
-            "cluster-api-endpoint",
-        ),
-        (
-            vec!["--cluster-name=a", "--proxy-server-address=proxy:3128"],
-            "proxy-server-address",
-        ),
-    ] {
-        let error = load(&arguments).unwrap_err().to_string();
+    let refused = |arguments: &[&str], name: &str| {
+        let error = load(arguments).unwrap_err().to_string();
         assert!(error.contains(name), "{arguments:?}: {error}");
+    };
+    refused(&[], "cluster-name");
+    refused(&["--cluster-name=A.b"], "cluster-name");
+    // The first flag is the one that is named.
+    for flags in [
+        &["--cluster-lease-renew-interval-fraction=1"][..],
+        &["--cluster-lease-duration=0s"],
+        &["--fleet-server-timeout=0s"],
+        &["--controllers=*,nope"],
+        &["--feature-gates=Nope=true"],
+        &["--cluster-ready-nodes-threshold=60"],
+        &[
+            "--cluster-ready-nodes-threshold=0.6",
+            "--enable-cluster-resource-modeling=false",
+        ],
+        &["--report-secrets=Everything"],
+        &["--cert-rotation-remaining-time-threshold=20"],
+        &["--bootstrap-kubeconfig=b", "--controllers=*,-certRotation"],
+        &["--bootstrap-kubeconfig=b", "--karmada-context=c"],
+        &["--nope"],
+        &["--cluster-region=EU West"],
+        &["--cluster-provider=-x"],
+        &["--cluster-zones=a,b c"],
+        &["--cluster-api-endpoint=10.0.0.1:6443"],
+        &["--cluster-api-endpoint=https://h/?a=b"],
+        &["--proxy-server-address=proxy:3128"],
+    ] {
+        let (name, _) = flags[0].split_once('=').unwrap_or((flags[0], ""));
+        let arguments = [&["--cluster-name=a"][..], flags].concat();
+        refused(&arguments, name.trim_start_matches('-'));
     }
 }
 
