@@ -227,102 +227,34 @@ mod tests {
     #[test]
     fn what_was_known_stays_unless_another_id_is_published() {
         let (soon, late) = (Duration::ZERO, PATIENCE);
+        let (a, b) = (id("a", true), id("b", true));
+        let (own, other) = (id("a", false), id("b", false));
+        let (x, gone) = (unknown("x"), unknown("timeout"));
         let failed = || Err("timeout".to_owned());
         for (what, known, read, since, expected) in [
-            (
-                "the first",
-                None,
-                Ok(id("a", true)),
-                soon,
-                Some(id("a", true)),
-            ),
-            (
-                "the same",
-                Some(id("a", true)),
-                Ok(id("a", true)),
-                soon,
-                None,
-            ),
-            (
-                "another",
-                Some(id("a", true)),
-                Ok(id("b", true)),
-                soon,
-                Some(id("b", true)),
-            ),
-            (
-                "published at last",
-                Some(id("a", false)),
-                Ok(id("b", true)),
-                soon,
-                Some(id("b", true)),
-            ),
-            (
-                "no longer published",
-                Some(id("a", true)),
-                Ok(id("b", false)),
-                soon,
-                None,
-            ),
-            (
-                "another store",
-                Some(id("a", false)),
-                Ok(id("b", false)),
-                soon,
-                Some(id("b", false)),
-            ),
-            (
-                "no longer readable",
-                Some(id("a", true)),
-                Ok(unknown("x")),
-                soon,
-                None,
-            ),
-            (
-                "nobody says it",
-                None,
-                Ok(unknown("x")),
-                soon,
-                Some(unknown("x")),
-            ),
-            (
-                "readable at last",
-                Some(unknown("x")),
-                Ok(id("a", false)),
-                soon,
-                Some(id("a", false)),
-            ),
+            ("the first", None, Ok(&a), soon, Some(&a)),
+            ("the same", Some(&a), Ok(&a), soon, None),
+            ("another", Some(&a), Ok(&b), soon, Some(&b)),
+            ("published at last", Some(&own), Ok(&b), soon, Some(&b)),
+            ("no longer published", Some(&a), Ok(&other), soon, None),
+            ("another store", Some(&own), Ok(&other), soon, Some(&other)),
+            ("no longer readable", Some(&a), Ok(&x), soon, None),
+            ("nobody says it", None, Ok(&x), soon, Some(&x)),
+            ("readable at last", Some(&x), Ok(&own), soon, Some(&own)),
             ("no answer yet", None, failed(), soon, None),
+            ("no answer for long", None, failed(), late, Some(&gone)),
+            ("no answer any more", Some(&a), failed(), late, None),
+            ("no answer again", Some(&gone), failed(), late, None),
             (
-                "no answer for long",
-                None,
-                failed(),
+                "one that does not help",
+                Some(&gone),
+                Ok(&x),
                 late,
-                Some(unknown("timeout")),
-            ),
-            (
-                "no answer any more",
-                Some(id("a", true)),
-                failed(),
-                late,
-                None,
-            ),
-            (
-                "no answer again",
-                Some(unknown("timeout")),
-                failed(),
-                late,
-                None,
-            ),
-            (
-                "an answer that does not help",
-                Some(unknown("timeout")),
-                Ok(unknown("x")),
-                late,
-                Some(unknown("x")),
+                Some(&x),
             ),
         ] {
-            assert_eq!(next(known.as_ref(), read, since), expected, "{what}");
+            let found = next(known, read.cloned(), since);
+            assert_eq!(found.as_ref(), expected, "{what}");
         }
     }
 }

@@ -58,59 +58,31 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 async fn odd_taint_policies(client: &Client) {
     let when = |kind: &str, operator: &str, value: &str| json!([{"conditionType": kind, "operator": operator, "statusValues": [value]}]);
     let taint = |key: &str, seconds: i32| json!([{"key": key, "effect": "PreferNoExecute", "addOnMatchSeconds": seconds, "removeOnMismatchSeconds": 1}]);
-    for (name, spec) in [
-        (
-            "absent",
-            json!({"matchConditions": when("Nope", "In", "False"), "taintsToAdd": taint("absent", 1)}),
-        ),
-        (
-            "typo",
-            json!({"matchConditions": when("ready", "NotIn", "True"), "taintsToAdd": taint("typo", 1)}),
-        ),
-        (
-            "waits",
-            json!({"matchConditions": when("Ready", "In", "True"), "taintsToAdd": taint("waits", 100_000)}),
-        ),
-        (
-            "holds",
-            json!({"matchConditions": when("Ready", "In", "Unknown"), "taintsToAdd": taint("holds", 1)}),
-        ),
-        (
-            "holds-too",
-            json!({"matchConditions": when("Ready", "NotIn", "True"), "taintsToAdd": taint("holds", 1)}),
-        ),
-        (
-            "nobody",
-            json!({"targetCluster": {"clusterNames": ["nobody"]}, "taintsToAdd": taint("nobody", 1)}),
-        ),
-        (
-            "mixed",
-            json!({
-                "matchConditions": [
-                    {"conditionType": "Ready", "operator": "In", "statusValues": ["True"]},
-                    {"conditionType": "Nope", "operator": "In", "statusValues": ["True"]},
-                ],
-                "taintsToAdd": taint("mixed", 1),
-            }),
-        ),
-        (
-            "shipped",
-            json!({
-                "addOnConditions": when("Nope", "In", "False"), "removeOnConditions": when("Nope", "In", "True"),
-                "taints": [{"key": "shipped", "effect": "NoSchedule"}],
-            }),
-        ),
-        (
-            "quarrel-a",
-            json!({"addOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}),
-        ),
-        (
-            "quarrel-b",
-            json!({"removeOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}),
-        ),
-    ] {
+    let policies = json!([
+        {"name": "absent", "spec": {"matchConditions": when("Nope", "In", "False"), "taintsToAdd": taint("absent", 1)}},
+        {"name": "typo", "spec": {"matchConditions": when("ready", "NotIn", "True"), "taintsToAdd": taint("typo", 1)}},
+        {"name": "waits", "spec": {"matchConditions": when("Ready", "In", "True"), "taintsToAdd": taint("waits", 100_000)}},
+        {"name": "holds", "spec": {"matchConditions": when("Ready", "In", "Unknown"), "taintsToAdd": taint("holds", 1)}},
+        {"name": "holds-too", "spec": {"matchConditions": when("Ready", "NotIn", "True"), "taintsToAdd": taint("holds", 1)}},
+        {"name": "nobody", "spec": {"targetCluster": {"clusterNames": ["nobody"]}, "taintsToAdd": taint("nobody", 1)}},
+        {"name": "mixed", "spec": {
+            "matchConditions": [
+                {"conditionType": "Ready", "operator": "In", "statusValues": ["True"]},
+                {"conditionType": "Nope", "operator": "In", "statusValues": ["True"]},
+            ],
+            "taintsToAdd": taint("mixed", 1),
+        }},
+        {"name": "shipped", "spec": {
+            "addOnConditions": when("Nope", "In", "False"), "removeOnConditions": when("Nope", "In", "True"),
+            "taints": [{"key": "shipped", "effect": "NoSchedule"}],
+        }},
+        {"name": "quarrel-a", "spec": {"addOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}},
+        {"name": "quarrel-b", "spec": {"removeOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}},
+    ]);
+    for it in policies.as_array().unwrap() {
         let policy = json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy", "metadata": {"name": name}, "spec": spec,
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
+            "metadata": {"name": it["name"]}, "spec": it["spec"],
         });
         post(client, TAINT_POLICIES, policy).await;
     }
@@ -123,53 +95,25 @@ async fn odd_policies(client: &Client) {
         "decisionConditions": {"tolerationSeconds": 1}, "purgeMode": "Never",
         "statePreservation": {"rules": [{"aliasLabelName": "job", "jsonPath": "{.nothing}"}]},
     }});
-    for (name, more) in [
-        (
-            "web",
-            json!({"resourceSelectors": selects("apps/v1", "Deployment", "web"), "propagateDeps": true}),
-        ),
-        (
-            "web-again",
-            json!({"resourceSelectors": selects("apps/v1", "Deployment", "web")}),
-        ),
-        (
-            "lazy",
-            json!({"resourceSelectors": selects("v1", "ConfigMap", "lazy"), "activationPreference": "Lazy"}),
-        ),
-        (
-            "nothing",
-            json!({"resourceSelectors": selects("v1", "ConfigMap", "nobody-made-it")}),
-        ),
-        (
-            "unknown",
-            json!({"resourceSelectors": selects("example.com/v1", "Unknown", "x")}),
-        ),
-        (
-            "job",
-            json!({"resourceSelectors": selects("batch/v1", "Job", "job")}),
-        ),
-        (
-            "failing",
-            json!({"resourceSelectors": selects("apps/v1", "Deployment", "failing"), "propagateDeps": true, "failover": failover}),
-        ),
-        (
-            "alone",
-            json!({"resourceSelectors": selects("apps/v1", "Deployment", "alone"), "failover": failover}),
-        ),
-        (
-            "nowhere",
-            json!({
-                "resourceSelectors": selects("apps/v1", "Deployment", "nowhere"),
-                "placement": {"clusterAffinity": {"clusterNames": ["nobody"]}},
-            }),
-        ),
-        (
-            "suspended",
-            json!({"resourceSelectors": selects("v1", "ConfigMap", "suspended"), "suspension": {"dispatching": true}}),
-        ),
-    ] {
+    let policies = json!([
+        {"name": "web", "spec": {"resourceSelectors": selects("apps/v1", "Deployment", "web"), "propagateDeps": true}},
+        {"name": "web-again", "spec": {"resourceSelectors": selects("apps/v1", "Deployment", "web")}},
+        {"name": "lazy", "spec": {"resourceSelectors": selects("v1", "ConfigMap", "lazy"), "activationPreference": "Lazy"}},
+        {"name": "nothing", "spec": {"resourceSelectors": selects("v1", "ConfigMap", "nobody-made-it")}},
+        {"name": "unknown", "spec": {"resourceSelectors": selects("example.com/v1", "Unknown", "x")}},
+        {"name": "job", "spec": {"resourceSelectors": selects("batch/v1", "Job", "job")}},
+        {"name": "failing", "spec": {"resourceSelectors": selects("apps/v1", "Deployment", "failing"), "propagateDeps": true, "failover": failover}},
+        {"name": "alone", "spec": {"resourceSelectors": selects("apps/v1", "Deployment", "alone"), "failover": failover}},
+        {"name": "nowhere", "spec": {
+            "resourceSelectors": selects("apps/v1", "Deployment", "nowhere"),
+            "placement": {"clusterAffinity": {"clusterNames": ["nobody"]}},
+        }},
+        {"name": "suspended", "spec": {"resourceSelectors": selects("v1", "ConfigMap", "suspended"), "suspension": {"dispatching": true}}},
+    ]);
+    for it in policies.as_array().unwrap() {
         let policy = json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy", "metadata": {"name": name}, "spec": more,
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
+            "metadata": {"name": it["name"]}, "spec": it["spec"],
         });
         post(client, POLICIES, policy).await;
     }

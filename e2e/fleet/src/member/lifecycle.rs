@@ -111,102 +111,36 @@ mod tests {
 
     #[test]
     fn a_pod_is_placed_started_and_taken_away() {
+        use Machine::{Down, Gone, Unassigned, Up};
         use Phase::{Pending, Running, Succeeded};
         let at = |seconds: i64| Timestamp::from_second(seconds).unwrap();
         let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
-        let cases = [
-            (
-                pod(Pending, false, false, "ReplicaSet"),
-                Machine::Unassigned,
-                0,
-                Step::Place,
-            ),
-            (
-                pod(Pending, false, false, "ReplicaSet"),
-                Machine::Up,
-                1,
-                wait(2),
-            ),
-            (
-                pod(Pending, false, false, "ReplicaSet"),
-                Machine::Up,
-                3,
-                Step::Start,
-            ),
-            (
-                pod(Pending, false, false, "ReplicaSet"),
-                Machine::Down,
-                9,
-                Step::Nothing,
-            ),
-            (
-                pod(Running, true, false, "ReplicaSet"),
-                Machine::Up,
-                99,
-                Step::Nothing,
-            ),
-            (pod(Running, true, false, "Job"), Machine::Up, 4, wait(6)),
-            (
-                pod(Running, true, false, "Job"),
-                Machine::Up,
-                10,
-                Step::Finish,
-            ),
-            (
-                pod(Succeeded, false, false, "Job"),
-                Machine::Up,
-                99,
-                Step::Nothing,
-            ),
-            (
-                pod(Running, true, false, "ReplicaSet"),
-                Machine::Down,
-                9,
-                Step::LoseReadiness,
-            ),
-            (
-                pod(Running, false, false, "ReplicaSet"),
-                Machine::Down,
-                9,
-                Step::Nothing,
-            ),
-            (
-                pod(Running, false, false, "ReplicaSet"),
-                Machine::Up,
-                9,
-                Step::Start,
-            ),
-            (
-                pod(Running, true, true, "ReplicaSet"),
-                Machine::Up,
-                9,
-                Step::Remove,
-            ),
-            (
-                pod(Running, true, true, "ReplicaSet"),
-                Machine::Down,
-                9,
-                Step::Nothing,
-            ),
-            (
-                pod(Running, true, false, "ReplicaSet"),
-                Machine::Gone,
-                9,
-                Step::Remove,
-            ),
-            (
-                pod(Pending, false, true, "ReplicaSet"),
-                Machine::Unassigned,
-                9,
-                Step::Remove,
-            ),
-        ];
-        for (pod, machine, seconds, step) in cases {
-            assert_eq!(
-                next(&pod, machine, TIMING, at(seconds)),
-                step,
-                "{pod:?} on {machine:?}"
-            );
+        let new = pod(Pending, false, false, "ReplicaSet");
+        let ready = pod(Running, true, false, "ReplicaSet");
+        let unready = pod(Running, false, false, "ReplicaSet");
+        let leaving = pod(Running, true, true, "ReplicaSet");
+        let never_placed = pod(Pending, false, true, "ReplicaSet");
+        let of_job = pod(Running, true, false, "Job");
+        let done = pod(Succeeded, false, false, "Job");
+        for (pod, machine, seconds, step) in [
+            (&new, Unassigned, 0, Step::Place),
+            (&new, Up, 1, wait(2)),
+            (&new, Up, 3, Step::Start),
+            (&new, Down, 9, Step::Nothing),
+            (&ready, Up, 99, Step::Nothing),
+            (&of_job, Up, 4, wait(6)),
+            (&of_job, Up, 10, Step::Finish),
+            (&done, Up, 99, Step::Nothing),
+            (&ready, Down, 9, Step::LoseReadiness),
+            (&unready, Down, 9, Step::Nothing),
+            (&unready, Up, 9, Step::Start),
+            (&leaving, Up, 9, Step::Remove),
+            (&leaving, Down, 9, Step::Nothing),
+            (&ready, Gone, 9, Step::Remove),
+            (&never_placed, Unassigned, 9, Step::Remove),
+        ] {
+            let found = next(pod, machine, TIMING, at(seconds));
+            assert_eq!(found, step, "{pod:?} on {machine:?}");
         }
     }
 }

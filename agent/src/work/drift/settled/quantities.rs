@@ -115,56 +115,30 @@ mod tests {
 
     #[test]
     fn quantities_are_where_kubernetes_has_them_and_nowhere_else() {
-        for (group, kind, path, expected) in [
-            (
-                "apps",
-                "Deployment",
-                "spec.template.spec.containers.[].resources.requests.cpu",
-                true,
-            ),
-            (
-                "apps",
-                "Deployment",
-                "spec.template.spec.containers.[].env.[].value",
-                false,
-            ),
-            (
-                "apps",
-                "Deployment",
-                "spec.template.metadata.labels.version",
-                false,
-            ),
-            (
-                "example.io",
-                "Deployment",
-                "spec.template.spec.containers.[].resources.requests.cpu",
-                false,
-            ),
-            (
-                "",
-                "Pod",
-                "spec.containers.[].resources.limits.memory",
-                true,
-            ),
-            (
-                "",
-                "Pod",
-                "spec.containers.[].resources.claims.[].name",
-                false,
-            ),
-            (
-                "batch",
-                "CronJob",
-                "spec.jobTemplate.spec.template.spec.overhead.cpu",
-                true,
-            ),
-            ("", "ResourceQuota", "spec.hard.requests", true),
-            ("", "ConfigMap", "data.cpu", false),
-            ("", "LimitRange", "spec.limits.[].max.cpu", true),
-            ("", "LimitRange", "spec.limits.[].type", false),
-        ] {
+        let is = |text: &str| {
+            let (kind, path) = text.split_once(": ").unwrap();
+            let (group, kind) = kind.split_once('/').unwrap_or(("", kind));
             let path: Vec<&str> = path.split('.').collect();
-            assert_eq!(is_quantity(group, kind, &path), expected, "{kind} {path:?}");
+            is_quantity(group, kind, &path)
+        };
+        for text in [
+            "apps/Deployment: spec.template.spec.containers.[].resources.requests.cpu",
+            "Pod: spec.containers.[].resources.limits.memory",
+            "batch/CronJob: spec.jobTemplate.spec.template.spec.overhead.cpu",
+            "ResourceQuota: spec.hard.requests",
+            "LimitRange: spec.limits.[].max.cpu",
+        ] {
+            assert!(is(text), "{text}");
+        }
+        for text in [
+            "apps/Deployment: spec.template.spec.containers.[].env.[].value",
+            "apps/Deployment: spec.template.metadata.labels.version",
+            "example.io/Deployment: spec.template.spec.containers.[].resources.requests.cpu",
+            "Pod: spec.containers.[].resources.claims.[].name",
+            "ConfigMap: data.cpu",
+            "LimitRange: spec.limits.[].type",
+        ] {
+            assert!(!is(text), "{text}");
         }
     }
 
