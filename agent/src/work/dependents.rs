@@ -85,89 +85,35 @@ mod tests {
             "metadata": { "annotations": { "failover.muster.io/stopped": r#"{"spec":{"suspend":null}}"# } },
             "spec": { "suspend": true },
         });
-        let ended = |kind| json!({ "conditions": [{ "type": kind, "status": "True" }] });
-        let (there, deleted) = (
-            json!({}),
-            json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" }),
-        );
-        let queued = json!({ "labels": { "kueue.x-k8s.io/queue-name": "team" } });
-        for (what, kind, metadata, spec, status, expected) in [
-            (
-                "an active Job",
-                &job,
-                &there,
-                json!({}),
-                json!({ "active": 1 }),
-                Some(Action::Patch(suspends.clone())),
-            ),
-            (
-                "a suspended one",
-                &job,
-                &there,
-                json!({ "suspend": true }),
-                json!({}),
-                None,
-            ),
-            (
-                "one that a queue would start again",
-                &job,
-                &queued,
-                json!({ "suspend": true }),
-                json!({}),
-                Some(Action::Delete),
-            ),
-            (
-                "a complete one",
-                &job,
-                &there,
-                json!({}),
-                ended("Complete"),
-                None,
-            ),
-            (
-                "a failed one",
-                &job,
-                &there,
-                json!({}),
-                ended("Failed"),
-                None,
-            ),
-            ("a deleted one", &job, &deleted, json!({}), json!({}), None),
-            (
-                "a running pod",
-                &pod,
-                &there,
-                json!({}),
-                json!({ "phase": "Running" }),
-                Some(Action::Delete),
-            ),
-            (
-                "a new pod",
-                &pod,
-                &there,
-                json!({}),
-                json!({}),
-                Some(Action::Delete),
-            ),
-            (
-                "a pod that has ended",
-                &pod,
-                &there,
-                json!({}),
-                json!({ "phase": "Failed" }),
-                None,
-            ),
-            (
-                "a pod that ends",
-                &pod,
-                &deleted,
-                json!({}),
-                json!({ "phase": "Running" }),
-                None,
-            ),
+        let suspend = Some(Action::Patch(suspends));
+        let active = json!({ "metadata": {}, "spec": {}, "status": { "active": 1 } });
+        let delete = || Some(Action::Delete);
+        let ended =
+            |kind| json!({ "status": { "conditions": [{ "type": kind, "status": "True" }] } });
+        let deleted = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        let queued = json!({
+            "metadata": { "labels": { "kueue.x-k8s.io/queue-name": "team" } },
+            "spec": { "suspend": true },
+        });
+        for (what, object, expected) in [
+            ("active", active, suspend),
+            ("suspended", json!({ "spec": { "suspend": true } }), None),
+            ("one that a queue would start again", queued, delete()),
+            ("complete", ended("Complete"), None),
+            ("failed", ended("Failed"), None),
+            ("deleted", json!({ "metadata": deleted }), None),
         ] {
-            let object = json!({ "metadata": metadata, "spec": spec, "status": status });
-            assert_eq!(action(&object, kind), expected, "{what}");
+            assert_eq!(action(&object, &job), expected, "{what}");
+        }
+        let in_phase = |phase| json!({ "status": { "phase": phase } });
+        let ending = json!({ "metadata": deleted, "status": { "phase": "Running" } });
+        for (what, object, expected) in [
+            ("running", in_phase("Running"), delete()),
+            ("new", json!({}), delete()),
+            ("ended", in_phase("Failed"), None),
+            ("ending", ending, None),
+        ] {
+            assert_eq!(action(&object, &pod), expected, "{what}");
         }
     }
 

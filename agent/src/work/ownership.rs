@@ -204,18 +204,11 @@ mod tests {
     fn an_unmanaged_object_is_changed_only_when_the_policy_says_overwrite() {
         let managed = object(&json!({labels::MANAGED: "true"}), &json!({}));
         let foreign = object(&json!({}), &json!({}));
+        let says = |word: &str| json!({annotations::CONFLICT_RESOLUTION: word});
         for (marks, on_managed, on_foreign) in [
             (json!({}), true, false),
-            (
-                json!({annotations::CONFLICT_RESOLUTION: "abort"}),
-                true,
-                false,
-            ),
-            (
-                json!({annotations::CONFLICT_RESOLUTION: "overwrite"}),
-                true,
-                true,
-            ),
+            (says("abort"), true, false),
+            (says("overwrite"), true, true),
         ] {
             let desired = object(&json!({}), &marks);
             assert_eq!(may_update(&desired, &managed), on_managed, "{marks}");
@@ -225,27 +218,16 @@ mod tests {
 
     #[test]
     fn a_copy_of_the_same_template_that_was_released_is_taken_back() {
+        let none = json!({});
         let copy = |uid: &str, mark: &str| {
-            object(
-                &json!({}),
-                &json!({annotations::TEMPLATE_UID: uid, mark: "x"}),
-            )
+            object(&none, &json!({annotations::TEMPLATE_UID: uid, mark: "x"}))
         };
+        let of_another = copy("u", annotations::WORK_NAME);
         for (what, wanted, found, expected) in [
             ("released", "u", copy("u", "note"), true),
             ("another template's", "u", copy("v", "note"), false),
-            (
-                "of another Work",
-                "u",
-                copy("u", annotations::WORK_NAME),
-                false,
-            ),
-            (
-                "never the fleet's",
-                "",
-                object(&json!({}), &json!({})),
-                false,
-            ),
+            ("of another Work", "u", of_another, false),
+            ("never the fleet's", "", object(&none, &none), false),
             ("of no template", "", copy("", "note"), false),
         ] {
             let desired = object(
@@ -263,30 +245,19 @@ mod tests {
             namespace: "es",
             name: "a",
         };
+        let none = json!({});
+        let of = |namespace: &str, name: &str| {
+            let (within, work) = (annotations::WORK_NAMESPACE, annotations::WORK_NAME);
+            json!({within: namespace, work: name})
+        };
         for (marks, notes, expected) in [
-            (
-                json!({}),
-                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "a"}),
-                false,
-            ),
-            (
-                managed.clone(),
-                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "a"}),
-                true,
-            ),
-            (
-                managed.clone(),
-                json!({annotations::WORK_NAMESPACE: "es", annotations::WORK_NAME: "b"}),
-                false,
-            ),
-            (
-                managed.clone(),
-                json!({annotations::WORK_NAMESPACE: "other", annotations::WORK_NAME: "a"}),
-                false,
-            ),
-            (managed, json!({}), true),
+            (&none, of("es", "a"), false),
+            (&managed, of("es", "a"), true),
+            (&managed, of("es", "b"), false),
+            (&managed, of("other", "a"), false),
+            (&managed, none.clone(), true),
         ] {
-            let observed = object(&marks, &notes);
+            let observed = object(marks, &notes);
             assert_eq!(may_remove(&observed, work), expected, "{notes}");
         }
     }
