@@ -1,7 +1,5 @@
 //! Being somebody else for one request: the `Impersonate-*` headers, and who may send them.
 
-use std::collections::BTreeMap;
-
 use http::HeaderMap;
 
 use crate::auth::authorize::Access;
@@ -13,97 +11,77 @@ const EXTRA: &str = "impersonate-extra-";
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const ACCOUNT: &str = "system:serviceaccount:";
 
-/// Who a request wants to be. Pure: what is allowed is asked elsewhere.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wanted {
-    name: String,
-    uid: String,
-    groups: Vec<String>,
-    extra: BTreeMap<String, Vec<String>>,
+/// Reads who a request wants to be, as its headers have it; `None` if nobody else is wanted. What
+/// is allowed is asked elsewhere.
+fn wanted(headers: &HeaderMap) -> Option<User> {
+    let all = |name: &str| -> Vec<String> {
+        let values = headers.get_all(name).iter();
+        values
+            .filter_map(|v| v.to_str().ok())
+            .map(str::to_owned)
+            .collect()
+    };
+    let first = |name: &str| all(name).into_iter().next().unwrap_or_default();
+    let mut wanted = User {
+        name: first("impersonate-user"),
+        uid: first("impersonate-uid"),
+        groups: all("impersonate-group"),
+        ..User::default()
+    };
+    for name in headers.keys() {
+        if let Some(key) = name.as_str().strip_prefix(EXTRA) {
+            let key = crate::wire::request::decoded(key).into_owned();
+            wanted.extra.insert(key, all(name.as_str()));
+        }
+    }
+    (wanted != User::default()).then_some(wanted)
 }
 
-impl Wanted {
-    /// Reads the headers; `None` if nobody else is wanted.
-    fn read(headers: &HeaderMap) -> Option<Self> {
-        let all = |name: &str| -> Vec<String> {
-            let values = headers.get_all(name).iter();
-            values
-                .filter_map(|v| v.to_str().ok())
-                .map(str::to_owned)
-                .collect()
-        };
-        let mut wanted = Self {
-            name: all("impersonate-user")
-                .into_iter()
-                .next()
-                .unwrap_or_default(),
-            uid: all("impersonate-uid")
-                .into_iter()
-                .next()
-                .unwrap_or_default(),
-            groups: all("impersonate-group"),
-            extra: BTreeMap::new(),
-        };
-        for name in headers.keys() {
-            if let Some(key) = name.as_str().strip_prefix(EXTRA) {
-                let key = crate::wire::request::decoded(key).into_owned();
-                wanted.extra.insert(key, all(name.as_str()));
-            }
-        }
-        (wanted != Self::default()).then_some(wanted)
+/// Returns what somebody must be allowed to `impersonate` who wants to be this user.
+fn asks(wanted: &User) -> Vec<Attributes> {
+    let ask = |group: &str, resource: &str, name: &str| Attributes {
+        verb: "impersonate".to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        ..Attributes::default()
+    };
+    let mut asks = vec![match account(&wanted.name) {
+        Some((namespace, name)) => Attributes {
+            namespace: namespace.to_owned(),
+            ..ask("", "serviceaccounts", name)
+        },
+        None => ask("", "users", &wanted.name),
+    }];
+    asks.extend(wanted.groups.iter().map(|g| ask("", "groups", g)));
+    for (key, values) in &wanted.extra {
+        asks.extend(values.iter().map(|value| Attributes {
+            subresource: key.clone(),
+            ..ask(AUTHENTICATION, "userextras", value)
+        }));
     }
+    if !wanted.uid.is_empty() {
+        asks.push(ask(AUTHENTICATION, "uids", &wanted.uid));
+    }
+    asks
+}
 
-    /// Returns what somebody must be allowed to `impersonate`.
-    fn asks(&self) -> Vec<Attributes> {
-        let ask = |group: &str, resource: &str, name: &str| Attributes {
-            verb: "impersonate".to_owned(),
-            group: group.to_owned(),
-            resource: resource.to_owned(),
-            name: name.to_owned(),
-            ..Attributes::default()
-        };
-        let mut asks = vec![match account(&self.name) {
-            Some((namespace, name)) => Attributes {
-                namespace: namespace.to_owned(),
-                ..ask("", "serviceaccounts", name)
-            },
-            None => ask("", "users", &self.name),
-        }];
-        asks.extend(self.groups.iter().map(|g| ask("", "groups", g)));
-        for (key, values) in &self.extra {
-            asks.extend(values.iter().map(|value| Attributes {
-                subresource: key.clone(),
-                ..ask(AUTHENTICATION, "userextras", value)
-            }));
-        }
-        if !self.uid.is_empty() {
-            asks.push(ask(AUTHENTICATION, "uids", &self.uid));
-        }
-        asks
+/// Returns the user that is meant, with the groups that come with the name: everybody but
+/// `system:anonymous` is authenticated.
+fn meant(mut user: User) -> User {
+    if let Some((namespace, _)) = account(&user.name).filter(|_| user.groups.is_empty()) {
+        let own = format!("system:serviceaccounts:{namespace}");
+        user.groups = vec!["system:serviceaccounts".to_owned(), own];
     }
-
-    /// Returns the user that is meant: everybody but `system:anonymous` is authenticated.
-    fn user(self) -> User {
-        let mut groups = self.groups;
-        if let Some((namespace, _)) = account(&self.name).filter(|_| groups.is_empty()) {
-            groups.push("system:serviceaccounts".to_owned());
-            groups.push(format!("system:serviceaccounts:{namespace}"));
-        }
-        let own = if self.name == "system:anonymous" {
-            "system:unauthenticated"
-        } else {
-            "system:authenticated"
-        };
-        if !groups.iter().any(|g| g == own) {
-            groups.push(own.to_owned());
-        }
-        User {
-            name: self.name,
-            uid: self.uid,
-            groups,
-            extra: self.extra,
-        }
+    let own = if user.name == "system:anonymous" {
+        "system:unauthenticated"
+    } else {
+        "system:authenticated"
+    };
+    if !user.groups.iter().any(|g| g == own) {
+        user.groups.push(own.to_owned());
     }
+    user
 }
 
 /// Returns the namespace and name of the service account that a user name means.
@@ -113,14 +91,14 @@ fn account(name: &str) -> Option<(&str, &str)> {
 
 /// Returns who the request is from in the end.
 pub fn resolve(access: &Access, user: User, headers: &HeaderMap) -> Result<User, StatusError> {
-    let Some(wanted) = Wanted::read(headers) else {
+    let Some(wanted) = wanted(headers) else {
         return Ok(user);
     };
     if wanted.name.is_empty() {
         let message = format!("requested {wanted:?} without impersonating a user name");
         return Err(StatusError::bad_request(message));
     }
-    for ask in wanted.asks() {
+    for ask in asks(&wanted) {
         access.decide(&user, &ask).map_err(|denied| {
             let resource = GroupName {
                 group: &ask.group,
@@ -129,26 +107,20 @@ pub fn resolve(access: &Access, user: User, headers: &HeaderMap) -> Result<User,
             StatusError::forbidden(resource, &ask.name, &denied.to_string())
         })?;
     }
-    Ok(wanted.user())
+    Ok(meant(wanted))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderName;
-
-    fn wanted(headers: &[(&str, &str)]) -> Wanted {
-        let mut map = HeaderMap::new();
-        for (name, value) in headers {
-            let name: HeaderName = name.parse().expect("a header name");
-            map.append(name, value.parse().expect("a header value"));
-        }
-        Wanted::read(&map).expect("somebody else")
-    }
 
     #[test]
     fn accounts_bring_their_groups_and_nobody_is_not_authenticated() {
-        let user = |name: &str| wanted(&[("Impersonate-User", name)]).user().groups;
+        let user = |name: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("impersonate-user", name.parse().expect("a header value"));
+            meant(wanted(&headers).expect("somebody else")).groups
+        };
         assert_eq!(
             user("system:serviceaccount:a:b"),
             [
