@@ -182,30 +182,30 @@ pub fn forecast(
         settings,
         options,
         now,
-        pace,
         rooms: Rooms::of(&clusters),
         snapshot: Snapshot::new(clusters.into_iter().map(Arc::new))
             .with_data(DataPlaces::among(&fleet.bindings)),
         kept: None,
-        moves: Vec::new(),
-        stranded: Vec::new(),
-        held: Vec::new(),
-        stays: Vec::new(),
+        forecast: Forecast {
+            coming: struck
+                .iter()
+                .map(|(name, struck)| (name.clone(), struck.coming.clone()))
+                .collect(),
+            pace,
+            moves: Vec::new(),
+            stranded: Vec::new(),
+            held: Vec::new(),
+            stays: Vec::new(),
+            partings: Partings::default(),
+            room: Vec::new(),
+        },
     };
     let after = course.run(&fleet.bindings, &struck, disaster);
     let left = |cluster: &str| !struck.contains_key(cluster);
     Forecast {
         room: course.rooms.compared(left),
-        coming: struck
-            .iter()
-            .map(|(name, struck)| (name.clone(), struck.coming.clone()))
-            .collect(),
-        pace,
-        moves: course.moves,
-        stranded: course.stranded,
-        held: course.held,
-        stays: course.stays,
         partings: parted(&fleet.bindings, &fleet.needs, &after),
+        ..course.forecast
     }
 }
 
@@ -226,15 +226,12 @@ struct Course<'a> {
     settings: &'a Settings,
     options: &'a Options,
     now: Timestamp,
-    pace: Pace,
     snapshot: Snapshot,
     rooms: Rooms,
     /// The room that is kept for so many workloads of a higher priority than this.
     kept: Option<(i32, usize, Kept)>,
-    moves: Vec<Move>,
-    stranded: Vec<Left>,
-    held: Vec<Left>,
-    stays: Vec<Left>,
+    /// The forecast so far.
+    forecast: Forecast,
 }
 
 impl Course<'_> {
@@ -288,15 +285,15 @@ impl Course<'_> {
                 .unwrap_or_else(|| leaver.binding.spec.clone());
             let spec = match self.move_away(&leaver, &spec, beside, turn.duration_since(start)) {
                 Ok(moved) => {
-                    let pause = Duration::try_from_secs_f64(1.0 / self.pace.per_second);
+                    let pause = Duration::try_from_secs_f64(1.0 / self.forecast.pace.per_second);
                     turn += pause.unwrap_or(Duration::MAX).min(LONGEST_PAUSE);
                     moved
                 }
                 Err(Stuck { why, is_known }) => {
                     let left = if self.is_stopped() {
-                        &mut self.held
+                        &mut self.forecast.held
                     } else {
-                        &mut self.stranded
+                        &mut self.forecast.stranded
                     };
                     left.push(Left {
                         workload: name(&spec),
@@ -317,7 +314,7 @@ impl Course<'_> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.pace.band == Band::Stopped || self.pace.per_second <= 0.0
+        self.forecast.pace.band == Band::Stopped || self.forecast.pace.per_second <= 0.0
     }
 
     fn judge<'b>(
@@ -340,7 +337,7 @@ impl Course<'_> {
             is_known: true,
         };
         if has_completed(binding, &target.name) {
-            self.stays.push(stay(Stay::Completed.to_string()));
+            self.forecast.stays.push(stay(Stay::Completed.to_string()));
             return None;
         }
         let placement = inputs::placement(binding);
@@ -364,7 +361,7 @@ impl Course<'_> {
         }
         let Some((due, cause)) = first else {
             let why = stays.map(|why| why.to_string()).unwrap_or_default();
-            self.stays.push(stay(why));
+            self.forecast.stays.push(stay(why));
             return None;
         };
         Some(Leaver {
@@ -419,7 +416,7 @@ impl Course<'_> {
         after: Duration,
     ) -> Result<ResourceBindingSpec, Stuck> {
         if self.is_stopped() {
-            let FleetHealth { total, failed } = self.pace.health;
+            let FleetHealth { total, failed } = self.forecast.pace.health;
             let why = format!(
                 "nothing is evicted: {failed} of {total} clusters have failed (--unhealthy-cluster-threshold)"
             );
@@ -454,7 +451,7 @@ impl Course<'_> {
             self.rooms.occupy(spec, gain);
         }
         occupy(&mut self.snapshot, spec, &gains);
-        self.moves.push(Move {
+        self.forecast.moves.push(Move {
             workload: name(spec),
             from: leaver.cluster.to_string(),
             to: gains,
