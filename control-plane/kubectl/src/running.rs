@@ -7,7 +7,7 @@ use muster_shared::self_report::LeaderReport;
 use serde::Serialize;
 
 /// Where settings come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Source {
     /// Flags behind `--`.
@@ -17,6 +17,7 @@ pub(super) enum Source {
     /// The gates by the lease of the leader, of a version that publishes no more; the defaults.
     Gates,
     /// The defaults: no leader publishes any.
+    #[default]
     Defaults,
 }
 

@@ -115,7 +115,7 @@ pub(super) struct Snapshot {
 }
 
 /// The state of the fleet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     /// The state in one sentence, who is without service, what happens next, and what to do.
@@ -187,7 +187,7 @@ pub(super) struct Report {
 }
 
 /// How fast workloads may move, and why.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pace {
     pub per_second: f64,
@@ -231,11 +231,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     });
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
-        summary: Summary::default(),
         read: snapshot.now,
-        facts: Vec::new(),
-        service: Service::default(),
-        next: Next::default(),
         left: left(snapshot),
         leader,
         failover: snapshot.failover,
@@ -257,22 +253,12 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
             let workloads = all.iter().filter(|it| !runs_nothing(&it.spec));
             workloads.count()
         }),
-        unknown: 0,
-        unheard: Vec::new(),
-        old_copies: None,
-        counts: BTreeMap::new(),
-        moving: Vec::new(),
-        flows: Vec::new(),
-        waiting: Vec::new(),
-        stranded: Vec::new(),
-        unplaced: Vec::new(),
-        without_dependencies: Vec::new(),
         expires: expires(snapshot),
-        cluster_list: None,
         is_blind: snapshot.clusters.is_err() || snapshot.bindings.is_err(),
         may_be_paused: snapshot.pause.is_err(),
         unread,
         pace,
+        ..Report::default()
     };
     let silent = report.not_well.iter().filter(|it| it.reason == SILENT);
     let silent: BTreeSet<String> = silent.map(|it| it.name.clone()).collect();
