@@ -29,84 +29,22 @@ fn on_file(answer: &str, reason: &str) -> Answers {
 
 #[test]
 fn a_line_differs_as_declared_only_with_the_answer_on_file() {
-    let ours = on_file("ours", "because");
-    let nothing = Answers::default();
+    let (none, ours) = (Answers::default(), on_file("ours", "because"));
+    let otherwise = on_file("ours", "x");
+    let (odd, other) = (Some("odd"), Some("other"));
     let (passed, differs, failed) = ((1, 0, 0), (0, 1, 0), (0, 0, 1));
     for (what, quirk, own, answers, answer, tally) in [
-        ("as recorded", None, true, &nothing, "recorded", passed),
-        ("otherwise", None, true, &nothing, "ours", failed),
-        (
-            "an undeclared quirk",
-            Some("other"),
-            true,
-            &nothing,
-            "ours",
-            failed,
-        ),
-        (
-            "declared, and on file",
-            Some("odd"),
-            true,
-            &ours,
-            "ours",
-            differs,
-        ),
-        (
-            "declared, nothing on file",
-            Some("odd"),
-            true,
-            &nothing,
-            "ours",
-            failed,
-        ),
-        (
-            "declared, another on file",
-            Some("odd"),
-            true,
-            &ours,
-            "third",
-            failed,
-        ),
-        (
-            "on file, but as recorded",
-            Some("odd"),
-            true,
-            &ours,
-            "recorded",
-            failed,
-        ),
-        (
-            "declared, as recorded",
-            Some("odd"),
-            true,
-            &nothing,
-            "recorded",
-            passed,
-        ),
-        (
-            "on file for another reason",
-            Some("odd"),
-            true,
-            &on_file("ours", "x"),
-            "ours",
-            failed,
-        ),
-        (
-            "declared, not in the own copy",
-            Some("odd"),
-            false,
-            &nothing,
-            "ours",
-            differs,
-        ),
-        (
-            "undeclared, not in the own copy",
-            None,
-            false,
-            &nothing,
-            "ours",
-            failed,
-        ),
+        ("as recorded", None, true, &none, "recorded", passed),
+        ("otherwise", None, true, &none, "ours", failed),
+        ("an undeclared quirk", other, true, &none, "ours", failed),
+        ("declared, and on file", odd, true, &ours, "ours", differs),
+        ("declared, none on file", odd, true, &none, "ours", failed),
+        ("declared, another there", odd, true, &ours, "third", failed),
+        ("on file, as recorded", odd, true, &ours, "recorded", failed),
+        ("odd, as recorded", odd, true, &none, "recorded", passed),
+        ("for another reason", odd, true, &otherwise, "ours", failed),
+        ("declared, not its own", odd, false, &none, "ours", differs),
+        ("plain, not its own", None, false, &none, "ours", failed),
     ] {
         // A line with the declared quirk, so that the declaration is not stale.
         let cases = [case("it", quirk, own), case("other", Some("odd"), false)];

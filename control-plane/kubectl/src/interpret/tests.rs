@@ -89,6 +89,17 @@ fn every_operation_is_carried_out_by_the_scripts_of_the_file() {
     );
     let desired = folder.write("desired.yaml", &WIDGET.replace("size: 3", "size: 8"));
     let items = folder.write("items.yaml", "clusterName: m1\n---\nclusterName: m2\n");
+    let interpreted = |operation: &str, more: &[&str]| -> Value {
+        let line = [
+            "-f",
+            &rules,
+            "--observed",
+            &widget,
+            "--operation",
+            operation,
+        ];
+        serde_saphyr::from_str(&run(&[&line[..], more].concat()).unwrap()).unwrap()
+    };
     for (operation, more, expected) in [
         ("InterpretHealth", &[][..], json!({ "healthy": true })),
         ("interprethealth", &[], json!({ "healthy": true })),
@@ -113,32 +124,13 @@ fn every_operation_is_carried_out_by_the_scripts_of_the_file() {
             json!({ "status": { "clusters": 2 } }),
         ),
     ] {
-        let mut line = vec![
-            "-f",
-            &rules,
-            "--operation",
-            operation,
-            "--observed",
-            &widget,
-        ];
-        line.extend(more);
-        let found: Value = serde_saphyr::from_str(&run(&line).unwrap()).unwrap();
-        assert_eq!(found, expected, "{operation}");
+        assert_eq!(interpreted(operation, more), expected, "{operation}");
     }
     for (operation, more, size) in [
         ("ReviseReplica", ["--desired-replica", "5"], 5),
         ("Retain", ["--desired", &desired], 3),
     ] {
-        let mut line = vec![
-            "-f",
-            &rules,
-            "--operation",
-            operation,
-            "--observed",
-            &widget,
-        ];
-        line.extend(more);
-        let found: Value = serde_saphyr::from_str(&run(&line).unwrap()).unwrap();
+        let found = interpreted(operation, &more);
         assert_eq!(found["spec"]["size"], size, "{operation}");
     }
 }
@@ -219,53 +211,38 @@ fn what_is_missing_or_wrong_is_named() {
     );
     let other = folder.write("other.yaml", "{ apiVersion: example.com/v1, kind: Gadget }");
     let bare = folder.write("bare.yaml", "{ apiVersion: example.com/v1, kind: Widget }");
+    let health = "--operation InterpretHealth";
     for (line, expected) in [
+        (health.to_owned(), "--observed-file is missing"),
+        ("--check".to_owned(), "--filename"),
+        (format!("-f {rules}"), "--operation"),
         (
-            vec!["--operation", "InterpretHealth"],
-            "--observed-file is missing",
-        ),
-        (vec!["--check"], "--filename"),
-        (vec!["-f", &rules], "--operation"),
-        (
-            vec!["--operation", "Guess"],
+            "--operation Guess".to_owned(),
             "is none of InterpretReplica, ",
         ),
         (
-            vec!["-f", &rules, "--operation", "Retain", "--observed", &widget],
+            format!("-f {rules} --operation Retain --observed {widget}"),
             "--desired-file is missing",
         ),
         (
-            vec![
-                "-f",
-                &rules,
-                "--operation",
-                "InterpretHealth",
-                "--observed",
-                &other,
-            ],
+            format!("-f {rules} {health} --observed {other}"),
             "no script of the customizations is for InterpretHealth of example.com/v1 Gadget",
         ),
         (
-            vec!["--operation", "InterpretReplica", "--observed", &other],
+            format!("--operation InterpretReplica --observed {other}"),
             "there is no rule for InterpretReplica of example.com/v1 Gadget",
         ),
         (
-            vec![
-                "-f",
-                &rules,
-                "--operation",
-                "InterpretHealth",
-                "--observed",
-                &bare,
-            ],
+            format!("-f {rules} {health} --observed {bare}"),
             "line 1: attempt to index field 'status'",
         ),
         (
-            vec!["-f", &widget, "--check"],
+            format!("-f {widget} --check"),
             "is no ResourceInterpreterCustomization",
         ),
-        (vec!["-f", "/nowhere", "--check"], "read /nowhere"),
+        ("-f /nowhere --check".to_owned(), "read /nowhere"),
     ] {
+        let line: Vec<&str> = line.split(' ').collect();
         let told = run(&line).unwrap_err();
         assert!(told.contains(expected), "{line:?}: {told}");
     }
