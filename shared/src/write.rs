@@ -73,7 +73,13 @@ impl Verbs {
                 return updated;
             }
         }
-        let refusal = match merge_patch(api, name, subresource, patch, manager).await {
+        let params = manager.map_or_else(PatchParams::default, patch_params);
+        let body = Patch::Merge(patch);
+        let patched = match subresource {
+            None => api.patch(name, &params, &body).await,
+            Some(part) => api.patch_subresource(part, name, &params, &body).await,
+        };
+        let refusal = match patched {
             Err(error) if is_forbidden(&error) => error,
             outcome => {
                 self.update.store(false, Ordering::Relaxed);
@@ -112,27 +118,6 @@ where
             }
         }
         outcome => outcome,
-    }
-}
-
-async fn merge_patch<K>(
-    api: &Api<K>,
-    name: &str,
-    subresource: Option<&str>,
-    patch: &Value,
-    manager: Option<&str>,
-) -> Result<K, Error>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let params = PatchParams {
-        field_manager: manager.map(str::to_owned),
-        ..PatchParams::default()
-    };
-    let body = Patch::Merge(patch);
-    match subresource {
-        None => api.patch(name, &params, &body).await,
-        Some(part) => api.patch_subresource(part, name, &params, &body).await,
     }
 }
 
