@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use common::{Budget, Scratch, Table, megabytes, number, until, usage};
-use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
 use muster_e2e::apiserver::seed::Seeds;
+use muster_e2e::harness::heartbeat_fleet::lease;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -233,12 +233,4 @@ fn is_unknown(cluster: &Value) -> bool {
     let conditions = cluster["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "Unknown")
-}
-
-fn lease(cluster: &str) -> Value {
-    json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"namespace": "karmada-cluster", "name": cluster},
-        "spec": {"holderIdentity": cluster, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
-    })
 }

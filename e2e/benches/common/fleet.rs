@@ -4,11 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use jiff::Timestamp;
 use muster_e2e::apiserver::Running;
-use muster_e2e::harness::kubeconfig;
 use muster_e2e::harness::process::{Launch, Process, Program, last_lines};
 use muster_e2e::harness::test_bed::fleet_api;
+use muster_e2e::harness::{heartbeat_fleet, kubeconfig};
 use serde_json::{Value, json};
 
 use super::Scratch;
@@ -73,25 +72,13 @@ pub fn checked<T>(
 
 /// Returns a ready Pull cluster that serves Deployments and has plenty of room.
 pub fn cluster(name: &str) -> Value {
-    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now});
-    json!({
-        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-        "metadata": {"name": name, "creationTimestamp": now, "generation": 1, "finalizers": ["karmada.io/cluster-controller"]},
-        "spec": {"syncMode": "Pull", "apiEndpoint": format!("https://{name}.invalid"), "id": name},
-        "status": {
-            "kubernetesVersion": "v1.33.0",
-            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],
-            "conditions": [
-                condition("Ready", "ClusterReady"),
-                condition("CompleteAPIEnablements", "FullAPIEnablementsDiscovered"),
-            ],
-            "resourceSummary": {
-                "allocatable": {"cpu": "100000", "memory": "400000Gi", "pods": "1000000"},
-                "allocated": {"cpu": "1"},
-            },
-        },
-    })
+    let mut cluster = heartbeat_fleet::cluster(name);
+    cluster["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
+    cluster["status"] = heartbeat_fleet::ready_with(&json!({
+        "allocatable": {"cpu": "100000", "memory": "400000Gi", "pods": "1000000"},
+        "allocated": {"cpu": "1"},
+    }));
+    cluster
 }
 
 /// Time without a write after which a control plane is done. Its slowest writers pause for less.

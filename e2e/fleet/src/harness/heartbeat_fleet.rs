@@ -203,12 +203,7 @@ impl Players {
     }
 
     fn join(&self, name: &str) -> anyhow::Result<()> {
-        let now = now();
-        self.clusters.put(json!({
-            "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
-            "metadata": {"name": name, "creationTimestamp": now, "generation": 1},
-            "spec": {"syncMode": "Pull", "apiEndpoint": format!("https://{name}.invalid"), "id": name},
-        }))?;
+        self.clusters.put(cluster(name))?;
         self.beat(name)?;
         self.answering().insert(name.to_owned());
         Ok(())
@@ -227,28 +222,48 @@ impl Players {
     }
 
     fn beat(&self, name: &str) -> anyhow::Result<()> {
-        self.leases.put(json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"namespace": "karmada-cluster", "name": name},
-            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
-        }))?;
+        self.leases.put(lease(name))?;
         let mut cluster = self.clusters.get("", name).context("the cluster is gone")?;
         let ready = cluster["status"]["conditions"][0]["status"] == "True";
         if !ready {
-            let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now()});
-            cluster["status"] = json!({
-                "kubernetesVersion": "v1.33.0",
-                "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],
-                "conditions": [
-                    condition("Ready", "ClusterReady"),
-                    condition("CompleteAPIEnablements", "FullAPIEnablementsDiscovered"),
-                ],
-                "resourceSummary": {"allocatable": {"cpu": "1000", "memory": "4000Gi", "pods": "10000"}},
-            });
+            let room = json!({"cpu": "1000", "memory": "4000Gi", "pods": "10000"});
+            cluster["status"] = ready_with(&json!({ "allocatable": room }));
             self.clusters.put(cluster)?;
         }
         Ok(())
     }
+}
+
+/// Returns a Pull cluster without a status.
+pub fn cluster(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster",
+        "metadata": {"name": name, "creationTimestamp": now(), "generation": 1},
+        "spec": {"syncMode": "Pull", "apiEndpoint": format!("https://{name}.invalid"), "id": name},
+    })
+}
+
+/// Returns the status of a ready cluster that serves Deployments and has these resources.
+pub fn ready_with(resources: &Value) -> Value {
+    let condition = |kind: &str, reason: &str| json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now()});
+    json!({
+        "kubernetesVersion": "v1.33.0",
+        "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],
+        "conditions": [
+            condition("Ready", "ClusterReady"),
+            condition("CompleteAPIEnablements", "FullAPIEnablementsDiscovered"),
+        ],
+        "resourceSummary": resources,
+    })
+}
+
+/// Returns the lease of a cluster, renewed now.
+pub fn lease(cluster: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"namespace": "karmada-cluster", "name": cluster},
+        "spec": {"holderIdentity": cluster, "leaseDurationSeconds": 40, "renewTime": format!("{:.6}", Timestamp::now())},
+    })
 }
 
 fn now() -> String {
