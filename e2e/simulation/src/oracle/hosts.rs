@@ -313,8 +313,7 @@ mod tests {
             let mut story = promoted(true, is_found);
             story.write(Actor::Setup, &former, json!({"spec": {"renewTime": "1"}}));
             story.wait(seconds).patch(agent("m1"), &former, &patch);
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, what);
         }
     }
 
@@ -340,8 +339,7 @@ mod tests {
             story
                 .wait(seconds)
                 .write(agent("m1"), &member_key("m1"), object);
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, what);
         }
     }
 
@@ -377,8 +375,7 @@ mod tests {
                 ..work_key("m1")
             };
             story.wait(seconds).write(writer, &key, work());
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, what);
         }
     }
 }

@@ -431,8 +431,7 @@ mod tests {
             let mut binding = binding(&clusters);
             binding["spec"]["suspension"] = json!({"scheduling": held});
             story.write(person(), &binding_key("web"), binding);
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_excused, "{held} {clusters:?}: {told:?}");
+            story.ends(is_excused, (held, clusters));
         }
     }
 
@@ -462,7 +461,7 @@ mod tests {
             story.write(person(), &binding_key("web"), Value::Null);
             story.write(person(), &work_key("m1"), Value::Null);
             story.write(control_plane(), &cluster_key("m1"), Value::Null);
-            assert_eq!(story.end().is_empty(), is_excused, "{ready:?}");
+            story.ends(is_excused, ready);
         }
     }
 
@@ -488,8 +487,7 @@ mod tests {
             if leaves {
                 story.write(control_plane(), &cluster_key("m1"), Value::Null);
             }
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{is_told} {leaves}: {told:?}");
+            story.ends(is_kept, (is_told, leaves));
         }
     }
 
@@ -514,8 +512,7 @@ mod tests {
                     },
                 }),
             );
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{health}: {told:?}");
+            story.ends(is_kept, health);
         }
     }
 
@@ -567,8 +564,7 @@ mod tests {
             if !stays {
                 story.write(person(), &policy, Value::Null);
             }
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.ends(is_kept, what);
         }
     }
 }

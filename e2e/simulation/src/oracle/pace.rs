@@ -231,9 +231,7 @@ mod tests {
         ] {
             let mut story = fleet(all, failed);
             evict(&mut story, 20, pause);
-            let told = story.told();
-            let what = format!("{failed} of {all}, one each {pause} s");
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, (failed, all, pause));
         }
     }
 
@@ -255,8 +253,7 @@ mod tests {
                     json!([{"fromCluster": "m0", "reason": "PlacementChanged"}]);
                 story.wait(pause).write(control_plane(), &key, before);
             }
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{asked} each {pause} s: {told:?}");
+            story.keeps(is_kept, (asked, pause));
         }
     }
 
@@ -279,8 +276,7 @@ mod tests {
                 binding["spec"]["clusters"] = json!([{"name": "m9"}]);
                 story.write(control_plane(), &key, binding);
             }
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, what);
         }
     }
 
@@ -291,7 +287,7 @@ mod tests {
             story.write(agent("m"), &cluster_key("m5"), cluster("Unknown", &[]));
             story.wait(seconds);
             evict(&mut story, 2, 0);
-            assert_eq!(story.told().is_empty(), is_kept, "{seconds} s");
+            story.keeps(is_kept, seconds);
         }
     }
 }

@@ -180,8 +180,7 @@ mod tests {
             let mut story = story();
             pause(&mut story, paused);
             leave(story.wait(seconds));
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{paused:?} {seconds} s: {told:?}");
+            story.keeps(is_kept, (paused, seconds));
         }
     }
 
@@ -206,8 +205,7 @@ mod tests {
             story
                 .wait(60)
                 .write(control_plane(), &binding_key("web"), binding(&["m2"]));
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{mode}: {told:?}");
+            story.keeps(is_kept, mode);
         }
     }
 
@@ -224,8 +222,7 @@ mod tests {
             after["spec"]["replicas"] = json!(replicas);
             after["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
             story.wait(60).write(control_plane(), &key, after);
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{replicas}: {told:?}");
+            story.keeps(is_kept, replicas);
         }
     }
 

@@ -396,9 +396,7 @@ mod tests {
         for (what, state, place, seconds, is_kept) in cases {
             let targets: Vec<&str> = [place].into_iter().filter(|it| !it.is_empty()).collect();
             let mut story = story(state, binding(&targets));
-            let told = story.wait(seconds).end();
-            let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.wait(seconds).ends_without("m2", is_kept, what);
         }
     }
 
@@ -420,8 +418,7 @@ mod tests {
             back["metadata"] =
                 json!({"annotations": {"taints.muster.io/record": record.to_string()}});
             story.write(person(), &cluster_key("m1"), back);
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{ready} {matched}: {told:?}");
+            story.wait(600).ends(is_kept, (ready, matched));
         }
     }
 
@@ -433,8 +430,7 @@ mod tests {
             let since = story.time();
             let tainted = serving("True", &[&format!("{key}:NoExecute")], &since);
             story.write(person(), &cluster_key("m1"), tainted);
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{key}: {told:?}");
+            story.wait(600).ends(is_kept, key);
         }
     }
 
@@ -451,12 +447,8 @@ mod tests {
                 let tainted = cluster("True", &["x:NoExecute"]);
                 story.write(person(), &cluster_key("m3"), tainted);
             }
-            let told = story.wait(600).end();
-            let told: Vec<_> = told
-                .into_iter()
-                .filter(|it| it.contains("nowhere"))
-                .collect();
-            assert_eq!(told.is_empty(), is_kept, "{failed} {has_task}: {told:?}");
+            let case = (failed, has_task);
+            story.wait(600).ends_without("nowhere", is_kept, case);
         }
     }
 
@@ -476,9 +468,7 @@ mod tests {
             let mut story = story(well, nowhere);
             let status = json!({"conditions": [{"type": end, "status": "True"}]});
             story.write(person(), &template, json!({"status": status}));
-            let told = story.wait(600).end();
-            let is_told = told.iter().any(|it| it.contains("nowhere"));
-            assert_eq!(is_told, !is_kept, "{end}: {told:?}");
+            story.wait(600).ends_without("nowhere", is_kept, end);
         }
     }
 
@@ -507,9 +497,10 @@ mod tests {
             if has_place {
                 story.write(person(), &cluster_key("m3"), serving_jobs(&[], &since));
             }
-            let told = story.wait(600).end();
-            let is_told = told.iter().any(|it| it.contains("is on m1 still"));
-            assert_eq!(!is_told, is_kept, "{mode} {of_m2:?} {has_place}: {told:?}");
+            let case = (mode, of_m2, has_place);
+            story
+                .wait(600)
+                .ends_without("is on m1 still", is_kept, case);
         }
     }
 
@@ -522,32 +513,24 @@ mod tests {
             let divided = json!({"replicaSchedulingType": "Divided"});
             placed["spec"]["placement"]["replicaScheduling"] = divided;
             let mut story = story(well, placed);
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{replicas}: {told:?}");
+            story.wait(600).ends(is_kept, replicas);
         }
     }
 
     #[test]
     fn a_cluster_to_which_nothing_is_sent_takes_nothing() {
+        let not_to = |cluster: &str| json!({"dispatchingOnClusters": {"clusterNames": [cluster]}});
         let well = |since: &str| serving("True", &[], since);
         for (suspension, is_kept) in [
             (json!(null), false),
             (json!({"dispatching": true}), true),
-            (
-                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
-                true,
-            ),
-            (
-                json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
-                false,
-            ),
+            (not_to("m2"), true),
+            (not_to("m1"), false),
         ] {
             let mut nowhere = binding(&[]);
             nowhere["spec"]["suspension"] = suspension.clone();
             let mut story = story(well, nowhere);
-            let told = story.wait(600).end();
-            let told: Vec<_> = told.into_iter().filter(|it| it.contains("m2")).collect();
-            assert_eq!(told.is_empty(), is_kept, "{suspension}: {told:?}");
+            story.wait(600).ends_without("m2", is_kept, suspension);
         }
     }
 
@@ -565,8 +548,7 @@ mod tests {
             if cut {
                 story.world(World::CutOff("m2".to_owned()));
             }
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.wait(600).ends(is_kept, what);
         }
     }
 
@@ -585,8 +567,7 @@ mod tests {
                 story.wait(100).world(stopped);
                 story.world(World::Started(process.clone()));
             }
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{killed}: {told:?}");
+            story.ends(is_kept, killed);
         }
     }
 

@@ -166,8 +166,7 @@ mod tests {
                 story.write(Actor::Setup, &work_key(name), work());
             }
             story.patch(agent("m1"), &key, &patch);
-            let told = story.told();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.keeps(is_kept, what);
         }
     }
 }

@@ -349,8 +349,7 @@ mod tests {
                 story.patch(person(), &cluster_key("m1"), &leaving);
             }
             story.write(control_plane(), &work_key("m1"), Value::Null);
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{leaves}: {told:?}");
+            story.ends(is_kept, leaves);
         }
     }
 
@@ -376,12 +375,7 @@ mod tests {
                 &binding_key("web"),
                 &json!({ "spec": spec }),
             );
-            let told = story.end();
-            let told: Vec<_> = told
-                .into_iter()
-                .filter(|it| it.contains("no replicas"))
-                .collect();
-            assert_eq!(told.is_empty(), is_kept, "{replicas} {spec}: {told:?}");
+            story.ends_without("no replicas", is_kept, (replicas, spec));
         }
     }
 
@@ -395,9 +389,7 @@ mod tests {
             story.world(World::Promoted);
             let scaled = json!({"spec": {"replicas": 0}});
             story.patch(person(), &deployment_key(&Api::Fleet), &scaled);
-            let told = story.end();
-            let is_told = told.iter().any(|it| it.contains("no replicas"));
-            assert_eq!(is_told, !is_kept, "{has_work}: {told:?}");
+            story.ends_without("no replicas", is_kept, has_work);
         }
     }
 
@@ -433,8 +425,7 @@ mod tests {
                 }
                 _ => {}
             }
-            let told = story.end();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.ends(is_kept, what);
         }
     }
 

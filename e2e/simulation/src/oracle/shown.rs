@@ -171,8 +171,7 @@ mod tests {
             ("Healthy", deployment("m1", 1), 200, true),
         ] {
             let mut story = story(health, object);
-            let told = story.wait(seconds).end();
-            assert_eq!(told.is_empty(), is_kept, "{health} {seconds} s: {told:?}");
+            story.wait(seconds).ends(is_kept, (health, seconds));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Small histories, written by hand.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -152,6 +153,27 @@ impl<O: Oracle> Story<O> {
         let told = self.oracle.end(&end, &self.scene);
         self.told.extend(told);
         self.told()
+    }
+
+    /// Checks whether the rule was kept so far, as it should be in this case.
+    #[track_caller]
+    pub fn keeps(&self, is_kept: bool, case: impl Debug) {
+        let told = self.told();
+        assert_eq!(told.is_empty(), is_kept, "{case:?}: {told:?}");
+    }
+
+    /// Checks whether the rule was kept to the end.
+    #[track_caller]
+    pub fn ends(&mut self, is_kept: bool, case: impl Debug) {
+        self.ends_without("", is_kept, case);
+    }
+
+    /// Checks whether the rule was kept to the end, by the violations that contain a text.
+    #[track_caller]
+    pub fn ends_without(&mut self, part: &str, is_kept: bool, case: impl Debug) {
+        let told = self.end();
+        let is_told = told.iter().any(|it| it.contains(part));
+        assert_eq!(!is_told, is_kept, "{case:?}: {told:?}");
     }
 
     fn tell(&mut self, event: Event) -> &mut Self {

@@ -174,7 +174,7 @@ mod tests {
             task[field] = json!("");
             let mut story = Story::new(Told::default());
             evict(&mut story, &task);
-            assert_eq!(story.told().is_empty(), field == "nothing", "{field}");
+            story.keeps(field == "nothing", field);
         }
     }
 
@@ -223,8 +223,7 @@ mod tests {
                 let patch = json!({"status": {"conditions": [condition]}});
                 story.patch(control_plane(), &binding_key("web-deployment"), &patch);
             }
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{what}: {told:?}");
+            story.wait(600).ends(is_kept, what);
         }
     }
 
@@ -243,8 +242,7 @@ mod tests {
             let condition = json!({"type": "EvictionPending", "reason": "Evicted", "lastTransitionTime": dated});
             let patch = json!({"status": {"conditions": [condition]}});
             story.patch(control_plane(), &binding_key("web-deployment"), &patch);
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{before} {after}: {told:?}");
+            story.wait(600).ends(is_kept, (before, after));
         }
     }
 
@@ -261,8 +259,7 @@ mod tests {
             let mut stays = binding(&["m1"]);
             stays["status"] = json!({"conditions": condition});
             story.write(control_plane(), &binding_key("web"), stays);
-            let told = story.wait(600).end();
-            assert_eq!(told.is_empty(), is_kept, "{effect}: {told:?}");
+            story.wait(600).ends(is_kept, effect);
         }
     }
 }
