@@ -358,10 +358,6 @@ mod tests {
             story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
             story.patch(person(), &binding_key("web"), &json!({ "spec": spec }));
             let mut sent = work();
-            sent["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
             sent["status"]["conditions"] = json!([{"type": "Applied", "status": status}]);
             story.write(agent("m1"), &work_key("m1"), sent);
             evict(story.wait(seconds), "NotApplied");

@@ -345,10 +345,7 @@ mod tests {
             story.write(control_plane(), &cluster_key(name), cluster("True", &[]));
         }
         let mut template = json!({"spec": {"replicas": 2}});
-        template["metadata"]["annotations"] = json!({
-            "propagationpolicy.karmada.io/namespace": "default",
-            "propagationpolicy.karmada.io/name": "p",
-        });
+        template["metadata"]["annotations"] = claimed();
         story.write(person(), &policy_key(), json!({"spec": {}}));
         story.write(person(), &deployment_key(&Api::Fleet), template);
         story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
@@ -356,11 +353,6 @@ mod tests {
         story.write(agent("m2"), &member_key("m2"), deployment("m2", elsewhere));
         story.wait(3_600);
         story
-    }
-
-    fn policy_key() -> Key {
-        let plural = "propagationpolicies";
-        objects::key(&Api::Fleet, objects::POLICY, plural, "default", "p")
     }
 
     /// Moves the workload to `m2` with a task, which ends after a while.
@@ -374,10 +366,6 @@ mod tests {
         after["spec"]["suspension"] = suspension.clone();
         let mut sent = work();
         sent["spec"]["suspendDispatching"] = json!(!suspension.is_null());
-        sent["metadata"]["annotations"] = json!({
-            "resourcebinding.karmada.io/namespace": "default",
-            "resourcebinding.karmada.io/name": "web",
-        });
         story.write(control_plane(), &work_key("m2"), sent);
         story.write(control_plane(), &binding_key("web"), after.clone());
         after["spec"]["gracefulEvictionTasks"] = json!([]);

@@ -451,9 +451,7 @@ mod tests {
             evicted["spec"]["gracefulEvictionTasks"][0]["creationTimestamp"] = json!(story.time());
             evicted["status"] = json!({"aggregatedStatus": [report]});
             story.write(person(), &key, evicted);
-            let mut sent = work();
-            sent["metadata"]["annotations"] = of_web();
-            story.write(control_plane(), &work_key(target), sent);
+            story.write(control_plane(), &work_key(target), work());
             story.wait(seconds).patch(
                 control_plane(),
                 &key,

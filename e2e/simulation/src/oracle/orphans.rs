@@ -316,14 +316,17 @@ mod tests {
         story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
         story.write(person(), &deployment_key(&Api::Fleet), json!({}));
         story.write(control_plane(), &binding_key("web"), binding(&["m1"]));
-        let mut sent = work();
-        sent["metadata"]["annotations"] = json!({
-            "resourcebinding.karmada.io/namespace": "default",
-            "resourcebinding.karmada.io/name": "web",
-        });
-        story.write(control_plane(), &work_key("m1"), sent);
+        story.write(control_plane(), &work_key("m1"), work());
         story.write(agent("m1"), &member_key("m1"), deployment("m1", 2));
         story
+    }
+
+    /// Returns a Work of a binding, with this status of its condition Applied.
+    fn reported(binding: &str, applied: &str) -> Value {
+        let mut work = work();
+        work["metadata"]["annotations"]["resourcebinding.karmada.io/name"] = json!(binding);
+        work["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
+        work
     }
 
     #[test]
@@ -345,14 +348,8 @@ mod tests {
             ("the copy", &member_key("m1"), gone(), ""),
         ] {
             let mut story = story();
-            let mut applied = work();
-            applied["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
-            applied["status"]["conditions"] = json!([{"type": "Applied", "status": "True"}]);
             if what == "the target" {
-                story.write(control_plane(), &work_key("m2"), applied);
+                story.write(control_plane(), &work_key("m2"), reported("web", "True"));
             }
             story.write(person(), key, state);
             let told = story.end();
@@ -363,53 +360,28 @@ mod tests {
 
     #[test]
     fn a_work_that_its_binding_does_not_want_is_excused_until_the_targets_have_applied_theirs() {
+        let not_to = |cluster: &str| json!({"dispatchingOnClusters": {"clusterNames": [cluster]}});
         for (suspension, applied, is_excused) in [
             (json!(null), "False", true),
             (json!(null), "True", false),
             (json!({"dispatching": true}), "False", true),
             (json!({"dispatching": true}), "True", false),
-            (
-                json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
-                "False",
-                true,
-            ),
-            (
-                json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
-                "True",
-                false,
-            ),
+            (not_to("m2"), "False", true),
+            (not_to("m1"), "True", false),
         ] {
             let mut story = story();
             let mut moved = binding(&["m2"]);
             moved["spec"]["suspension"] = suspension.clone();
             story.write(control_plane(), &binding_key("web"), moved);
-            let mut sent = work();
-            sent["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "web",
-            });
-            sent["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
-            story.write(control_plane(), &work_key("m2"), sent);
-            let needed = binding_key("settings");
+            story.write(control_plane(), &work_key("m2"), reported("web", applied));
             let by = json!({"namespace": "default", "name": "web", "clusters": [{"name": "m2"}]});
-            story.write(
-                control_plane(),
-                &needed,
-                json!({"spec": {"requiredBy": [by]}}),
-            );
-            let mut beside = work_key("m1");
-            beside.name = "settings".to_owned();
-            let mut sent = work();
-            sent["metadata"]["annotations"] = json!({
-                "resourcebinding.karmada.io/namespace": "default",
-                "resourcebinding.karmada.io/name": "settings",
-            });
-            let mut elsewhere = sent.clone();
-            elsewhere["status"]["conditions"] = json!([{"type": "Applied", "status": applied}]);
-            let mut at = work_key("m2");
-            at.name = "settings".to_owned();
-            story.write(control_plane(), &at, elsewhere);
-            story.write(control_plane(), &beside, sent);
+            let needed = json!({"spec": {"requiredBy": [by]}});
+            story.write(control_plane(), &binding_key("settings"), needed);
+            for (cluster, applied) in [("m2", applied), ("m1", "Unknown")] {
+                let mut key = work_key(cluster);
+                key.name = "settings".to_owned();
+                story.write(control_plane(), &key, reported("settings", applied));
+            }
             let told = story.end();
             let expected = if is_excused { 0 } else { 2 };
             assert_eq!(told.len(), expected, "{suspension}: {told:?}");

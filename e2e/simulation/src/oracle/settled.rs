@@ -304,10 +304,6 @@ mod tests {
             [{"clusterName": "m1", "applied": true, "status": {"readyReplicas": 2}}]});
         story.write(control_plane(), &binding_key("web"), placed);
         let mut sent = work();
-        sent["metadata"]["annotations"] = json!({
-            "resourcebinding.karmada.io/namespace": "default",
-            "resourcebinding.karmada.io/name": "web",
-        });
         sent["spec"]["workload"]["manifests"][0]["spec"]["template"] =
             image("a")["spec"]["template"].clone();
         story.write(control_plane(), &work_key("m1"), sent);
@@ -320,14 +316,10 @@ mod tests {
     fn what_runs_is_what_the_template_says() {
         let ready = |number: i64| json!({"status": {"readyReplicas": number}});
         let more = json!({"spec": {"replicas": 3}});
+        let template = deployment_key(&Api::Fleet);
         for (what, key, patch, expected) in [
             ("nothing", binding_key("web"), json!({}), ""),
-            (
-                "a new image",
-                deployment_key(&Api::Fleet),
-                image("b"),
-                "is sent another",
-            ),
+            ("a new image", template, image("b"), "is sent another"),
             ("drift", member_key("m1"), image("b"), "has another"),
             ("more", member_key("m1"), more, "number of replicas"),
             ("a crash", member_key("m1"), ready(1), "says readyReplicas"),

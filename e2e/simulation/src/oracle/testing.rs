@@ -223,14 +223,6 @@ pub fn claimed() -> Value {
     })
 }
 
-/// Returns the annotations by which a Work names the binding `web`.
-pub fn of_web() -> Value {
-    json!({
-        "resourcebinding.karmada.io/namespace": "default",
-        "resourcebinding.karmada.io/name": "web",
-    })
-}
-
 /// Returns the key of the Work of `web` for a cluster.
 pub fn work_key(cluster: &str) -> Key {
     let namespace = format!("{}{cluster}", objects::EXECUTION);
@@ -277,9 +269,13 @@ pub fn binding(clusters: &[&str]) -> Value {
     })
 }
 
-/// Returns the Work with Deployment `web`, of which its member has reported something.
+/// Returns the Work of the binding `web` with its Deployment, of which its member has reported something.
 pub fn work() -> Value {
     json!({
+        "metadata": {"annotations": {
+            "resourcebinding.karmada.io/namespace": "default",
+            "resourcebinding.karmada.io/name": "web",
+        }},
         "spec": {"workload": {"manifests": [{
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"namespace": "default", "name": "web"},

@@ -100,9 +100,7 @@ mod tests {
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
             story.write(control_plane(), &key, after);
             story.write(person(), &policy, fenced.clone());
-            let mut work = work();
-            work["metadata"]["annotations"] = of_web();
-            story.write(control_plane(), &work_key("m1"), work);
+            story.write(control_plane(), &work_key("m1"), work());
             story.wait(seconds);
             story.write(control_plane(), &work_key("m1"), Value::Null);
             story.keeps(is_kept, what);
@@ -118,10 +116,8 @@ mod tests {
             leaving["metadata"]["annotations"] = claimed();
             let policy = policy_key();
             let fencing = |it: Value| json!({"spec": {"failover": {"cluster": {"fencing": it}}}});
-            let mut work = work();
-            work["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
-            story.write(control_plane(), &work_key("m1"), work);
+            story.write(control_plane(), &work_key("m1"), work());
             story.write(control_plane(), &binding_key("web"), leaving);
             story.write(person(), &policy, fencing(json!({"afterSeconds": 60})));
             story
@@ -138,10 +134,8 @@ mod tests {
         for (seconds, is_kept) in [(5, true), (15, false)] {
             let mut story = Story::new(Works);
             let key = binding_key("web");
-            let mut work = work();
-            work["metadata"]["annotations"] = of_web();
             story.write(control_plane(), &cluster_key("m1"), cluster("True", &[]));
-            story.write(control_plane(), &work_key("m1"), work);
+            story.write(control_plane(), &work_key("m1"), work());
             story
                 .write(control_plane(), &key, binding(&["m2"]))
                 .wait(60);
