@@ -160,37 +160,16 @@ mod tests {
         let member = jump(&json!({"member": "m1"}));
         let process = json!({"controlPlane": 0});
         let own = json!({"kind": "skew", "process": process, "jump": 3_600, "drift": 0});
+        let leader = || Some(Process::ControlPlane(0));
+        let other = Some(Process::ControlPlane(1));
+        let agent = Some(Process::Agent("m1".into()));
         for (what, fault, started, seconds, expected) in [
             ("it runs", &fleet, None, 100, 11),
             ("it runs for long", &fleet, None, 100_000, 3_600),
-            (
-                "it begins",
-                &fleet,
-                Some(Process::ControlPlane(1)),
-                1,
-                3_600,
-            ),
-            (
-                "an agent begins",
-                &fleet,
-                Some(Process::Agent("m1".into())),
-                100,
-                11,
-            ),
-            (
-                "a member's",
-                &member,
-                Some(Process::ControlPlane(0)),
-                100,
-                0,
-            ),
-            (
-                "its machine's",
-                &own,
-                Some(Process::ControlPlane(0)),
-                100,
-                0,
-            ),
+            ("it begins", &fleet, other, 1, 3_600),
+            ("an agent begins", &fleet, agent, 100, 11),
+            ("a member's", &member, leader(), 100, 0),
+            ("its machine's", &own, leader(), 100, 0),
         ] {
             let mut clocks = Clocks::default();
             clocks.pass(at(0));

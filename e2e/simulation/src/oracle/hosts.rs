@@ -280,39 +280,17 @@ mod tests {
     #[test]
     fn an_agent_that_has_found_the_promoted_store_writes_nothing_to_the_former_one() {
         let former = lease(&Api::Standby);
+        let renewal = json!({"spec": {"renewTime": "2"}});
+        let epoch = json!({"metadata": {"annotations": {"seen": "1"}}});
         for (what, is_found, seconds, patch, is_kept) in [
-            (
-                "before it has found it",
-                false,
-                60,
-                json!({"spec": {"renewTime": "2"}}),
-                true,
-            ),
-            (
-                "on its way",
-                true,
-                5,
-                json!({"spec": {"renewTime": "2"}}),
-                true,
-            ),
-            (
-                "a renewal",
-                true,
-                60,
-                json!({"spec": {"renewTime": "2"}}),
-                false,
-            ),
-            (
-                "the epoch",
-                true,
-                60,
-                json!({"metadata": {"annotations": {"seen": "1"}}}),
-                true,
-            ),
+            ("before it has found it", false, 60, &renewal, true),
+            ("on its way", true, 5, &renewal, true),
+            ("a renewal", true, 60, &renewal, false),
+            ("the epoch", true, 60, &epoch, true),
         ] {
             let mut story = promoted(true, is_found);
             story.write(Actor::Setup, &former, json!({"spec": {"renewTime": "1"}}));
-            story.wait(seconds).patch(agent("m1"), &former, &patch);
+            story.wait(seconds).patch(agent("m1"), &former, patch);
             story.keeps(is_kept, what);
         }
     }
@@ -350,18 +328,13 @@ mod tests {
             api,
             silent: true,
         };
+        let member = Api::Member("m1".to_owned());
         for (what, fault, number, seconds, is_kept) in [
             ("at once", None, 0, 30, true),
             ("too late", None, 0, 120, false),
             ("the promoted one", None, 1, 120, true),
             ("apart", Some(apart(Api::Fleet)), 0, 120, true),
-            (
-                "another one apart",
-                Some(apart(Api::Member("m1".to_owned()))),
-                0,
-                120,
-                false,
-            ),
+            ("another one apart", Some(apart(member)), 0, 120, false),
         ] {
             let mut story = promoted(true, true);
             if let Some(kind) = fault {

@@ -106,29 +106,17 @@ mod tests {
 
     #[test]
     fn what_was_known_is_not_replaced_by_nothing() {
+        let no_version = json!({"kubernetesVersion": ""});
+        let no_kinds = json!({"apiEnablements": []});
+        let few_kinds = json!({"apiEnablements": [{"groupVersion": "v1"}]});
         let no_room = json!({"resourceSummary": {"allocatable": {"cpu": "0", "pods": "0"}}});
         let less_room = json!({"resourceSummary": {"allocatable": {"cpu": "1", "pods": "0"}}});
         let no_nodes = json!({"nodeSummary": {"totalNum": 0}, "resourceSummary": null});
         for (what, status, ready, is_kept) in [
             ("the same", json!({}), Some("True"), true),
-            (
-                "no version",
-                json!({"kubernetesVersion": ""}),
-                Some("True"),
-                false,
-            ),
-            (
-                "no kinds",
-                json!({"apiEnablements": []}),
-                Some("True"),
-                false,
-            ),
-            (
-                "few kinds",
-                json!({"apiEnablements": [{"groupVersion": "v1"}]}),
-                Some("True"),
-                false,
-            ),
+            ("no version", no_version, Some("True"), false),
+            ("no kinds", no_kinds, Some("True"), false),
+            ("few kinds", few_kinds, Some("True"), false),
             ("no room", no_room.clone(), Some("True"), false),
             ("no room on failed nodes", no_room, Some("Unknown"), true),
             ("less room", less_room, Some("True"), true),

@@ -424,6 +424,7 @@ mod tests {
     #[test]
     fn a_template_that_is_deleted_takes_its_copies_along_unless_they_are_preserved() {
         let preserving = || json!({"spec": {"preserveResourcesOnDeletion": true}});
+        let released = json!({"spec": {"preserveResourcesOnDeletion": null}});
         let lazy = json!({"spec": {
             "preserveResourcesOnDeletion": true, "activationPreference": "Lazy",
         }});
@@ -432,11 +433,7 @@ mod tests {
             (preserving(), json!({}), false),
             (json!({}), preserving(), true),
             (lazy, json!({}), true),
-            (
-                preserving(),
-                json!({"spec": {"preserveResourcesOnDeletion": null}}),
-                true,
-            ),
+            (preserving(), released, true),
         ] {
             let mut story = story(0);
             story.patch(person(), &policy_key(), &before);

@@ -325,17 +325,14 @@ mod tests {
     fn a_target_is_dropped_only_when_a_person_asks_or_its_cluster_leaves() {
         let template = deployment_key(&Api::Fleet);
         let policy = policy_key();
+        let (other, tainted) = (cluster_key("m2"), cluster("True", &["x:NoExecute"]));
         let leaving =
             json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}});
         for (what, write, is_kept) in [
             ("nothing", None, false),
             ("the template", Some((&template, json!({"spec": {}}))), true),
             ("a policy", Some((&policy, json!({"spec": {}}))), true),
-            (
-                "another cluster's taints",
-                Some((&cluster_key("m2"), cluster("True", &["x:NoExecute"]))),
-                false,
-            ),
+            ("another cluster's taints", Some((&other, tainted)), false),
             ("the cluster", Some((&cluster_key("m1"), leaving)), true),
         ] {
             let mut story = story();
@@ -383,80 +380,31 @@ mod tests {
     #[test]
     fn a_task_ends_when_all_targets_are_healthy_or_its_grace_is_over_or_a_person_releases_it() {
         let report = |health: &str, ready: i64| json!({"clusterName": "m2", "health": health, "status": {"replicas": 2, "readyReplicas": ready}});
-        let healthy = || report("Healthy", 2);
+        let (none, healthy) = (json!({}), report("Healthy", 2));
+        let (half, ill) = (report("Healthy", 1), report("Unhealthy", 2));
+        let grace = json!({"gracePeriodSeconds": 60});
+        let kept = |kept: bool| json!({ "suppressDeletion": kept });
         for (what, target, more, report, seconds, is_kept) in [
-            ("replaced", "m2", json!({}), healthy(), 5, true),
-            (
-                "half replaced",
-                "m2",
-                json!({}),
-                report("Healthy", 1),
-                5,
-                false,
-            ),
-            (
-                "unhealthy",
-                "m2",
-                json!({}),
-                report("Unhealthy", 2),
-                5,
-                false,
-            ),
-            ("no report", "m3", json!({}), healthy(), 5, false),
-            (
-                "in grace",
-                "m2",
-                json!({"gracePeriodSeconds": 60}),
-                json!({}),
-                59,
-                false,
-            ),
-            (
-                "after grace",
-                "m2",
-                json!({"gracePeriodSeconds": 60}),
-                json!({}),
-                61,
-                true,
-            ),
-            (
-                "after grace, dead",
-                "m3",
-                json!({"gracePeriodSeconds": 60}),
-                json!({}),
-                61,
-                false,
-            ),
-            (
-                "never",
-                "m2",
-                json!({"suppressDeletion": true}),
-                healthy(),
-                5,
-                false,
-            ),
-            (
-                "released",
-                "m2",
-                json!({"suppressDeletion": false}),
-                json!({}),
-                5,
-                true,
-            ),
+            ("replaced", "m2", &none, &healthy, 5, true),
+            ("half replaced", "m2", &none, &half, 5, false),
+            ("unhealthy", "m2", &none, &ill, 5, false),
+            ("no report", "m3", &none, &healthy, 5, false),
+            ("in grace", "m2", &grace, &none, 59, false),
+            ("after grace", "m2", &grace, &none, 61, true),
+            ("after grace, dead", "m3", &grace, &none, 61, false),
+            ("never", "m2", &kept(true), &healthy, 5, false),
+            ("released", "m2", &kept(false), &none, 5, true),
         ] {
             let mut story = story();
             let key = binding_key("web");
             let mut evicted = binding(&[target]);
-            evicted["spec"]["gracefulEvictionTasks"] = json!([task(&more)]);
+            evicted["spec"]["gracefulEvictionTasks"] = json!([task(more)]);
             evicted["spec"]["gracefulEvictionTasks"][0]["creationTimestamp"] = json!(story.time());
             evicted["status"] = json!({"aggregatedStatus": [report]});
             story.write(person(), &key, evicted);
             story.write(control_plane(), &work_key(target), work());
-            story.wait(seconds).patch(
-                control_plane(),
-                &key,
-                &json!({"spec": {"gracefulEvictionTasks": null}}),
-            );
+            let ended = json!({"spec": {"gracefulEvictionTasks": null}});
+            story.wait(seconds).patch(control_plane(), &key, &ended);
             story.keeps(is_kept, what);
         }
     }

@@ -493,41 +493,17 @@ mod tests {
         let policy = objects::key(&Api::Fleet, POLICY, "clustertaintpolicies", "", "p");
         let proposed = json!({"spec": {"taintsToAdd": [{"key": "x", "effect": "NoExecute"}]}});
         let shipped = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
-        for (what, by, taint, form, stays, is_kept) in [
-            ("a user's", person(), "x:NoExecute", None, false, true),
-            (
-                "a policy's",
-                control_plane(),
-                "x:NoExecute",
-                Some(&proposed),
-                true,
-                true,
-            ),
-            (
-                "a former policy's",
-                control_plane(),
-                "x:NoExecute",
-                Some(&proposed),
-                false,
-                false,
-            ),
-            (
-                "of the form that stays",
-                control_plane(),
-                "x:NoExecute",
-                Some(&shipped),
-                false,
-                true,
-            ),
-            (
-                "of a state that is over",
-                control_plane(),
-                "cluster.karmada.io/unreachable:NoSchedule",
-                None,
-                false,
-                false,
-            ),
+        let taint = "x:NoExecute";
+        let of_state = "cluster.karmada.io/unreachable:NoSchedule";
+        for (what, form, taint, stays, is_kept) in [
+            ("a user's", None, taint, false, true),
+            ("a policy's", Some(&proposed), taint, true, true),
+            ("a former policy's", Some(&proposed), taint, false, false),
+            ("of the form that stays", Some(&shipped), taint, false, true),
+            ("of a state that is over", None, of_state, false, false),
         ] {
+            let is_user = what == "a user's";
+            let by = if is_user { person() } else { control_plane() };
             let mut story = story();
             if let Some(form) = form {
                 story.write(person(), &policy, form.clone());

@@ -485,42 +485,13 @@ mod tests {
         };
         let key = objects::key(&Api::Fleet, "", "events", "default", "e");
         // The history is of the first hours of 1970.
+        let (past, future) = ("1970-01-01T00:00:00Z", "1970-01-02T00:00:00Z");
         for (phase, since, about, is_skewed, (is_kept, event_is_kept)) in [
-            (
-                Phase::Fresh,
-                "1970-01-02T00:00:00Z",
-                "web",
-                true,
-                (true, true),
-            ),
-            (
-                Phase::Fresh,
-                "1970-01-02T00:00:00Z",
-                "api",
-                true,
-                (true, false),
-            ),
-            (
-                Phase::Fresh,
-                "1970-01-02T00:00:00Z",
-                "web",
-                false,
-                (false, false),
-            ),
-            (
-                Phase::Fresh,
-                "1970-01-01T00:00:00Z",
-                "web",
-                true,
-                (false, false),
-            ),
-            (
-                Phase::Rest,
-                "1970-01-02T00:00:00Z",
-                "web",
-                true,
-                (false, false),
-            ),
+            (Phase::Fresh, future, "web", true, (true, true)),
+            (Phase::Fresh, future, "api", true, (true, false)),
+            (Phase::Fresh, future, "web", false, (false, false)),
+            (Phase::Fresh, past, "web", true, (false, false)),
+            (Phase::Rest, future, "web", true, (false, false)),
         ] {
             let rules = Rules {
                 clock_error: SignedDuration::from_hours(9),

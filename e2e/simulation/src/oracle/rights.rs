@@ -118,46 +118,24 @@ mod tests {
     fn an_agent_writes_what_is_its_own_and_nothing_else() {
         let lease = |name: &str| key("coordination.k8s.io", "leases", "karmada-cluster", name);
         let about = |name: &str| json!({"involvedObject": {"kind": "Cluster", "name": name}});
-        let status = json!({"status": {"x": 1}});
+        let event = || key("", "events", "default", "e");
+        let (status, spec) = (json!({"status": {"x": 1}}), json!({"spec": 1}));
+        let taints = json!({"spec": {"taints": []}});
+        let orders = json!({"spec": {"suspendDispatching": true}});
         for (what, key, patch, is_kept) in [
-            ("its report", cluster_key("m1"), status.clone(), true),
-            ("another's", cluster_key("m2"), status.clone(), false),
-            (
-                "its taints",
-                cluster_key("m1"),
-                json!({"spec": {"taints": []}}),
-                false,
-            ),
-            ("its Work", work_key("m1"), status.clone(), true),
-            ("another's Work", work_key("m2"), status, false),
-            (
-                "its orders",
-                work_key("m1"),
-                json!({"spec": {"suspendDispatching": true}}),
-                false,
-            ),
-            ("its lease", lease("m1"), json!({"spec": 1}), true),
-            ("another's lease", lease("m2"), json!({"spec": 1}), false),
-            (
-                "its event",
-                key("", "events", "default", "e"),
-                about("m1"),
-                true,
-            ),
-            (
-                "another's event",
-                key("", "events", "default", "e"),
-                about("m2"),
-                false,
-            ),
-            ("a binding", binding_key("web"), json!({"spec": 1}), false),
-            ("its member", member_key("m1"), json!({"spec": 1}), true),
-            (
-                "another member",
-                member_key("m2"),
-                json!({"spec": 1}),
-                false,
-            ),
+            ("its report", cluster_key("m1"), &status, true),
+            ("another's", cluster_key("m2"), &status, false),
+            ("its taints", cluster_key("m1"), &taints, false),
+            ("its Work", work_key("m1"), &status, true),
+            ("another's Work", work_key("m2"), &status, false),
+            ("its orders", work_key("m1"), &orders, false),
+            ("its lease", lease("m1"), &spec, true),
+            ("another's lease", lease("m2"), &spec, false),
+            ("its event", event(), &about("m1"), true),
+            ("another's event", event(), &about("m2"), false),
+            ("a binding", binding_key("web"), &spec, false),
+            ("its member", member_key("m1"), &spec, true),
+            ("another member", member_key("m2"), &spec, false),
         ] {
             let mut story = Story::new(Rights);
             for name in ["m1", "m2"] {
@@ -165,7 +143,7 @@ mod tests {
                 story.write(Actor::Setup, &cluster_key(name), state);
                 story.write(Actor::Setup, &work_key(name), work());
             }
-            story.patch(agent("m1"), &key, &patch);
+            story.patch(agent("m1"), &key, patch);
             story.keeps(is_kept, what);
         }
     }

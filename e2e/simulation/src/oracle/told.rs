@@ -184,35 +184,21 @@ mod tests {
             let about = json!({"apiVersion": "apps/v1", "kind": kind, "namespace": "default", "name": name});
             Some(json!({"reason": "EvictWorkloadFromClusterSucceed", "involvedObject": about}))
         };
+        let of_binding = event("web-deployment", "ResourceBinding");
+        let of_template = event("web", "Deployment");
+        let moved = Some("ApplicationMoved");
         for (what, event, reason, is_kept) in [
             ("nothing", None, None, false),
             ("another's event", event("api", "Deployment"), None, false),
-            (
-                "an event of the binding",
-                event("web-deployment", "ResourceBinding"),
-                None,
-                true,
-            ),
-            (
-                "an event of the template",
-                event("web", "Deployment"),
-                None,
-                true,
-            ),
+            ("an event of the binding", of_binding, None, true),
+            ("an event of the template", of_template, None, true),
             ("a condition", None, Some("Evicted"), true),
-            (
-                "that of an application",
-                None,
-                Some("ApplicationMoved"),
-                true,
-            ),
+            ("that of an application", None, moved, true),
             ("another condition", None, Some("WaitingForRate"), false),
         ] {
             let mut story = Story::new(Told::default());
-            evict(
-                &mut story,
-                &json!({"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "x", "message": "x"}),
-            );
+            let task = json!({"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "x", "message": "x"});
+            evict(&mut story, &task);
             if let Some(event) = event {
                 let key = objects::key(&Api::Fleet, "", "events", "default", "e");
                 story.write(control_plane(), &key, event);

@@ -217,56 +217,26 @@ mod tests {
             }
             selector
         };
-        let policy = |selector| json!({"spec": {"resourceSelectors": [selector]}});
-        let moved = |selector| json!({"spec": {"workloads": [selector]}});
-        let target = |selector| json!({"spec": {"target": selector}});
+        let policy =
+            |name: &str, kind: &str| json!({"spec": {"resourceSelectors": [select(name, kind)]}});
+        let of_web = policy("web", "Deployment");
+        let of_api = policy("api", "Deployment");
+        let (of_kind, of_jobs) = (policy("", "Deployment"), policy("", "Job"));
+        let moved = json!({"spec": {"workloads": [select("api", "Deployment")]}});
+        let target = json!({"spec": {"target": select("", "Deployment")}});
+        let everything = json!({"spec": {}});
         for (plural, namespace, object, expected) in [
-            (
-                "propagationpolicies",
-                "default",
-                policy(select("web", "Deployment")),
-                true,
-            ),
-            (
-                "propagationpolicies",
-                "default",
-                policy(select("api", "Deployment")),
-                false,
-            ),
-            (
-                "propagationpolicies",
-                "shop",
-                policy(select("web", "Deployment")),
-                false,
-            ),
-            (
-                "clusterpropagationpolicies",
-                "",
-                policy(select("", "Deployment")),
-                true,
-            ),
-            (
-                "clusterpropagationpolicies",
-                "",
-                policy(select("", "Job")),
-                false,
-            ),
-            ("overridepolicies", "default", json!({"spec": {}}), true),
-            (
-                "workloadrebalancers",
-                "",
-                moved(select("api", "Deployment")),
-                false,
-            ),
-            (
-                "resourceinterpretercustomizations",
-                "",
-                target(select("", "Deployment")),
-                true,
-            ),
+            ("propagationpolicies", "default", &of_web, true),
+            ("propagationpolicies", "default", &of_api, false),
+            ("propagationpolicies", "shop", &of_web, false),
+            ("clusterpropagationpolicies", "", &of_kind, true),
+            ("clusterpropagationpolicies", "", &of_jobs, false),
+            ("overridepolicies", "default", &everything, true),
+            ("workloadrebalancers", "", &moved, false),
+            ("resourceinterpretercustomizations", "", &target, true),
         ] {
             let key = objects::key(&Api::Fleet, objects::POLICY, plural, namespace, "p");
-            let selects = may_select(&key, &object, &web);
+            let selects = may_select(&key, object, &web);
             assert_eq!(selects, expected, "{plural} {object}");
         }
     }
