@@ -168,9 +168,12 @@ impl Error {
         matches!(self, Self::NotMade(_) | Self::Unmanaged { .. }) || self.is_other_fleets()
     }
 
-    /// Returns whether the agent may not read the object.
+    /// Returns whether nothing can be known of the object: the agent may not read it, or the member
+    /// does not serve its kind.
     pub fn is_hidden(&self) -> bool {
-        matches!(self, Self::Member(error) if error.is_refused_read())
+        let is_unserved =
+            |error: &member::Error| matches!(error, member::Error::UnknownKind { .. });
+        matches!(self, Self::Member(error) if error.is_refused_read() || is_unserved(error))
     }
 }
 

@@ -6,6 +6,7 @@ use http::{Method, Request, Response};
 use kube::client::Body;
 use muster_interpreter::Interpreters;
 use muster_interpreter::webhook::Hooks;
+use muster_shared::api::binding::ResourceHealth;
 use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::Client;
 use muster_shared::merge;
@@ -214,6 +215,20 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
     let after = (site.writes.lock().clone(), fleet.patches.lock().len());
     assert_eq!(before, after);
     assert_eq!(site.objects.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_a_kind_that_the_member_does_not_serve_is_of_unknown_health() {
+    let thing = json!({ "apiVersion": "example.io/v1", "kind": "Thing",
+        "metadata": { "name": "a", "namespace": "shop" } });
+    let mut work = work("w", 1);
+    work["metadata"]["finalizers"] = json!([FINALIZER]);
+    work["spec"]["workload"]["manifests"] = json!([thing]);
+    let (applier, ..) = applier_of([work], true).await;
+    assert!(reconcile(&applier).await.is_err());
+    let key = ObjectKey::of(&thing, 0).unwrap();
+    let seen = applier.store.statuses.seen("w", &key).unwrap();
+    assert_eq!((seen.health, seen.lost), (ResourceHealth::Unknown, false));
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,13 +97,13 @@ impl Watches {
         tasks.wait().await;
     }
 
-    /// Watches a kind until `stop`, once the member serves it. `is_behind` says whether another
+    /// Watches a kind until `stop`, whenever the member serves it. `is_behind` says whether another
     /// watch of it broke, since when objects may have been lost.
     async fn watch(
         self: &Arc<Self>,
         kind: &GroupVersionKind,
         stop: &CancellationToken,
-        is_behind: bool,
+        mut is_behind: bool,
     ) {
         loop {
             match self.discovery.resolve(kind).await {
@@ -115,7 +115,10 @@ impl Watches {
                     };
                     let _counted = Counted::new();
                     let stream = Stream::new(self, watched, place.resource, is_behind);
-                    return stream.run(stop.clone()).await;
+                    stream.run(stop.clone()).await;
+                    is_behind = true;
+                    // The catalog may be older than the end of the kind.
+                    _ = stop.run_until_cancelled(self.discovery.refresh()).await;
                 }
                 // A kind that cannot be watched, or is not served, is not listed.
                 Ok(_) => self.store.listed(kind, []),

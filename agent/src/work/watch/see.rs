@@ -194,15 +194,18 @@ impl Stream {
     }
 
     /// Reports objects of which nothing can be known any more, because the agent may not read their
-    /// kind. A list shows them when it may again.
+    /// kind or the member does not serve it, and has their Works applied, which tells why. A list
+    /// shows the objects when that is over.
     pub(super) async fn lose_sight(&mut self) {
-        let mut opened = None;
+        let (store, mut opened) = (&self.on.store, None);
         for (place, name) in self.index.wanted() {
             if let Ok(Some(open)) = self.on.open(&self.watched, name, &mut opened).await
                 && let Some((key, _)) = open.find(place)
             {
-                let statuses = &self.on.store.statuses;
+                let statuses = &store.statuses;
                 statuses.see(name, &key, Interpretation::unknown());
+                store.drift.doubt(&key);
+                store.waits.to_apply.add(name.to_owned());
             }
         }
     }

@@ -74,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Follows the objects until `stop`.
+    /// Follows the objects until `stop`, or until the member has not served the kind for a while.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let api: Api<Raw> = Api::all_with(self.on.member.clone(), &self.resource);
         let selection = Selection::everything()
@@ -89,7 +89,13 @@ impl Stream {
                 () = stop.cancelled() => break,
                 // A list that has begun comes to its end, however long it takes.
                 () = self.relist.due(), if self.listed.is_none() => events = Box::pin(follow()),
-                _ = count.tick() => self.take_stock().await,
+                _ = count.tick() => {
+                    self.take_stock().await;
+                    // The kind may come back as another resource.
+                    if self.trouble.is_unserved() {
+                        break;
+                    }
+                }
                 (place, object) = self.waiting.answered() => self.look_again(&place, object).await,
                 Some(event) = events.next() => self.follow(event).await,
             }
@@ -191,7 +197,7 @@ impl Stream {
                 .retain_former(|work| works.cached(work).is_some());
         }
         self.count_orphans();
-        let is_hidden = is_refused(&self.trouble);
+        let is_hidden = is_refused(&self.trouble) || self.trouble.is_unserved();
         if is_hidden && !self.is_hidden {
             self.lose_sight().await;
         }

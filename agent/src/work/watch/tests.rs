@@ -1,11 +1,15 @@
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use http::{Request, Response};
+use kube::client::Body;
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::k8s::{ApiResource, GroupVersionKind};
+use muster_shared::k8s::{ApiResource, Client, GroupVersionKind};
 use muster_shared::watch::Event;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 use super::index::Index;
 use super::opened::Watched;
@@ -150,6 +154,30 @@ async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_
     };
     assert_eq!(health("a"), (ResourceHealth::Unhealthy, true));
     assert_eq!(health("b"), (ResourceHealth::Unknown, false));
+}
+
+/// Returns a client of an API server that serves no kind.
+fn unserved() -> Client {
+    let service = tower::service_fn(|_: Request<Body>| async {
+        let body = Body::from(b"404 page not found\n".to_vec());
+        Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap())
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_tell_of_it() {
+    let (mut watches, fleet) = watches().await;
+    Arc::get_mut(&mut watches).unwrap().member = unserved();
+    let mut stream = stream(&watches, watched());
+    let seen = stream.see(&place("a"), (object(&fleet, "a"), None)).await;
+    stream.index.note(place("a"), seen.work, seen.wanted);
+    let (statuses, queue) = (&watches.store.statuses, &watches.store.waits.to_apply);
+    assert!(queue.is_empty(), "it is at rest");
+    stream.run(CancellationToken::new()).await;
+    let seen = statuses.seen("a", &place("a")).unwrap();
+    assert_eq!((seen.health, seen.lost), (ResourceHealth::Unknown, false));
+    assert_eq!(queue.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
