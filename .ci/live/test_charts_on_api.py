@@ -67,6 +67,7 @@ def test_life(cluster):
     assert "muster-fleet-etcd-snapshots is there with ReadWriteOnce" in words, f"another mode of a claim that is there: refused, with what to do: {words}"
     for refused, reason in (
         ({"priorityClass": {"value": 5}}, "muster-muster-system is there with 1000000000"),
+        ({"nameOverride": "else"}, "nameOverride=muster-control-plane"),
         ({"fleetApi": {"etcd": {"snapshots": {"className": "fast"}}}}, "muster-fleet-etcd-snapshots is there with slow"),
         ({"fleetApi": {"etcd": {"snapshots": {"size": "900Mi"}}}}, "muster-fleet-etcd-snapshots is there with 8Gi"),
         ({"fleetApi": {"etcd": {"storage": {"size": "16Gi"}}}}, "muster-fleet-etcd is there with 8Gi"),

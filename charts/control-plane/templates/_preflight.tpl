@@ -57,8 +57,18 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end -}}
 {{- end }}
 
-{{- /* A release keeps the names by which it was installed: by others it would be another, empty fleet, with authorities that no member trusts. */ -}}
+{{- /*
+A release keeps the names by which it was installed: by others it would be another, empty fleet, with authorities that no member trusts, and what is changed before the Deployments, such as the
+Service of admission, would select no pod of those that run.
+*/ -}}
 {{- define "muster.preflight.names" -}}
+{{- if and .Values.preflight .Release.IsUpgrade -}}
+{{- $own := include "muster.name" . -}}
+{{- $was := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" $own (lookup "apps/v1" "Deployment" .Release.Namespace (include "muster.fullname" .)) -}}
+{{- if ne $was $own -}}
+{{- fail (printf "\n\nnameOverride is fixed at installation: Deployment %s selects its pods by the name %s, and Kubernetes changes that of none. Set nameOverride=%s.\n" (include "muster.fullname" .) $was $was) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
 {{- $stores := lookup "apps/v1" "StatefulSet" .Release.Namespace "" -}}
