@@ -49,7 +49,8 @@ pub(super) struct Authority {
     pub until: Timestamp,
 }
 
-fn text(secret: &Secret, key: &str) -> Option<String> {
+/// Returns the text of a key of a Secret; `None` if there is none.
+pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     let value = secret.data.as_ref()?.get(key)?;
     String::from_utf8(value.0.clone()).ok()
 }

@@ -124,10 +124,16 @@ impl Keeper {
         }
         let mut trusted = fleet.trusted.clone();
         if let Some(name) = &self.serving {
-            let brought = self.get(name).await?;
-            let brought = brought.and_then(|it| it.data?.remove(AUTHORITIES));
-            let brought = brought.and_then(|it| String::from_utf8(it.0).ok());
-            trusted = judge::bundle(&trusted, &brought.unwrap_or_default());
+            let brought = self.get(name).await.unwrap_or_else(|error| {
+                problems.push(error);
+                None
+            });
+            // One that is gone, as while its issuer makes it anew, takes no authority back: the
+            // certificate in use is still of that.
+            let known = found.get(&site.name("control-plane"));
+            let source = brought.as_ref().or_else(|| known?.as_ref());
+            let text = source.and_then(|it| judge::text(it, AUTHORITIES));
+            trusted = judge::bundle(&trusted, &text.unwrap_or_default());
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
         for leaf in &leaves {
@@ -443,19 +449,53 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_certificate_that_cannot_be_read_keeps_no_other_from_being_made() {
-        let stand = Stand::new([]);
-        let keeper = Keeper {
+    fn keeper(stand: &Stand, serving: Option<&str>) -> Keeper {
+        Keeper {
             host: stand.fleet.client.clone(),
             site: site(),
             lives: Lives {
                 authority: Duration::from_hours(24 * 3650),
                 leaf: Duration::from_hours(24 * 90),
             },
-            serving: None,
-        };
-        let now = Timestamp::from_second(1_800_000_000).unwrap();
+            serving: serving.map(str::to_owned),
+        }
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_authority_of_a_brought_certificate_is_trusted_while_its_secret_is_not_there() {
+        let (stand, name) = (Stand::new([]), "brought");
+        let (keeper, now) = (keeper(&stand, Some(name)), now());
+        let issuer = issue::authority("issuer", now, keeper.lives.authority).unwrap();
+        let data = BTreeMap::from([(AUTHORITIES, ByteString(issuer.certificate.into_bytes()))]);
+        let metadata = json!({"name": name, "namespace": site().namespace});
+        stand
+            .api
+            .put("secrets", json!({"metadata": metadata, "data": data}));
+        let trusted = keeper.pass(now).await.unwrap().trusted;
+        assert_eq!(trusted.matches("BEGIN CERTIFICATE").count(), 2);
+        settle(&stand);
+
+        stand.api.delete("secrets", &site().namespace, name);
+        let outcome = keeper.pass(now).await.unwrap();
+        assert_eq!(
+            (outcome.trusted, outcome.written),
+            (trusted.clone(), vec![])
+        );
+        let (path, body) = (format!("/{name}"), refusal(500, "InternalError", ""));
+        stand.api.answer(Method::GET, &path, 500, body);
+        let outcome = keeper.pass(now).await.unwrap();
+        assert_eq!((outcome.trusted, outcome.written), (trusted, vec![]));
+        assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_cannot_be_read_keeps_no_other_from_being_made() {
+        let stand = Stand::new([]);
+        let (keeper, now) = (keeper(&stand, None), now());
         let (page, admin) = (site().name("page"), site().name("admin"));
         let (path, body) = (format!("/{page}"), refusal(500, "InternalError", ""));
         stand.api.answer(Method::GET, &path, 500, body.clone());
