@@ -1,5 +1,6 @@
 //! Client for objects of any kind in the member: get, apply, delete, each with a deadline.
 
+mod clash;
 mod error;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use muster_shared::write::{delete_params, patch_params, post_params};
 use serde_json::Value;
 use tokio::time::timeout;
 
+pub use self::clash::Clash;
 use self::error::Cause;
 pub use self::error::Error;
 use super::desired::ObjectKey;

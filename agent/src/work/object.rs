@@ -377,12 +377,11 @@ impl Objects {
             // Retained fields, and the permission to update, were read from this version.
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
             let applied = self.member.apply(key, &versioned, true).await;
-            let refusal = applied.as_ref().err();
-            let list = refusal.and_then(|it| it.duplicate().or_else(|| it.remainder(&apply)));
-            let adoption = list.and_then(|list| adoption(&after, Some(&list)));
+            let clashes = applied.as_ref().err().map(|it| it.clashes(&apply));
+            let adoption = clashes.and_then(|it| adoption(&after, Some((&apply, it.as_slice()))));
             after = match (applied, adoption) {
-                // An entry that somebody changed stands beside that of the template, or a part of
-                // it in the place of one that the template drops.
+                // What somebody wrote stands beside what the template has in its place, or a part
+                // of an entry where the template drops the entry.
                 (Err(_), Some(adoption)) => {
                     let adopted = self.member.patch(key, &adoption).await?;
                     versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));

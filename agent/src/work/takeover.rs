@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::member::FIELD_MANAGER;
+use super::member::{Clash, FIELD_MANAGER};
 
 /// Field managers of Karmada's processes in members: the names of the binaries, as client-go
 /// chooses them. This agent's own writes whole objects where an apply is refused.
@@ -48,8 +48,9 @@ const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// Returns the merge patch that makes what others wrote into an object this agent's, so that what
 /// its template does not have goes with the next apply; `None` when there is nothing of theirs.
-/// Metadata and subresources stay with their writers, as does all but a list, if one is given.
-pub fn adoption(observed: &Value, list: Option<&[String]>) -> Option<Value> {
+/// Metadata and subresources stay with their writers, as does all that clashes with nothing
+/// applied, if clashes are given.
+pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let is_left = |entry: &Value| {
         entry.get("subresource").is_some_and(|it| it != "")
@@ -70,18 +71,21 @@ pub fn adoption(observed: &Value, list: Option<&[String]>) -> Option<Value> {
         let Some(owned) = entry["fieldsV1"].as_object_mut() else {
             continue;
         };
-        let taken = if let Some(list) = list {
-            take(owned, list)
+        let taken: Vec<_> = if let Some((applied, clashes)) = clashes {
+            let parts = clashes.iter();
+            let parts = parts.map(|it| take(owned, applied, &it.path, it.is_of_entries));
+            parts.collect()
         } else {
             let metadata = owned.remove_entry("f:metadata").into_iter();
-            let all = std::mem::replace(owned, metadata.collect());
-            (!all.is_empty()).then_some(Value::Object(all))
+            vec![std::mem::replace(owned, metadata.collect())]
         };
         if !owned.is_empty() {
             rest.push(entry);
         }
-        is_any |= taken.is_some();
-        add(&mut fields, &taken.unwrap_or_default());
+        for taken in taken.into_iter().filter(|it| !it.is_empty()) {
+            is_any = true;
+            add(&mut fields, &Value::Object(taken));
+        }
     }
     if !is_any {
         return None;
@@ -127,20 +131,84 @@ fn take_out(patch: &mut Value, owned: &Value, observed: &Value) {
     }
 }
 
-/// Takes what lies below a path out of a set of fields, and leaves nothing empty behind.
-fn take(fields: &mut Map<String, Value>, path: &[String]) -> Option<Value> {
-    let (name, rest) = path.split_first()?;
-    let taken = if rest.is_empty() {
-        fields.remove(name)?
-    } else {
-        let below = fields.get_mut(name)?.as_object_mut()?;
-        let taken = take(below, rest)?;
-        if below.is_empty() {
-            fields.remove(name);
+/// Takes out of a set of fields what clashes below a path with what is applied: entries of a list
+/// that are not applied, or fields that are not beside others that are. Leaves nothing empty
+/// behind.
+fn take(
+    fields: &mut Map<String, Value>,
+    applied: &Value,
+    path: &[String],
+    is_of_entries: bool,
+) -> Map<String, Value> {
+    let mut taken = Map::new();
+    for (name, mut below) in std::mem::take(fields) {
+        match Step::of(&name, applied, path, is_of_entries) {
+            Step::Take => _ = taken.insert(name, below),
+            Step::Leave => _ = fields.insert(name, below),
+            Step::Into(applied, path) => {
+                let inner = below.as_object_mut();
+                let found = inner.map(|it| take(it, applied, path, is_of_entries));
+                let found = found.unwrap_or_default();
+                let is_left = found.is_empty() || below != json!({});
+                if !found.is_empty() {
+                    taken.insert(name.clone(), Value::Object(found));
+                }
+                if is_left {
+                    fields.insert(name, below);
+                }
+            }
         }
-        taken
+    }
+    taken
+}
+
+/// What becomes of one name in a set of fields.
+enum Step<'a> {
+    /// It stays.
+    Leave,
+    /// It is taken with all below it.
+    Take,
+    /// What is below it is looked at, with what is applied there and the rest of the path.
+    Into(&'a Value, &'a [String]),
+}
+
+impl<'a> Step<'a> {
+    fn of(name: &str, applied: &'a Value, path: &'a [String], is_of_entries: bool) -> Self {
+        if let Value::Array(entries) = applied {
+            return match find(entries, name) {
+                Some(entry) => Self::Into(entry, path),
+                None if path.is_empty() && is_of_entries && name != "." => Self::Take,
+                None => Self::Leave,
+            };
+        }
+        let Some(name) = name.strip_prefix("f:") else {
+            return Self::Leave;
+        };
+        let held = &applied[name];
+        match path.split_first() {
+            Some((first, _)) if first != name => Self::Leave,
+            Some(_) if held.is_null() => Self::Take,
+            Some((_, rest)) => Self::Into(held, rest),
+            None if held.is_null() && !is_of_entries => Self::Take,
+            None => Self::Leave,
+        }
+    }
+}
+
+/// Returns the entry of a list that a set of fields names. A key that the entry leaves out is a
+/// default of the server's.
+fn find<'a>(entries: &'a [Value], name: &str) -> Option<&'a Value> {
+    if let Some(value) = name.strip_prefix("v:") {
+        let value: Value = serde_json::from_str(value).ok()?;
+        return entries.iter().find(|it| **it == value);
+    }
+    let keys: Map<String, Value> = serde_json::from_str(name.strip_prefix("k:")?).ok()?;
+    let is_it = |entry: &Value, is_open: bool| {
+        let mut keys = keys.iter();
+        keys.all(|(key, value)| entry[key] == *value || is_open && entry[key].is_null())
     };
-    Some(json!({ (name.clone()): taken }))
+    let found = entries.iter().find(|it| is_it(it, false));
+    found.or_else(|| entries.iter().find(|it| is_it(it, true)))
 }
 
 /// Adds a set of fields to another one.
@@ -250,5 +318,66 @@ mod tests {
         let patch = adoption(&before, None).unwrap();
         assert_eq!(patch["metadata"], after["metadata"]);
         assert_eq!(adoption(&after, None), None, "nothing of others is left");
+    }
+
+    #[test]
+    fn of_what_others_wrote_that_alone_is_adopted_which_clashes_with_what_is_applied() {
+        let web = "k:{\"name\":\"web\"}";
+        let theirs = json!({"f:spec": {"f:paused": {}, "f:containers": {
+            web: {
+                "f:env": {
+                    "k:{\"name\":\"A\"}": {"f:value": {}},
+                    "k:{\"name\":\"RELOADED\"}": {".": {}, "f:name": {}, "f:value": {}},
+                },
+                "f:livenessProbe": {"f:exec": {"f:command": {}}, "f:periodSeconds": {}},
+                "f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}},
+                    "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:hostIP": {}}},
+            },
+            "k:{\"name\":\"proxy\"}": {".": {}, "f:image": {}},
+        }}});
+        let probe = json!({"httpGet": {"port": 80}, "periodSeconds": 5});
+        let applied = json!({"spec": {"containers": [{
+            "name": "web", "env": [{"name": "A", "valueFrom": {}}], "livenessProbe": probe,
+            "ports": [{"containerPort": 80}],
+        }]}});
+        for (path, is_of_entries, expected) in [
+            (
+                "env",
+                false,
+                json!({"f:env": {"k:{\"name\":\"A\"}": {"f:value": {}}}}),
+            ),
+            (
+                "livenessProbe",
+                false,
+                json!({"f:livenessProbe": {"f:exec": {"f:command": {}}}}),
+            ),
+            (
+                "ports",
+                true,
+                json!({"f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}}}}),
+            ),
+            ("volumeMounts", false, json!(null)),
+        ] {
+            let observed = json!({"apiVersion": "v1", "metadata": {"resourceVersion": "7",
+                "managedFields": [{"manager": "kubectl-set", "operation": "Update",
+                    "apiVersion": "v1", "fieldsV1": theirs}]}});
+            let path = ["spec", "containers", path].map(str::to_owned).to_vec();
+            let clash = Clash {
+                path,
+                is_of_entries,
+            };
+            let patch = adoption(&observed, Some((&applied, &[clash])));
+            let managers = patch.map(|it| it["metadata"]["managedFields"].clone());
+            let taken = managers
+                .as_ref()
+                .map(|it| &it[1]["fieldsV1"]["f:spec"]["f:containers"]);
+            assert_eq!(
+                taken.unwrap_or(&Value::Null)[web],
+                expected,
+                "{is_of_entries}"
+            );
+            let left = managers.as_ref().map(|it| &it[0]["fieldsV1"]["f:spec"]);
+            assert!(left.is_none_or(|it| it.get("f:paused").is_some()));
+        }
     }
 }

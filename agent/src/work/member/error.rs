@@ -5,7 +5,7 @@ use muster_shared::client;
 use muster_shared::watch::pages::PageError;
 use serde_json::Value;
 
-use super::{ANSWER_DEADLINE, ObjectKey};
+use super::{ANSWER_DEADLINE, Clash, ObjectKey};
 use crate::discovery;
 
 /// Message of an API server for a path of a resource that the group version does not have. For a
@@ -116,31 +116,15 @@ impl Error {
         status.is_some_and(|status| status.message.contains(REPETITION))
     }
 
-    /// Returns the list that would have two entries which may not be the same, as the names of its
-    /// path in a set of fields; `None` where it is part of another list, whose entries others have.
-    pub fn duplicate(&self) -> Option<Vec<String>> {
-        let (list, _) = self.entry("FieldValueDuplicate")?;
-        Some(names(list))
-    }
-
-    /// Returns the list that would have an entry without a field that each entry of what is applied
-    /// has, as [`duplicate`](Self::duplicate) does: of an entry that is applied no more, others own
-    /// the rest.
-    pub fn remainder(&self, applied: &Value) -> Option<Vec<String>> {
-        let (list, entry) = self.entry("FieldValueRequired")?;
-        let (_, field) = entry.split_once("].")?;
-        let entries = applied.pointer(&format!("/{}", list.replace('.', "/")));
-        let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
-        let is_whole = entries.all(|it| it.get(field).is_some_and(|it| !it.is_null()));
-        is_whole.then(|| names(list))
-    }
-
-    /// Returns the path of a list and the rest of that of its entry which is refused for a reason.
-    fn entry(&self, reason: &str) -> Option<(&str, &str)> {
-        let causes = &self.status()?.details.as_ref()?.causes;
-        let cause = causes.iter().find(|it| it.reason == reason)?;
-        let (list, entry) = cause.field.split_once('[')?;
-        (!entry.contains('[')).then_some((list, entry))
+    /// Returns where what is applied does not go together with what others may have written.
+    pub fn clashes(&self, applied: &Value) -> Vec<Clash> {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let causes = details.into_iter().flat_map(|details| &details.causes);
+        let clashes = causes.filter_map(|cause| {
+            let words = (cause.reason.as_str(), cause.message.as_str());
+            Clash::of(words, &cause.field, applied)
+        });
+        clashes.collect()
     }
 
     /// Returns whether the member answered 404.
@@ -192,11 +176,6 @@ impl Error {
             },
         }
     }
-}
-
-/// Returns the names of a path in a set of fields.
-fn names(path: &str) -> Vec<String> {
-    path.split('.').map(|name| format!("f:{name}")).collect()
 }
 
 #[cfg(test)]

@@ -445,3 +445,34 @@ async fn a_container_that_the_template_drops_goes_although_somebody_changed_it_i
         assert_eq!(is_applied, adoptions > 0, "{what}");
     }
 }
+
+#[tokio::test]
+async fn a_variable_whose_source_somebody_replaced_in_the_member_has_that_of_the_template_again() {
+    let controller = |variable: &Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ReplicationController", "metadata": {"name": "a"},
+            "spec": {"template": {"spec": {"containers": [
+                {"name": "web", "image": "web:1", "env": [variable]},
+            ]}}},
+        })
+    };
+    let source = json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
+    let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
+        "k:{\"name\":\"web\"}": {"f:env": {"k:{\"name\":\"A\"}": {"f:value": {}}}},
+    }}}}});
+    let cause = json!({
+        "reason": "FieldValueInvalid", "field": "spec.template.spec.containers[0].env[0].valueFrom",
+        "message": "Invalid value: \"\": may not be specified when `value` is not empty",
+    });
+    let patches = Arc::default();
+    let value = controller(&json!({"name": "A", "value": "b"}));
+    let owned = "/f:spec/f:template/f:spec/f:containers";
+    let objects = edited(&value, &fields, (owned, cause), &patches);
+    let manifest = desired(&controller(&source), WORK, None);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
+    let after = &applied.unwrap().1["spec"]["template"]["spec"]["containers"];
+    assert_eq!(after[0]["env"], json!([source]));
+    assert_eq!(patches.lock().len(), 1);
+}
