@@ -17,7 +17,7 @@ use super::desired::ObjectKey;
 use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
-use super::takeover::{adoption, takeover, without_dropped};
+use super::takeover::{adoption, takeover, without_dropped, without_version};
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
@@ -377,14 +377,18 @@ impl Objects {
             // Retained fields, and the permission to update, were read from this version.
             versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
             let applied = self.member.apply(key, &versioned, true).await;
-            let clashes = applied.as_ref().err().map(|it| it.clashes(&apply));
-            let adoption = clashes.and_then(|it| adoption(&after, Some((&apply, it.as_slice()))));
-            after = match (applied, adoption) {
+            let mend = applied.as_ref().err().and_then(|it| {
+                let clashes = it.clashes(&apply);
+                let adoption = adoption(&after, Some((&apply, clashes.as_slice())));
+                adoption.or_else(|| without_version(&after, it.version_of_record()?))
+            });
+            after = match (applied, mend) {
                 // What somebody wrote stands beside what the template has in its place, or a part
-                // of an entry where the template drops the entry.
-                (Err(_), Some(adoption)) => {
-                    let adopted = self.member.patch(key, &adoption).await?;
-                    versioned["metadata"]["resourceVersion"] = json!(version_of(&adopted));
+                // of an entry where the template drops the entry. Or the server cannot read its own
+                // record.
+                (Err(_), Some(mend)) => {
+                    let mended = self.member.patch(key, &mend).await?;
+                    versioned["metadata"]["resourceVersion"] = json!(version_of(&mended));
                     self.member.apply(key, &versioned, true).await?
                 }
                 // The lists of a merge patch are whole.

@@ -98,6 +98,22 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     Some(json!({"metadata": {"managedFields": rest, "resourceVersion": version}}))
 }
 
+/// Returns the merge patch that has the record of fields name the version in which an object was
+/// read in the place of one that is not served any more; `None` when nothing names that.
+pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
+    let mut entries = observed
+        .pointer("/metadata/managedFields")?
+        .as_array()?
+        .clone();
+    let mut is_any = false;
+    for entry in entries.iter_mut().filter(|it| it["apiVersion"] == gone) {
+        entry["apiVersion"] = observed["apiVersion"].clone();
+        is_any = true;
+    }
+    let version = observed.pointer("/metadata/resourceVersion")?;
+    is_any.then(|| json!({"metadata": {"managedFields": entries, "resourceVersion": version}}))
+}
+
 /// Returns a merge patch with what is wanted that takes out what this agent wrote before and what
 /// is wanted no more: a merge patch leaves what it does not name, unlike a server-side apply.
 pub fn without_dropped(mut wanted: Value, observed: &Value) -> Value {

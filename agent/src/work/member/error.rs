@@ -15,6 +15,10 @@ const UNKNOWN_RESOURCE: &str = "the server could not find the requested resource
 /// Kubernetes before 1.23 does for Services.
 const VERSION_OF_NEW: &str = "resourceVersion should not be set on objects to be created";
 
+/// Message of an API server that refuses an apply of an object whose record of fields names a
+/// version of a custom resource that is not served any more, with that version at its end.
+const VERSION_OF_RECORD: &str = "request to convert CR to an invalid group/version: ";
+
 /// Message of an API server that refuses an apply whose list has two entries of one key.
 const REPETITION: &str = "duplicate entries for key";
 
@@ -114,6 +118,13 @@ impl Error {
     pub fn refuses_repetitions(&self) -> bool {
         let status = self.status();
         status.is_some_and(|status| status.message.contains(REPETITION))
+    }
+
+    /// Returns the version of the API in the object's record of fields for which the object is not
+    /// applied.
+    pub fn version_of_record(&self) -> Option<&str> {
+        let (_, version) = self.status()?.message.split_once(VERSION_OF_RECORD)?;
+        version.split_whitespace().next()
     }
 
     /// Returns where what is applied does not go together with what others may have written.

@@ -476,3 +476,49 @@ async fn a_variable_whose_source_somebody_replaced_in_the_member_has_that_of_the
     assert_eq!(after[0]["env"], json!([source]));
     assert_eq!(patches.lock().len(), 1);
 }
+
+#[tokio::test]
+async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
+    let mut held = desired(&service(&json!({"ports": []})), WORK, None);
+    held["metadata"]["resourceVersion"] = json!("7");
+    held["metadata"]["managedFields"] = json!([
+        {"manager": "operator", "operation": "Update", "apiVersion": "example.io/v1alpha1",
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:type": {}}}},
+    ]);
+    let held = Mutex::new(held);
+    let core = group("", &[("services", "Service")]);
+    let objects = objects(testing::member(vec![core], move |head, body| {
+        let mut held = held.lock();
+        if head.method == http::Method::GET {
+            return (200, held.clone());
+        }
+        let sent: Value = serde_json::from_slice(body).unwrap();
+        let kind = head.headers.get(http::header::CONTENT_TYPE);
+        if kind.is_some_and(|kind| kind == "application/merge-patch+json") {
+            held["metadata"]["managedFields"] = sent["metadata"]["managedFields"].clone();
+            return (200, held.clone());
+        }
+        let named = &held["metadata"]["managedFields"][0]["apiVersion"];
+        if named != "v1" {
+            let gone = named.as_str().unwrap();
+            let message = format!("request to convert CR to an invalid group/version: {gone}");
+            let refusal =
+                json!({"kind": "Status", "status": "Failure", "code": 500, "message": message});
+            return (500, refusal);
+        }
+        held["spec"] = sent["spec"].clone();
+        (200, held.clone())
+    }));
+    let manifest = desired(&service(&json!({"ports": [{"port": 80}]})), WORK, None);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
+    let after = applied.unwrap().1;
+    assert_eq!(after["spec"]["ports"], json!([{"port": 80}]));
+    let operators = &after["metadata"]["managedFields"][0];
+    assert_eq!(
+        operators["fieldsV1"]["f:spec"],
+        json!({"f:type": {}}),
+        "its fields stay its own"
+    );
+}
