@@ -104,6 +104,8 @@ def test_agent(cluster):
     for values in (OF_AGENT, {**OF_AGENT, "rights": {"preset": "everything"}}):
         release, words = upgrade(cluster.helm("member"), AGENT, values)
         assert release is not None, f"and of an upgrade to {sorted(values)}: {words}"
+    _, words = upgrade(cluster.helm("member"), AGENT, {**OF_AGENT, "nameOverride": "else"})
+    assert "nameOverride=muster-agent" in words, f"another name of its pods: refused before the upgrade: {words}"
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "muster-fleet-kubeconfig", "namespace": "member"}})
     workload = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "x", "image": "x"}]}}}
     cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "placed", "namespace": "member", "labels": {"work.karmada.io/name": "x"}}, "spec": workload})

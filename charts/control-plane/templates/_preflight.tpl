@@ -9,6 +9,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- include "muster.preflight.store" . -}}
 {{- include "muster.preflight.snapshots" . -}}
 {{- include "muster.preflight.priority" . -}}
+{{- include "muster.preflight.service" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -152,6 +153,19 @@ stays when none is wanted.
 {{- $wanted := int64 .Values.priorityClass.value -}}
 {{- if and $class (ne (int64 $class.value) $wanted) -}}
 {{- fail (printf "\n\npriorityClass.value=%d: the class %s is there with %d, and Kubernetes changes that of no class. Keep it; or run `kubectl delete priorityclass %s` first: pods that run keep theirs.\n" $wanted $name (int64 $class.value) $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Kubernetes changes the class of no load balancer, nor gives one to a Service that is of this type without. */ -}}
+{{- define "muster.preflight.service" -}}
+{{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") (eq .Values.fleetApi.service.type "LoadBalancer") -}}
+{{- $name := printf "%s-api" (include "muster.fleet" .) -}}
+{{- $service := lookup "v1" "Service" .Release.Namespace $name -}}
+{{- $class := dig "spec" "loadBalancerClass" "" $service -}}
+{{- $wanted := .Values.fleetApi.service.loadBalancerClass -}}
+{{- if and (eq (dig "spec" "type" "" $service) "LoadBalancer") (ne $class $wanted) -}}
+{{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes changes that of no load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" $wanted $name ($class | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
