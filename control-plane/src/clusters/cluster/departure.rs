@@ -235,38 +235,49 @@ fn waits_for_fence(fleet: &Fleet, cluster: &str, work: &CachedWork) -> bool {
     })
 }
 
+/// Does the same with several Works, one after the other. A Work about which nothing can be
+/// decided, or whose change is refused, keeps no other; returns the first error.
+async fn for_each<'a, F: Future<Output = Result<(), ApiError>>>(
+    works: impl Iterator<Item = &'a Arc<CachedWork>>,
+    act: impl Fn(&'a CachedWork) -> F,
+) -> Result<(), ApiError> {
+    let mut outcome = Ok(());
+    for work in works {
+        let done = act(work).await;
+        // Where the API gives no answer to one request, the other Works are not tried either.
+        if done.as_ref().is_err_and(|error| !is_answered(error)) {
+            return done;
+        }
+        outcome = outcome.and(done);
+    }
+    outcome
+}
+
 /// Lets go of Works that no agent will see to any more.
 async fn release_works(
     fleet: &Fleet,
     cluster: &Cluster,
     held: &[Arc<CachedWork>],
 ) -> Result<(), ApiError> {
-    for work in held {
-        let patch = release(&work.metadata, finalizer::WORK);
-        let api = works_of(fleet, cluster);
-        let released = Written::of(merge(&api, &work.name_any(), &patch).await);
-        released.map_err(failed("let go of the Works of", cluster))?;
-    }
+    for_each(held.iter(), |work| release_work(fleet, cluster, work)).await
+}
+
+async fn release_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), ApiError> {
+    let patch = release(&work.metadata, finalizer::WORK);
+    let api = works_of(fleet, cluster);
+    let released = Written::of(merge(&api, &work.name_any(), &patch).await);
+    released.map_err(failed("let go of the Works of", cluster))?;
     Ok(())
 }
 
-/// Deletes Works, for the agent to see to. A Work about which nothing can be decided keeps no
-/// other; returns the first error.
+/// Deletes Works, for the agent to see to.
 async fn delete_works(
     fleet: &Fleet,
     cluster: &Cluster,
     works: &[Arc<CachedWork>],
 ) -> Result<(), ApiError> {
-    let mut outcome = Ok(());
-    for work in works.iter().filter(|work| stays(work)) {
-        let deleted = delete_work(fleet, cluster, work).await;
-        // Where the API gives no answer to one request, the other Works are not tried either.
-        if deleted.as_ref().is_err_and(|error| !is_answered(error)) {
-            return deleted;
-        }
-        outcome = outcome.and(deleted);
-    }
-    outcome
+    let works = works.iter().filter(|work| stays(work));
+    for_each(works, |work| delete_work(fleet, cluster, work)).await
 }
 
 /// Deletes a Work, once it says that what it placed stays in the member where that is to stay. A

@@ -441,6 +441,21 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_work_that_the_api_does_not_let_go_keeps_no_other_of_a_dead_cluster() {
+    let objects = [
+        ("clusters", leaving("False")),
+        ("namespaces", namespace(None)),
+        ("works", work("a", None)),
+        ("works", work("b", None)),
+    ];
+    let stand = Stand::followed(objects).await;
+    let refused = refusal(422, "Invalid", "a");
+    stand.api.answer(Method::PATCH, "/works/a", 422, refused);
+    assert!(step(&stand, &DeletionWaits::default()).await.is_err());
+    assert_eq!(methods(&stand, "b"), [Method::PATCH]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_policy_preserves_stays_although_a_list_lacked_the_binding() {
     let mut binding = binding();
     binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
