@@ -375,8 +375,9 @@ pub async fn prepare(
         None => objects::end_admission(fleet, version).await?,
     }
     let number = all.len();
-    let newer = objects::apply(fleet, all, version).await?;
+    let applied = objects::apply(fleet, all, version).await;
     objects::announce(fleet, address, trusted).await?;
+    let newer = applied?;
     tracing::info!(objects = number, "the fleet API is prepared");
     let names = newer.join(", ");
     let words = || {

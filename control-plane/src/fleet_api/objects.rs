@@ -133,32 +133,44 @@ where
 }
 
 /// Applies objects. Returns those that a newer version wrote, with that version: they stay as they
-/// are.
+/// are. One that the API refuses keeps no other.
 pub(super) async fn apply(
     fleet: &Client,
     objects: Vec<DynamicObject>,
     version: &str,
 ) -> Result<Vec<String>, Error> {
-    let mut newer = Vec::new();
+    let (mut newer, mut refused) = (Vec::new(), None);
     for name in [SYSTEM_NAMESPACE, CLUSTER_NAMESPACE] {
         access::ensure_namespace(fleet, name).await?;
     }
-    let params = PatchParams::apply(COMPONENT).force();
-    for mut object in objects {
-        let name = object.name_any();
-        let said = format!("{} {name}", access::kind(&object));
-        let api = access::api(fleet, &object);
-        let theirs = written_by(&api, &name, &said).await?;
-        if let Some(theirs) = theirs.filter(|it| is_newer(it, version)) {
-            newer.push(format!("{said} is of version {theirs}"));
-            continue;
+    for object in objects {
+        match apply_one(fleet, object, version).await {
+            Ok(theirs) => newer.extend(theirs),
+            Err(error) if error.is_lasting() => _ = refused.get_or_insert(error),
+            Err(error) => return Err(error.into()),
         }
-        let annotations = object.annotations_mut();
-        annotations.insert(VERSION.to_owned(), version.to_owned());
-        let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
-        applied.map_err(ApiError::of("apply", &said))?;
     }
-    Ok(newer)
+    refused.map_or(Ok(newer), |error| Err(error.into()))
+}
+
+async fn apply_one(
+    fleet: &Client,
+    mut object: DynamicObject,
+    version: &str,
+) -> Result<Option<String>, ApiError> {
+    let name = object.name_any();
+    let said = format!("{} {name}", access::kind(&object));
+    let api = access::api(fleet, &object);
+    let theirs = written_by(&api, &name, &said).await?;
+    if let Some(theirs) = theirs.filter(|it| is_newer(it, version)) {
+        return Ok(Some(format!("{said} is of version {theirs}")));
+    }
+    let annotations = object.annotations_mut();
+    annotations.insert(VERSION.to_owned(), version.to_owned());
+    let params = PatchParams::apply(COMPONENT).force();
+    let applied = api.patch(&name, &params, &Patch::Apply(&object)).await;
+    applied.map_err(ApiError::of("apply", &said))?;
+    Ok(None)
 }
 
 /// Returns the version that applied an object; `None` where there is none, or somebody else made
@@ -247,7 +259,11 @@ pub fn is_newer(theirs: &str, ours: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{Stand, refusal};
 
     #[test]
     fn an_older_program_does_not_write_over_what_a_newer_one_wrote() {
@@ -263,6 +279,25 @@ mod tests {
         ] {
             assert_eq!(is_newer(theirs, ours), expected, "{theirs} and {ours}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_the_api_refuses_keeps_no_other_from_being_applied() {
+        let role = |name: &str| {
+            let metadata = json!({"name": name});
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata})
+        };
+        let stand = Stand::new(["a", "b"].map(|name| ("clusterroles", role(name))));
+        let refused = refusal(422, "Invalid", "a");
+        stand
+            .api
+            .answer(Method::PATCH, "/clusterroles/a", 422, refused);
+        let objects = ["a", "b"].into_iter().map(role);
+        let objects = objects.map(|it| serde_json::from_value(it).unwrap());
+        let applied = apply(&stand.fleet.client, objects.collect(), "0.1.0").await;
+        assert!(applied.unwrap_err().to_string().contains("ClusterRole a"));
+        let mut written = stand.api.writes().into_iter();
+        assert!(written.any(|(_, path, _)| path.ends_with("/clusterroles/b")));
     }
 
     #[test]
@@ -295,6 +330,7 @@ mod tests {
             assert!(position(kind).is_some(), "{kind}");
         }
     }
+
     #[test]
     fn renewals_of_leases_have_a_priority_of_their_own_for_whoever_holds_leases() {
         use muster_shared::names::{AGENT_GROUP, CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
