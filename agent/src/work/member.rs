@@ -216,9 +216,12 @@ impl Member {
     async fn api(&self, key: &ObjectKey) -> Result<Api<Raw>, Error> {
         let found = self.discovery.resolve(&key.kind).await?;
         let Some(place) = found else {
-            return Err(Error::UnknownKind {
-                api_version: key.kind.api_version(),
-                kind: key.kind.kind.clone(),
+            let (api_version, kind) = (key.kind.api_version(), key.kind.kind.clone());
+            let catalog = self.discovery.catalog();
+            return Err(if catalog.unread().any(|unread| unread == api_version) {
+                Error::Unread(api_version)
+            } else {
+                Error::UnknownKind { api_version, kind }
             });
         };
         Ok(if place.namespaced {

@@ -89,7 +89,14 @@ impl Site {
                     json!({ "kind": "APIGroupDiscoveryList", "items": [core] }),
                 );
             }
-            "/apis" => return (200, json!({ "kind": "APIGroupDiscoveryList", "items": [] })),
+            "/apis" => {
+                let stale = json!({ "metadata": { "name": "stale.example.io" },
+                    "versions": [{ "version": "v1", "freshness": "Stale", "resources": [] }] });
+                return (
+                    200,
+                    json!({ "kind": "APIGroupDiscoveryList", "items": [stale] }),
+                );
+            }
             "/apis/silent.example.io" => return (503, refusal(503)),
             _ => {}
         }
@@ -219,16 +226,23 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
 
 #[tokio::test(start_paused = true)]
 async fn an_object_of_a_kind_that_the_member_does_not_serve_is_of_unknown_health() {
-    let thing = json!({ "apiVersion": "example.io/v1", "kind": "Thing",
-        "metadata": { "name": "a", "namespace": "shop" } });
-    let mut work = work("w", 1);
-    work["metadata"]["finalizers"] = json!([FINALIZER]);
-    work["spec"]["workload"]["manifests"] = json!([thing]);
-    let (applier, ..) = applier_of([work], true).await;
-    assert!(reconcile(&applier).await.is_err());
-    let key = ObjectKey::of(&thing, 0).unwrap();
-    let seen = applier.store.statuses.seen("w", &key).unwrap();
-    assert_eq!((seen.health, seen.lost), (ResourceHealth::Unknown, false));
+    for (api_version, expected) in [
+        ("example.io/v1", Some(ResourceHealth::Unknown)),
+        // What was reported stays where the member does not say what it serves.
+        ("stale.example.io/v1", None),
+    ] {
+        let thing = json!({ "apiVersion": api_version, "kind": "Thing",
+            "metadata": { "name": "a", "namespace": "shop" } });
+        let mut work = work("w", 1);
+        work["metadata"]["finalizers"] = json!([FINALIZER]);
+        work["spec"]["workload"]["manifests"] = json!([thing]);
+        let (applier, ..) = applier_of([work], true).await;
+        assert!(reconcile(&applier).await.is_err());
+        let key = ObjectKey::of(&thing, 0).unwrap();
+        let seen = applier.store.statuses.seen("w", &key);
+        assert!(seen.as_ref().is_none_or(|it| !it.lost));
+        assert_eq!(seen.map(|it| it.health), expected, "{api_version}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,9 @@ pub enum Error {
         /// Name of the kind.
         kind: String,
     },
+    /// The member may serve the kind: it does not answer for its group and version.
+    #[error("the member does not say what it serves in {0:?}")]
+    Unread(String),
     /// Discovery in the member failed.
     #[error(transparent)]
     Discovery(#[from] discovery::Error),
@@ -179,7 +182,7 @@ impl Error {
         match self {
             Self::Discovery(_) => true,
             Self::List { source, .. } => source.is_silence(),
-            Self::UnknownKind { .. } => false,
+            Self::UnknownKind { .. } | Self::Unread(_) => false,
             Self::Call { cause, .. } => match cause {
                 Cause::Deadline => true,
                 Cause::Request(source) => !matches!(source, kube::Error::Api(_)),
