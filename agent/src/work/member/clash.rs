@@ -24,9 +24,12 @@ impl Clash {
         field: &str,
         applied: &Value,
     ) -> Option<Self> {
+        let says = |words: &[&str]| words.iter().any(|it| message.contains(it));
         let mut path: Vec<&str> = field.split('.').collect();
         let last = path.pop()?;
-        if last.contains('[') {
+        // Of several fields below the one that is named, one alone is allowed.
+        let is_above = reason == "FieldValueInvalid" && says(&["more than one", "both set"]);
+        if is_above || last.contains('[') {
             path.push(last);
         }
         let name = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
@@ -41,8 +44,10 @@ impl Clash {
                 }
                 true
             }
-            "FieldValueForbidden" if !message.contains("immutable") => false,
-            "FieldValueInvalid" if message.contains("may not be specified when") => false,
+            _ if says(&["immutable"]) => return None,
+            "FieldValueForbidden" => false,
+            // Words by which Kubernetes says that one field excludes another.
+            "FieldValueInvalid" if is_above || says(&[" when ", "only allowed for"]) => false,
             _ => return None,
         };
         (!path.is_empty()).then_some(Self {
@@ -127,6 +132,34 @@ mod tests {
                 "spec.template.spec.containers[0].env[2].valueFrom",
                 &whole,
                 Some(("spec.template.spec.containers.env", false)),
+            ),
+            (
+                invalid,
+                "may not have more than one field specified at a time",
+                "spec.template.spec.containers[0].env[2].valueFrom",
+                &whole,
+                Some(("spec.template.spec.containers.env.valueFrom", false)),
+            ),
+            (
+                invalid,
+                "minAvailable and maxUnavailable cannot be both set",
+                "spec",
+                &whole,
+                Some(("spec", false)),
+            ),
+            (
+                invalid,
+                "only allowed for updateStrategy 'RollingUpdate'",
+                "spec.updateStrategy.rollingUpdate",
+                &whole,
+                Some(("spec.updateStrategy", false)),
+            ),
+            (
+                invalid,
+                "must be greater than 0",
+                "spec.replicas",
+                &whole,
+                None,
             ),
             (invalid, "field is immutable", "spec.selector", &whole, None),
             (
