@@ -73,115 +73,99 @@ mod tests {
 
     use super::*;
 
+    fn clash(cause: (&str, &str), field: &str, applied: &Value) -> Option<(String, bool)> {
+        let clash = Clash::of(cause, field, applied)?;
+        Some((clash.path.join("."), clash.is_of_entries))
+    }
+
+    fn deployment(containers: &Value) -> Value {
+        json!({"spec": {"template": {"spec": {"containers": containers}}, "selector": {}}})
+    }
+
     #[test]
-    fn what_others_may_have_written_is_told_from_what_the_template_has_wrong() {
-        let containers = |entries: Value| json!({"spec": {"template": {"spec": {"containers": entries}}, "selector": {}}});
-        let whole = containers(json!([{"name": "web", "image": "web:1"}]));
-        let part = containers(json!([{"name": "web"}]));
-        let (forbidden, invalid) = ("FieldValueForbidden", "FieldValueInvalid");
-        let one = "may not specify more than 1 handler type";
-        let source = "may not be specified when `value` is not empty";
+    fn entries_that_others_may_have_written_are_told_from_what_the_template_lacks() {
+        let whole = deployment(&json!([{"name": "web", "image": "web:1"}]));
+        let part = deployment(&json!([{"name": "web"}]));
+        let (duplicate, required) = ("FieldValueDuplicate", "FieldValueRequired");
         let list = "spec.template.spec.containers";
-        for (reason, message, field, applied, expected) in [
+        let ports = "spec.template.spec.containers.ports";
+        let [port, image, other_image] =
+            ["[0].ports[1]", "[0].image", "[1].image"].map(|it| format!("{list}{it}"));
+        for (reason, field, applied, expected) in [
+            (duplicate, "spec.ports[1].name", &whole, Some("spec.ports")),
+            (duplicate, port.as_str(), &whole, Some(ports)),
+            (required, other_image.as_str(), &whole, Some(list)),
+            (required, image.as_str(), &part, None),
             (
-                "FieldValueDuplicate",
-                "",
-                "spec.ports[1].name",
-                &whole,
-                Some(("spec.ports", true)),
-            ),
-            (
-                "FieldValueDuplicate",
-                "",
-                "spec.template.spec.containers[0].ports[1]",
-                &whole,
-                Some(("spec.template.spec.containers.ports", true)),
-            ),
-            (
-                "FieldValueRequired",
-                "",
-                "spec.template.spec.containers[1].image",
-                &whole,
-                Some((list, true)),
-            ),
-            (
-                "FieldValueRequired",
-                "",
-                "spec.template.spec.containers[0].image",
-                &part,
-                None,
-            ),
-            (
-                "FieldValueRequired",
-                "",
+                required,
                 "spec.conversion.strategy",
                 &whole,
-                Some(("spec.conversion", true)),
+                Some("spec.conversion"),
             ),
-            ("FieldValueRequired", "", "spec.replicas", &whole, None),
+            (required, "spec.replicas", &whole, None),
+            ("FieldValueNotSupported", "spec.type", &whole, None),
+        ] {
+            let expected = expected.map(|path| (path.to_owned(), true));
+            assert_eq!(
+                clash((reason, ""), field, applied),
+                expected,
+                "{reason} {field}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_that_another_excludes_is_told_from_one_that_is_wrong() {
+        let applied = deployment(&json!([{"name": "web", "image": "web:1"}]));
+        let (forbidden, invalid) = ("FieldValueForbidden", "FieldValueInvalid");
+        let container = "spec.template.spec.containers";
+        let source = format!("{container}[0].env[2].valueFrom");
+        for (reason, message, field, expected) in [
             (
                 forbidden,
-                one,
-                "spec.template.spec.containers[0].livenessProbe.httpGet",
-                &whole,
-                Some(("spec.template.spec.containers.livenessProbe", false)),
+                "may not specify more than 1 handler type",
+                format!("{container}[0].livenessProbe.httpGet"),
+                Some(format!("{container}.livenessProbe")),
             ),
             (
                 invalid,
-                source,
-                "spec.template.spec.containers[0].env[2].valueFrom",
-                &whole,
-                Some(("spec.template.spec.containers.env", false)),
+                "may not be specified when `value` is not empty",
+                source.clone(),
+                Some(format!("{container}.env")),
             ),
             (
                 invalid,
                 "may not have more than one field specified at a time",
-                "spec.template.spec.containers[0].env[2].valueFrom",
-                &whole,
-                Some(("spec.template.spec.containers.env.valueFrom", false)),
+                source,
+                Some(format!("{container}.env.valueFrom")),
             ),
             (
                 invalid,
                 "minAvailable and maxUnavailable cannot be both set",
-                "spec",
-                &whole,
-                Some(("spec", false)),
+                "spec".to_owned(),
+                Some("spec".to_owned()),
             ),
             (
                 invalid,
                 "only allowed for updateStrategy 'RollingUpdate'",
-                "spec.updateStrategy.rollingUpdate",
-                &whole,
-                Some(("spec.updateStrategy", false)),
+                "spec.updateStrategy.rollingUpdate".to_owned(),
+                Some("spec.updateStrategy".to_owned()),
             ),
-            (
-                invalid,
-                "must be greater than 0",
-                "spec.replicas",
-                &whole,
-                None,
-            ),
-            (invalid, "field is immutable", "spec.selector", &whole, None),
+        ] {
+            let expected = expected.map(|path| (path, false));
+            assert_eq!(clash((reason, message), &field, &applied), expected);
+        }
+        for (reason, message, field) in [
+            (invalid, "must be greater than 0", "spec.replicas"),
+            (invalid, "field is immutable", "spec.selector"),
             (
                 forbidden,
                 "spec is immutable after creation",
                 "spec.volumeName",
-                &whole,
-                None,
             ),
-            (
-                forbidden,
-                "pod updates may not change fields",
-                "spec",
-                &whole,
-                None,
-            ),
-            ("FieldValueNotSupported", "", "spec.type", &whole, None),
+            (forbidden, "pod updates may not change fields", "spec"),
         ] {
-            let clash = Clash::of((reason, message), field, applied);
-            let clash = clash.map(|it| (it.path.join("."), it.is_of_entries));
-            let expected = expected.map(|(path, is_of_entries)| (path.to_owned(), is_of_entries));
-            assert_eq!(clash, expected, "{reason} {field}");
+            assert_eq!(clash((reason, message), field, &applied), None, "{message}");
         }
     }
 }
