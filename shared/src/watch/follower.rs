@@ -12,7 +12,7 @@ use std::time::Duration;
 use kube::api::Api;
 use kube::runtime::watcher::Event;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::fruitless::{Fruitless, is_in_the_way};
 pub(super) use self::paging::{FIRST_LIMIT, next_limit};
@@ -37,6 +37,9 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Time in which a watch that was opened in the place of another one tells what that has not told,
 /// before everything is listed on request: no list tells what was deleted.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Time in which a server that is back tells its version, while what a watch tells waits.
+const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where we are with the collection.
 enum State<K> {
@@ -95,6 +98,9 @@ pub(super) struct Follower<K> {
     asked: Arc<Notify>,
     /// The version up to which all is known, while such a list is asked for.
     known: Option<String>,
+    /// Whether the server was away and has not told its version since: it may be back with an older
+    /// store.
+    was_away: bool,
 }
 
 impl<K: Followed> Follower<K> {
@@ -129,6 +135,7 @@ impl<K: Followed> Follower<K> {
             again_at: None,
             asked: Arc::default(),
             known: None,
+            was_away: false,
         }
     }
 
@@ -226,6 +233,13 @@ impl<K: Followed> Follower<K> {
             () = wait_until(again_at) => return Ok(self.list_again(resource_version)),
             () = asked.notified() => return Ok(self.list_again(resource_version)),
         };
+        if watch.is_ok() && self.was_away && self.has_older_store(&resource_version).await {
+            tracing::warn!(
+                resource = self.kind,
+                "the server is back with an older store: everything is listed anew"
+            );
+            return Ok(State::Unlisted);
+        }
         match watch {
             Ok(lines) => {
                 self.silent_since = Some(Instant::now());
@@ -235,8 +249,27 @@ impl<K: Followed> Follower<K> {
                 })
             }
             Err(stumble) if stumble.code() == Some(410) => Err((State::Unlisted, stumble)),
-            Err(stumble) => Err((self.after_refusal(resource_version, &stumble), stumble)),
+            Err(stumble) => {
+                self.was_away |= stumble.code().is_none_or(|code| code >= 500);
+                Err((self.after_refusal(resource_version, &stumble), stumble))
+            }
         }
+    }
+
+    /// Returns whether the server says that it has an older store than the one of which all is known
+    /// up to a version, as where a backup was restored: a watch would tell nothing until the server
+    /// has caught up with that version. Versions that are no numbers tell nothing; a server whose
+    /// versions have no order is listed once too often.
+    async fn has_older_store(&mut self, known: &str) -> bool {
+        let Ok(Ok(version)) = timeout(VERSION_DEADLINE, self.source.version()).await else {
+            // The next watch asks again.
+            return false;
+        };
+        self.was_away = false;
+        let number = |version: &str| version.parse::<u64>().ok();
+        let now = version.as_deref().and_then(number);
+        now.zip(number(known))
+            .is_some_and(|(now, known)| now < known)
     }
 
     fn list_again(&mut self, known: String) -> State<K> {

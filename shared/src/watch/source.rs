@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::incoming::Incoming;
-use super::listing::Listing;
+use super::listing::{Listing, Part};
 use super::wire::compact::Decode;
 use super::wire::split::NoList;
 use super::wire::{compact, json};
@@ -144,6 +144,17 @@ impl<K: DeserializeOwned> Source<K> {
             .map_err(|_| WatchError::Deadline(ANSWER_DEADLINE))??;
         let decode = self.decode.filter(|_| is_protobuf(answer.headers()));
         Ok(Listing::new(bytes(answer), decode))
+    }
+
+    /// Returns the version of what the server has now; `None` if it does not tell.
+    pub(super) async fn version(&self) -> Result<Option<String>, WatchError> {
+        let limit = 1;
+        let mut listing = self.list(&Extent::Page { limit, from: None }).await?;
+        loop {
+            if let Part::End(meta) = listing.next(ANSWER_DEADLINE).await? {
+                return Ok(meta.resource_version);
+            }
+        }
     }
 
     async fn send(
