@@ -295,6 +295,15 @@ impl Gateway {
                 continue;
             };
             match kubeconfig(Some(path), self.source.context.as_deref()).await {
+                // Those of before are back, from a backup or a repository.
+                Ok(config) if has_ended(&config) && !has_ended(&self.config()) => {
+                    tracing::warn!(
+                        api = self.api,
+                        path = %path.display(),
+                        "the credentials on disk have expired: those in use stay"
+                    );
+                    seen = now;
+                }
                 Ok(config) => {
                     tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
                     self.take(config);
@@ -384,6 +393,11 @@ pub fn credentials(config: &Config) -> Option<Life> {
     lives.min_by_key(|life| life.end)
 }
 
+/// Returns whether the credentials of a configuration have expired.
+fn has_ended(config: &Config) -> bool {
+    credentials(config).is_some_and(|life| life.end <= calendar())
+}
+
 /// Returns the lives of the client certificate and of the token of a configuration.
 fn lives(config: &Config) -> (Option<Life>, Option<Life>) {
     let certificate = certificate(config).and_then(|pem| Life::of_certificate(&pem));
@@ -466,6 +480,40 @@ mod tests {
         config.auth_info.token = Some(token(r#"{"exp": 1800000000}"#).into());
         let now = Timestamp::from_second(1_800_000_100).unwrap();
         assert_eq!(remaining("test", &config, now), Some(-100.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_have_expired_do_not_take_the_place_of_good_ones() {
+        let folder = std::env::temp_dir().join(format!("muster-expired-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("kubeconfig");
+        let write = |end: i64| {
+            let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp": {end}}}"#));
+            let text = format!(
+                "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+                 clusters: [{{name: c, cluster: {{server: 'https://h'}}}}]\n\
+                 contexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n\
+                 users: [{{name: c, user: {{token: e30.{claims}.c2ln}}}}]\n"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        let now = calendar().as_second();
+        let (past, good, better) = (now - 3_600, now + 3_600, now + 7_200);
+        write(good);
+        let source = Source {
+            kubeconfig: Some(path.clone()),
+            ..Source::default()
+        };
+        let gateway = Gateway::open("test", source).await.unwrap();
+        for (end, expected) in [(past, good), (better, better), (good, good)] {
+            let follow = Arc::clone(&gateway).follow(CancellationToken::new());
+            let follow = tokio::time::timeout(LOOK_EVERY * 2, follow);
+            let (stopped, ()) = tokio::join!(follow, async { write(end) });
+            assert!(stopped.is_err());
+            let life = gateway.credentials().unwrap();
+            assert_eq!(life.end.as_second(), expected, "{end}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
