@@ -366,6 +366,7 @@ export function strip(it, status, now) {
   const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
   // What moved before the cause returned says nothing of this time.
   const before = isOver(it) ? ", before it returned" : "";
+  const waits = state !== "Ended" && !before && clusters.some((name) => isWaiting(status, name));
   const lasted = causes.length > 1 && isOpen ? `${why} ${causes.length} times, now for ${long(causes.at(-1)[0])}` : causes.length > 1 ? `${why} ${causes.length} times` : `${why} for ${span(silent ?? (causes[0]?.[1] ?? end))}`;
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
@@ -378,14 +379,20 @@ export function strip(it, status, now) {
       lane("cause", lasted, cause.type === "Drain" ? "warn" : "bad", causes),
       // An order marks a cluster at once.
       ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : isTainted ? "marked as failed" : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
-      lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, at(times.lastMove) ?? first]]),
+      lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, waits ? undefined : at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
-        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy]]),
+        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
         lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? "old copies: not known" : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
       ]),
     ],
     ticks: [10, 60, 600, 3600, 86400].filter((it) => it < end * 0.8).map((it) => ({ at: it, words: it < 60 ? `${it} s` : it < 3600 ? `${it / 60} min` : it < 86400 ? `${it / 3600} h` : "1 day" })),
   };
+}
+// Returns whether something waits to leave a cluster. The list may be cut, and the numbers are of
+// clusters that are not well alone.
+function isWaiting(status, cluster) {
+  const found = status?.notWell?.find((it) => it.name === cluster)?.workloads?.waiting;
+  return Object.keys(found || {}).length > 0 || Boolean(status?.waiting?.some((it) => it.cluster === cluster));
 }
 // The scale shows seconds and days at once.
 export const along = (seconds, end) => Math.log1p(Math.max(0, seconds) / 10) / Math.log1p(end / 10);

@@ -181,6 +181,15 @@ test("a strip shows each step, what goes on, and what comes next with its time",
     [[0, 600, true]], [[30, 600, true]], [[60, 120, false]], [[60, 180, false]], [[60, 600, true]],
   ]);
   assert.deepEqual(strip.next, { words: "old copies go", seconds: 9 });
+  // What waits still moves, and what is healthy in part is not healthy yet.
+  const open = (more, of) => model.strip(failover(more, { ...times, healthy: undefined }), status(of), NOW).lanes.slice(2, 4).map((it) => it.parts[0].open);
+  for (const [more, of, expected] of [
+    [{}, {}, [false, false]],
+    [{ workloads: { affected: 14, moved: 12, healthy: 11 } }, {}, [false, true]],
+    [{}, { waiting: [{ cluster: "m1" }] }, [true, false]],
+    [{}, { waiting: [{ cluster: "m2" }] }, [false, false]],
+    [{}, { notWell: [{ name: "m1", workloads: { waiting: { WaitingForRate: 2 } }, next: {} }] }, [true, false]],
+  ]) assert.deepEqual(open(more, of), expected);
   const back = { returns: [{ recovered: "2026-01-01T00:02:30Z", returned: "2026-01-01T00:05:00Z" }] };
   const twice = model.strip(failover(back, times), status(of), NOW);
   const parts = (at) => twice.lanes[at].parts.map(({ from, to, open }) => [from, to, open]);
