@@ -125,11 +125,10 @@ export function stripOf(it, width) {
     if (fits) free = x(tick.at) + 60;
     return fits;
   });
-  const coming = it.next.seconds === undefined ? it.next.words : `in ${span(it.next.seconds)}: ${it.next.words}`;
   const ended = it.state === "Ended";
   return [
     ["h3", {}, [it.isMany ? ["span", {}, it.title] : ["a", { href: address("failover", it.name) }, it.title], ["span", { class: "quiet" }, ` ${it.when}`]]],
-    ["p", { class: ended ? "quiet" : "next" }, ended ? `ended, ${span(it.end)} after it began` : `next: ${coming}`],
+    ["p", { class: ended ? "quiet" : "next" }, ended ? `ended, ${span(it.end)} after it began` : `next: ${it.next}`],
     ["svg", { width: "100%", height, role: "img", "aria-label": it.lanes.map((it) => it.words).join("; ") }, [
       ...ticks.flatMap((tick) => [
         ...it.lanes.map((_, at) => ["line", { x1: x(tick.at), x2: x(tick.at), y1: at * lane + (text ? 3 : 17), y2: at * lane + (text ? 17 : 29), class: "tick" }]),

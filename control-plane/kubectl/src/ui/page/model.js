@@ -13,7 +13,13 @@ export function span(seconds) {
   return `${Math.floor(all / 86400)} days`;
 }
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
+// Returns the time of day of a moment in milliseconds, with its date if that is more than a day away.
+const clock = (at, now) => moment(new Date(at).toISOString()).slice(Math.abs(now - at) > 86400000 ? 0 : 11);
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
+// Tells when so many seconds are over, with the time of day.
+const coming = (seconds, now) => (seconds ? `in ${span(seconds)} (${clock(now + 1000 * seconds, now)})` : "any moment now");
+// Tells an event, and when it comes if that is known.
+export const upcoming = ({ words, seconds }, now) => (seconds === undefined ? words : `${coming(seconds, now)}: ${words}`);
 // What a text says apart from times, which go on.
 export const timeless = (text) => text.replace(/\d+ (s|min|h|days)\b ?|[\d-]*[T ]?\d\d:\d\d:\d\d(\.\d+)?Z?/g, "");
 export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "s"}`;
@@ -69,11 +75,9 @@ export function idle(status) {
 }
 // Returns until when at the latest a workload is in the queue, or when its copy has stopped.
 export function latest({ atMostSeconds, stopsSeconds }, now) {
-  const clock = (seconds) => moment(new Date(now + 1000 * seconds).toISOString()).slice(11);
-  const coming = (seconds) => !seconds ? "any moment now" : `in ${span(seconds)}${seconds < 86400 ? ` (${clock(seconds)})` : ""}`;
-  if (atMostSeconds !== undefined) return coming(atMostSeconds);
+  if (atMostSeconds !== undefined) return coming(atMostSeconds, now);
   if (stopsSeconds === undefined) return "–";
-  return stopsSeconds ? `its copy stops ${coming(stopsSeconds)}, and it stays down` : "its copy has stopped, and it stays down";
+  return stopsSeconds ? `its copy stops ${coming(stopsSeconds, now)}, and it stays down` : "its copy has stopped, and it stays down";
 }
 
 // Clusters.
@@ -330,6 +334,13 @@ function summed(all, region, total) {
     },
   };
 }
+const AT_ONCE = 10000; // milliseconds within which clusters count as having fallen silent at once
+// Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
+// which that is dated, is ahead or slow.
+function lastWord(it) {
+  const [heard, since] = [Date.parse(it.lastHeard), Date.parse(it.since)];
+  return since < heard || since - heard > 300000 ? since : heard || since;
+}
 export function strip(it, status, now) {
   const { times = {}, workloads: count = {}, cause = {}, returns = [], state } = it.status || {};
   const clusters = it.clusters || [it.spec.cluster];
@@ -354,24 +365,32 @@ export function strip(it, status, now) {
   const copies = (status?.oldCopies || []).filter((it) => clusters.includes(it.cluster));
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
   // A record is exact to the second only, and the last word of a cluster is known better.
-  const heard = cause.type === "ClusterUnreachable" && !it.place && status?.clusterList?.find((it) => it.name === clusters[0])?.lastHeard;
-  const silent = isOpen && heard && causes.length === 1 ? (now - Date.parse(heard)) / 1000 : undefined;
+  const heard = (cause.type === "ClusterUnreachable" && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name)).map(lastWord).filter(Boolean);
+  const [earliest, latest] = [Math.min(...heard), Math.max(...heard)];
+  const isApart = latest - earliest > AT_ONCE;
   const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
   const ended = state === "Ended";
   const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
   const began = moment(it.spec.startTime);
   const until = ended && moment(new Date(start + 1000 * (over ?? last)).toISOString());
-  const isHeard = cause.type === "ClusterUnreachable" && causes.length === 1;
+  const isHeard = cause.type === "ClusterUnreachable";
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
-  const again = causes.length > 1 ? [[causes.at(-1)[0], isTainted && isOpen ? undefined : causes.at(-1)[0]]] : [];
+  // The record has the time of the first mark alone: what has to leave has waited since the last.
+  const since = causes.at(-1)[0];
+  const marks = [...(status?.waiting || []).filter((it) => clusters.includes(it.cluster)), ...(status?.notWell || []).filter((it) => clusters.includes(it.name))];
+  const marked = marks.map((it) => at(it.since)).find((it) => it >= since) ?? since;
+  const again = causes.length > 1 ? [[isOpen ? marked : since, isOpen ? undefined : since]] : [];
   // What moved before the cause returned says nothing of this time.
   const before = isOver(it) ? ", before it returned" : "";
   const waits = state !== "Ended" && !before && clusters.some((name) => isWaiting(status, name));
-  const lasted = causes.length > 1 && isOpen ? `${why} ${causes.length} times, now for ${long(causes.at(-1)[0])}` : causes.length > 1 ? `${why} ${causes.length} times` : `${why} for ${span(silent ?? (causes[0]?.[1] ?? end))}`;
+  const often = causes.length > 1 ? `${why} ${causes.length} times` : "";
+  const lasts = heard.length ? `${isApart ? `${span((now - latest) / 1000)} to ` : ""}${span((now - earliest) / 1000)}` : long(...causes.at(-1));
+  const lasted = often && !isOpen ? often : `${often ? `${often}, now` : why} for ${lasts}`;
+  const lately = often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${clock(start, now)}${isApart ? ` to ${clock(latest, now)}` : ""}`;
   return {
-    name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: next(it, status),
+    name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: upcoming(next(it, status), now),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,
-    when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : `${isHeard ? "last heard" : "since"} ${began}`,
+    when: ended ? `${began} to ${until.slice(0, 10) === began.slice(0, 10) ? until.slice(11) : until}` : lately,
     // Of a failover that ended before anything moved there is nothing more to tell.
     lanes: state === "Ended" && first === undefined ? [
       lane("cause", `${lasted}, nothing moved`, "bad", causes),

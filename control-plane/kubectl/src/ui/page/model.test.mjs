@@ -180,7 +180,7 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   assert.deepEqual(strip.lanes.map((it) => it.parts.map(({ from, to, open }) => [from, to, open])), [
     [[0, 600, true]], [[30, 600, true]], [[60, 120, false]], [[60, 180, false]], [[60, 600, true]],
   ]);
-  assert.deepEqual(strip.next, { words: "old copies go", seconds: 9 });
+  assert.equal(strip.next, "in 9 s (00:10:09Z): old copies go");
   // What waits still moves, and what is healthy in part is not healthy yet.
   const open = (more, of) => model.strip(failover(more, { ...times, healthy: undefined }), status(of), NOW).lanes.slice(2, 4).map((it) => it.parts[0].open);
   for (const [more, of, expected] of [
@@ -195,7 +195,11 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   const parts = (at) => twice.lanes[at].parts.map(({ from, to, open }) => [from, to, open]);
   assert.deepEqual([parts(0), parts(1)], [[[0, 150, false], [300, 600, true]], [[30, 150, false], [300, 600, true]]]);
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
-  assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 2026-01-01 00:00:00Z", "since 2026-01-01 00:00:00Z"]);
+  assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 00:00:00Z", "first 00:00:00Z, again since 00:05:00Z"]);
+  // The second mark is no older than what waits because of it, and the last word no older than the silence.
+  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { ready: "Unknown", lastHeard: "2026-01-01T00:05:00.8Z", since: "2026-01-01T00:05:09Z" })] };
+  const again = model.strip(failover(back, times), status(late), NOW);
+  assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
   const past = model.strip(failover({ state: "Ended" }, { ...times, recovered: "2026-01-01T00:04:00Z" }), status(), NOW);
   assert.deepEqual([past.title, past.when, past.lanes[0].words], ["m1: was silent", "2026-01-01 00:00:00Z to 00:04:00Z", "was silent for 4 min"]);
   const drain = model.strip(failover({ cause: { type: "Drain" } }, times), status(), NOW);

@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, latest, moment, span, stateOf, told, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, latest, moment, span, stateOf, told, upcoming, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -36,7 +36,6 @@ function health(it) {
 }
 const isOld = () => document.body.classList.contains("old");
 let coming = new Map(); // by cluster that is not well or has an order: what happens next there
-const inTime = (seconds) => (seconds === undefined ? "" : `in ${span(seconds)}`);
 const table = new Rows("clusters", (it) => it.name, [
   { title: "Cluster", head: true, text: (it) => it.name, href: (it) => address("cluster", it.name) },
   { title: "State", text: health, kind: (it) => STATES[stateOf(it, orders.get(it.name))].kind },
@@ -98,7 +97,7 @@ function showStatus(status, code) {
     ...status.expires.map((it) => `! ${it.what}: ends ${moment(it.end)}`),
   ]);
   queue.set(lists.flatMap((state) => status[state].map((it) => ({ state, ...it }))), lists.reduce((sum, it) => sum + status.counts[it], 0));
-  coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, [inTime(next.seconds), next.words].filter(Boolean).join(": ")]));
+  coming = new Map([...status.notWell, ...status.ordered].map(({ name, next }) => [name, upcoming(next, now())]));
 }
 // What the tab says while it is not looked at.
 function tab(title, icon) {

@@ -1,6 +1,6 @@
 // The story of a cluster, a workload or a failover: what the address of the page names.
 
-import { STATES, address, ago, moment, route, span, stateOf, strip, workloadAddress } from "./model.js";
+import { STATES, address, ago, moment, route, span, stateOf, strip, upcoming, workloadAddress } from "./model.js";
 import { stripOf, toggle } from "./draw.js";
 import { byId, patch, say } from "./rows.js";
 
@@ -90,7 +90,7 @@ function ofCluster(name) {
   const state = stateOf(it, orders.get(name));
   const found = status?.notWell.find((it) => it.name === name);
   const fates = found?.workloads;
-  const { words, seconds } = (found || orders.get(name))?.next || {};
+  const next = (found || orders.get(name))?.next;
   const reasons = (all) => Object.entries(all || {}).map(([reason, count]) => `${count} ${reason}`);
   const own = failovers.filter((it) => it.spec.cluster === name).slice(0, 5);
   return [
@@ -101,7 +101,7 @@ function ofCluster(name) {
       it.workloads === null ? "Workloads: not known" : `Workloads placed there: ${it.workloads}`,
       it.oldCopies === null ? "Old copies: not known" : it.oldCopies ? `! ${it.oldCopies} old copies are not confirmed gone, and may still run there` : "",
       fates && `Of its workloads ${fates.elsewhere} run elsewhere, ${fates.starting} start elsewhere, ${fates.staying} stay${[...reasons(fates.waiting), ...reasons(fates.stranded)].map((it) => `, ${it}`).join("")}`,
-      words && `Next${seconds === undefined ? "" : ` in ${span(seconds)}`}: ${words}`,
+      next && `Next: ${upcoming(next, now)}`,
       it.taints.length ? `Taints: ${it.taints.join(", ")}` : "",
     ]),
     ["p", {}, [["button", { type: "button", "data-lost": name }, `Forecast the loss of ${name}`]]],
