@@ -417,13 +417,17 @@ function isWaiting(status, cluster) {
 export const along = (seconds, end) => Math.log1p(Math.max(0, seconds) / 10) / Math.log1p(end / 10);
 
 // Returns what comes next in a failover. What does in a cluster is decided by `status`.
-export function next({ spec, status: { state } = {}, place }, status) {
+export function next({ spec, status: { state } = {}, place, clusters = [spec.cluster] }, status) {
   if (state === "Ended") return { words: "ended" };
   if (!status || status.isBlind) return { words: "not known: the fleet cannot be read" };
-  if (place) return { words: status.summary.next };
-  const found = [...status.notWell, ...status.ordered].find((it) => it.name === spec.cluster);
-  if (found) return found.next;
-  return { words: state === "Settling" ? "nothing, the record ends soon" : "nothing that is known" };
+  const all = [...status.notWell, ...status.ordered];
+  const found = all.filter((it) => clusters.includes(it.name));
+  const waiting = all.filter((it) => isWaiting(status, it.name));
+  // What holds for the whole fleet says it better than each of many clusters.
+  if (place && waiting.every((it) => found.includes(it))) return { words: status.summary.next };
+  const soonest = found.filter((it) => it.next.seconds !== undefined).sort((a, b) => a.next.seconds - b.next.seconds)[0];
+  const first = soonest || found.find((it) => waiting.includes(it)) || found[0];
+  return first?.next || { words: state === "Settling" ? "nothing, the record ends soon" : "nothing that is known" };
 }
 
 // Room: what is requested of what nodes offer, and what would be after a disaster.

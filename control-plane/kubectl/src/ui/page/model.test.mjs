@@ -207,6 +207,8 @@ test("a strip shows each step, what goes on, and what comes next with its time",
 });
 
 test("what comes next is what status says of the cluster", () => {
+  const one = (name, words, seconds) => ({ name, next: { words, seconds } });
+  const others = status({ notWell: [one("m1", "m1 stops", 9), one("m2", "m2 is back"), one("m3", "m3 waits"), one("m4", "m4 waits")], waiting: [{ cluster: "m1" }, { cluster: "m3" }] });
   for (const [it, of, words, seconds] of [
     [failover({ state: "Ended" }), status(), "ended"],
     [failover(), undefined, "not known: the fleet cannot be read"],
@@ -215,6 +217,9 @@ test("what comes next is what status says of the cluster", () => {
     [failover(), status({ ordered: [{ name: "m1", next: { words: "until undrained" } }] }), "until undrained"],
     [failover({ state: "Settling" }), status(), "nothing, the record ends soon"],
     [{ ...failover(), place: "eu: 3 of 9 clusters" }, status(), "the sum"],
+    [{ ...failover(), place: "eu", clusters: ["m2", "m3"] }, others, "m3 waits"],
+    [{ ...failover(), place: "us", clusters: ["m1", "m4"] }, others, "m1 stops", 9],
+    [{ ...failover(), place: "all", clusters: ["m1", "m2", "m3", "m4"] }, others, "the sum"],
   ]) {
     const found = model.next(it, of);
     assert.equal(found.words, words);
@@ -231,6 +236,11 @@ test("failovers of one cause in one region are one strip with their sums, those 
   const { all: [eu, us], more } = model.strips(all, of, NOW);
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
+  // Those that were heard last at different times are told with both.
+  const heard = (name, time) => cluster(name, { ready: "Unknown", region: "eu", lastHeard: time });
+  const apart = status({ clusterList: [heard("m1", "2026-01-01T00:01:00Z"), heard("m2", "2026-01-01T00:09:40Z"), cluster("m11", { region: "us" })] });
+  const range = model.strips(all, apart, NOW).all[0];
+  assert.deepEqual([range.lanes[0].words, range.when], ["silent for 20 s to 9 min", "last heard 00:01:00Z to 00:09:40Z"]);
   // Of one whose cause returned only this time counts.
   const again = { ...all[1], status: { ...all[1].status, workloads: { affected: 5, moved: 4, healthy: 4 }, returns: [{ recovered: "2026-01-01T00:07:30Z", returned: "2026-01-01T00:08:00Z" }] } };
   const [both] = model.strips([again, all[0], all[2]], of, NOW).all;
