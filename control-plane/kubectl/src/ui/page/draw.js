@@ -33,7 +33,7 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
   patch(byId("flows"), lines.map((it) => ["li", {}, it]));
   const isSized = plan.boxes.some((it) => it.isOpen);
   patch(byId("map-legend"), [
-    ...(isOld ? [] : [...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: `text-${STATES[it].kind}` }, `${STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`])),
+    ...[...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: isOld ? undefined : `text-${STATES[it].kind}` }, `${isOld ? "? last" : STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`]),
     ["li", {}, isSized ? "a tile is larger the more workloads it has; a workload in several clusters counts in each" : "a bar shows how many clusters are in each state"],
   ]);
   say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
@@ -108,7 +108,7 @@ export function drawStrips(failovers, status, now) {
   const place = byId("strips");
   const { all, more } = strips(failovers || [], status, now);
   patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place))]));
-  const isOpen = all.some((it) => it.lanes.some((lane) => lane.parts.some((part) => part.open)));
+  const isOpen = !isOld && all.some((it) => it.lanes.some((lane) => lane.parts.some((part) => part.open)));
   say(byId("strips-scale"), all.length ? `The first seconds of a strip are drawn wider than later ones.${isOpen ? " What has a dashed edge still goes on." : ""}` : "");
   say(byId("strips-more"), !failovers ? "? not known" : !all.length ? "no failover is recorded" : more ? `${more} more are in the history.` : "");
 }
@@ -138,7 +138,7 @@ export function stripOf(it, width) {
       ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : isOld ? "last read" : "now"],
       ...it.lanes.flatMap((one, at) => [
         ["text", { x: 0, y: at * lane + 14, class: "small" }, cut(one.words, text || width)],
-        ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open ? " going-on" : ""}` }]),
+        ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open && !isOld ? " going-on" : ""}` }]),
       ]),
     ]],
   ];
