@@ -66,8 +66,9 @@ fn gate(report: &Report) -> String {
             "OFF: no taint moves anything, but orders do: {} drained",
             few(&drained)
         ),
+        (None, _) if report.leader.is_unread => NOT_KNOWN.to_owned(),
         (None, _) => format!(
-            "{NOT_KNOWN}: no leader publishes it; give the control plane's flags behind --"
+            "{NOT_KNOWN}: no leader publishes it; by flags that you give: kubectl muster status -- FLAGS"
         ),
     }
 }
@@ -93,16 +94,23 @@ fn pace(report: &Report) -> String {
         Source::Gates | Source::Defaults => "; by the default flags",
         Source::CommandLine | Source::Leader => "",
     };
-    let nobody = if report.nobody_leads() {
+    let halted = if report.nobody_leads() {
         "nothing moves, because nobody leads; with a leader "
     } else if !report.leader.acts && !report.leader.is_unread {
         "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
+    } else if report.paused_clusters.contains(&None) {
+        "0 a second (paused); without the pause "
     } else {
         ""
     };
+    let most = if pace.may_fail >= pace.counted.max(1) {
+        "; no number of failed clusters stops movement".to_owned()
+    } else {
+        format!(", at most {} may", pace.may_fail)
+    };
     format!(
-        "{nobody}{} a second ({}): {} of {} clusters {failed}, at most {} may{settings}",
-        pace.per_second, pace.band, pace.failed, pace.counted, pace.may_fail,
+        "{halted}{} a second ({}): {} of {} clusters {failed}{most}{settings}",
+        pace.per_second, pace.band, pace.failed, pace.counted,
     )
 }
 

@@ -325,26 +325,53 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
 
 #[test]
 fn what_is_told_to_be_on_is_not_stopped_or_paused() {
-    let failover = |snapshot: &Snapshot| {
-        let facts = decide(snapshot).facts;
-        facts
-            .into_iter()
-            .find(|it| it.name == "Failover")
-            .unwrap()
-            .text
+    let facts = |snapshot: &Snapshot| {
+        let facts = decide(snapshot).facts.into_iter();
+        let facts = facts.filter(|it| ["Failover", "Pace"].contains(&it.name));
+        facts.map(|it| it.text).collect::<Vec<_>>()
     };
     let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
     let paused = Snapshot {
         pause: Ok(Some(serde_json::from_value(record).unwrap())),
         ..snapshot(five(&[]), Vec::new())
     };
-    assert_eq!(failover(&paused), "on, but PAUSED");
-    let stopped = snapshot(five(&["Unknown"; 3]), Vec::new());
-    assert_eq!(
-        failover(&stopped),
-        "on, but STOPPED: too many clusters have failed"
-    );
-    assert_eq!(failover(&snapshot(five(&[]), Vec::new())), "on");
+    let unread = Snapshot {
+        leader: Err("get lease: forbidden".to_owned()),
+        failover: None,
+        ..snapshot(five(&[]), Vec::new())
+    };
+    let unpublished = Snapshot {
+        failover: None,
+        ..snapshot(five(&[]), Vec::new())
+    };
+    let many = (0..11).map(|at| cluster(&format!("m{at}"), "True", &[]));
+    let well = "0.5 a second (primary): 0 of 5 clusters have failed, at most 2 may";
+    for (found, failover, pace) in [
+        (facts(&snapshot(five(&[]), Vec::new())), "on", well),
+        (
+            facts(&paused),
+            "on, but PAUSED",
+            &*format!("0 a second (paused); without the pause {well}"),
+        ),
+        (
+            facts(&snapshot(five(&["Unknown"; 3]), Vec::new())),
+            "on, but STOPPED: too many clusters have failed",
+            "0 a second (stopped): 3 of 5 clusters have failed, at most 2 may",
+        ),
+        (
+            facts(&snapshot(many.collect(), Vec::new())),
+            "on",
+            "0.5 a second (primary): 0 of 11 clusters have failed; no number of failed clusters stops movement",
+        ),
+        (facts(&unread), "not known", well),
+        (
+            facts(&unpublished),
+            "not known: no leader publishes it; by flags that you give: kubectl muster status -- FLAGS",
+            well,
+        ),
+    ] {
+        assert_eq!(found, [failover, pace]);
+    }
 }
 
 #[test]
