@@ -163,7 +163,7 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
         let record = |data: Value| Some(serde_json::from_value(json!({"data": data})).unwrap());
         let awake = Ok(lease("2026-01-01T00:09:58.000000Z"));
-        let of_one = "movement out of m1 is paused until somebody resumes it (reason: \"disks\"); kubectl muster resume m1 ends that";
+        let of_one = "movement out of m1 is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume m1 ends that";
         for (what, lease, record, own, expected, is_whole) in [
             ("all is well", awake.clone(), None, ["", ""], vec![], false),
             (
@@ -200,7 +200,7 @@ mod tests {
                 record(json!({"by": "ann", "reason": "upgrade"})),
                 ["", ""],
                 vec![
-                    "all movement is paused by ann until somebody resumes it (reason: \"upgrade\"); kubectl muster resume ends that",
+                    "all movement is paused by ann (reason: \"upgrade\") until somebody resumes it; kubectl muster resume ends that",
                 ],
                 true,
             ),
@@ -227,7 +227,7 @@ mod tests {
                 ["disks", "disks"],
                 vec![
                     of_one,
-                    "movement out of m2 is paused until somebody resumes it (reason: \"disks\"); kubectl muster resume m2 ends that",
+                    "movement out of m2 is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume m2 ends that",
                 ],
                 true,
             ),

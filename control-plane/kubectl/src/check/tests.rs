@@ -707,7 +707,7 @@ fn a_pause_is_told_with_what_ends_it() {
     told(
         "pauses",
         Warning,
-        "movement out of m1 is paused until somebody resumes it (reason: \"disks\")",
+        "movement out of m1 is paused (reason: \"disks\") until somebody resumes it",
         |it| {
             let cluster = &mut it.clusters.as_mut().unwrap()[0];
             let pause = (annotation::PAUSED.to_owned(), "disks".to_owned());

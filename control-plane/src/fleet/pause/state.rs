@@ -200,12 +200,13 @@ impl fmt::Display for Pause {
         if let Some(since) = self.since {
             write!(f, " since {since:.0}")?;
         }
+        // The reason may name a time, and is not to be taken for the end.
+        if !self.reason.is_empty() {
+            write!(f, " (reason: \"{}\")", self.reason)?;
+        }
         match self.until {
             Some(until) => write!(f, " until {until:.0}")?,
             None => f.write_str(" until somebody resumes it")?,
-        }
-        if !self.reason.is_empty() {
-            write!(f, " (reason: \"{}\")", self.reason)?;
         }
         if let Some(garbled) = &self.garbled {
             write!(f, " (the record cannot be read whole: {garbled})")?;
@@ -245,7 +246,7 @@ mod tests {
             [
                 format!("all movement is paused {by} until somebody resumes it"),
                 format!(
-                    "movement out of m1 is paused {by} until somebody resumes it (reason: \"upgrade\")"
+                    "movement out of m1 is paused {by} (reason: \"upgrade\") until somebody resumes it"
                 ),
             ]
         );
@@ -267,7 +268,7 @@ mod tests {
         assert_eq!(Pause::of_fleet(&record), pause);
         assert_eq!(
             pause.to_string(),
-            "all movement is paused by alice since 1970-01-01T00:00:10Z until 1970-01-01T00:01:10Z (reason: \"change freeze\")"
+            "all movement is paused by alice since 1970-01-01T00:00:10Z (reason: \"change freeze\") until 1970-01-01T00:01:10Z"
         );
         assert!(pause.holds(at(69)) && !pause.holds(at(70)));
     }
@@ -313,11 +314,11 @@ mod tests {
             ("", "movement out of m1 is paused until somebody resumes it"),
             (
                 "upgrade",
-                "movement out of m1 is paused until somebody resumes it (reason: \"upgrade\")",
+                "movement out of m1 is paused (reason: \"upgrade\") until somebody resumes it",
             ),
             (
                 r#"{"reason":"upgrade","by":"alice","until":"1970-01-01T00:01:10Z"}"#,
-                "movement out of m1 is paused by alice until 1970-01-01T00:01:10Z (reason: \"upgrade\")",
+                "movement out of m1 is paused by alice (reason: \"upgrade\") until 1970-01-01T00:01:10Z",
             ),
         ] {
             let pause = Pause::of_cluster(&cluster(Some(text))).unwrap();
