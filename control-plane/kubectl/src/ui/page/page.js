@@ -90,7 +90,7 @@ function showStatus(status, code) {
   queue.empty = isUnread ? UNKNOWN : idle(status);
   patch(byId("facts"), status.facts.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", {}, it.text]]]));
   // Whether anything would move, and how fast, is asked at every look.
-  const always = status.facts.filter((it) => ["Failover", "PAUSED", "Pace", "Leader"].includes(it.name));
+  const always = status.facts.filter((it) => ["Failover", "Pace", "Leader"].includes(it.name));
   say(byId("settings"), always.map((it) => `${it.name}: ${it.text}`).join(" · "));
   fillList("notes", [
     ...(isUnread ? [] : status.unread).map((it) => `✖ Could not be read: ${it}`),
@@ -291,7 +291,7 @@ async function look() {
 let known; // the status that was shown last as known
 function tick(isLook) {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
-  say(byId("read"), age === undefined ? "not read yet" : `read at ${new Date(at).toISOString().slice(11, 19)} UTC, last updated ${span(age)} ago`);
+  say(byId("read"), age === undefined ? "not read yet" : `read at ${new Date(at).toISOString().slice(11, 19)}Z, last updated ${span(age)} ago`);
   // A browser calls a page that nobody sees once a minute.
   const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];
