@@ -414,9 +414,11 @@ pub(super) fn cluster_of(message: &str) -> Option<&str> {
     }
 }
 
-/// Returns the seconds until a time, none if it has passed.
+/// Returns the seconds until a time, none if it has passed. Both are taken as whole seconds, the
+/// end rounded up, so that the time of day told of it is the same at each look.
 fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from(time.duration_since(now).as_secs()).unwrap_or(0)
+    let end = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
+    u64::try_from(end - now.as_second()).unwrap_or(0)
 }
 
 /// Names a workload.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::{Band, FleetHealth, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::drain;
@@ -160,8 +160,8 @@ pub(super) fn fenced_in(message: &str, cluster: &str, snapshot: &Snapshot) -> Op
     let (_, rest) = message.split_once("may run until ")?;
     let seconds: i64 = rest.split_once(" s after")?.0.parse().ok()?;
     let renewed = renewed(snapshot.leases.as_ref().ok()?.get(cluster)?)?;
-    let left = seconds - snapshot.now.duration_since(renewed).as_secs();
-    Some(u64::try_from(left).unwrap_or(0))
+    let end = renewed.checked_add(SignedDuration::from_secs(seconds));
+    Some(seconds_until(end.ok()?, snapshot.now))
 }
 
 /// Returns the end of the toleration that a condition tells of.

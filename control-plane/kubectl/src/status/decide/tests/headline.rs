@@ -375,6 +375,27 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
 }
 
 #[test]
+fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
+    let fence = "m1 has x: its copy may run until 400 s after the last renewal";
+    let renewed = lease("m1", "2026-01-01T00:04:20.600000Z");
+    for now in ["00:10:00.2", "00:10:00.9", "00:10:01.4"] {
+        for (reason, message, expected) in [
+            (FOR_FENCE, fence, "(00:11:01Z)"),
+            (FOR_TOLERATION, TOLERATED, "(00:10:26Z)"),
+        ] {
+            let next = decide(&Snapshot {
+                now: format!("2026-01-01T{now}Z").parse().unwrap(),
+                leases: Ok(BTreeMap::from([("m1".to_owned(), renewed.clone())])),
+                ..snapshot(five(&["Unknown"]), vec![pending("a", reason, message)])
+            })
+            .summary
+            .next;
+            assert!(next.contains(expected), "{now}: {next}");
+        }
+    }
+}
+
+#[test]
 fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
