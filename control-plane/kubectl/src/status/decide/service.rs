@@ -1,6 +1,6 @@
 //! Which workloads are without service, by what is known of their copies.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_control_plane::movement::eviction::explain::CONDITION;
@@ -29,6 +29,9 @@ pub(in super::super) struct Service {
     pub without: Group,
     /// Workloads of which no copy is known to run, and some may, in clusters that are not heard.
     pub perhaps: Group,
+    /// Clusters in which those may run.
+    #[serde(skip)]
+    pub unseen: BTreeSet<String>,
     /// Those of them whose copies stop by themselves where they are cut off.
     pub stopping: Group,
     /// Seconds until the first of those has stopped at the latest.
@@ -136,7 +139,8 @@ fn take(
     let left = tasks.map(|it| it.from_cluster.as_str());
     let old = old.and_then(|it| it.get(&BindingKey::of(binding)));
     let left = left.chain(old.into_iter().flatten().map(String::as_str));
-    let left: Vec<Copy> = left.map(copy).collect();
+    let left_from: Vec<&str> = left.collect();
+    let left: Vec<Copy> = left_from.iter().map(|it| copy(it)).collect();
     // Of one that is scaled to zero, or that a person keeps from being placed, nothing is to run.
     let is_meant = spec.is_scaled_to_zero() || spec.scheduling_suspended();
     if is_meant && placed.is_empty() && left.is_empty() {
@@ -167,6 +171,10 @@ fn take(
         }
     } else if all().any(|it| *it == Copy::Unseen) {
         service.perhaps.add(binding);
+        let places = spec.clusters.iter().map(|it| it.name.as_str());
+        let unseen = places.chain(left_from);
+        let unseen = unseen.filter(|it| copy(it) == Copy::Unseen);
+        service.unseen.extend(unseen.map(str::to_owned));
         let mut placed = spec.clusters.iter();
         let stops = placed.find_map(|it| stops(&it.name));
         if stops.is_some() {

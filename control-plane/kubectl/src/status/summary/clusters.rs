@@ -55,7 +55,7 @@ const JUDGED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// Returns since when a cluster is in its state: one that is silent since it was heard last, unless
 /// its clock, by which that is dated, is ahead or slow.
-fn since(it: &NotWell) -> Option<Timestamp> {
+pub(super) fn since(it: &NotWell) -> Option<Timestamp> {
     let heard = it.last_heard.filter(|_| State::of(it) == State::Silent);
     let is_true = |heard: &Timestamp| {
         it.since.is_none_or(|since| {

@@ -1,13 +1,17 @@
 //! What the summary says of service: whether some workload has none.
 
 use jiff::Timestamp;
-use muster_shared::check::first_of;
+use muster_shared::check::{first_of, listed};
+use muster_shared::conditions::TRUE;
 use serde::Serialize;
 
-use super::super::decide::{Group, Report};
-use super::clusters::is_network;
-use super::{coming, count};
+use super::super::decide::{Group, Report, Service};
+use super::clusters::{is_network, since};
+use super::{clock, coming, count};
 use crate::old_copies;
+
+/// Clusters that are named.
+const FEW: usize = 3;
 
 /// Whether some workload is without service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,33 +43,12 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         ));
     }
     if service.perhaps.count > 0 {
-        let who = if parts.is_empty() {
-            are(&service.perhaps, "workload")
+        let thing = if parts.is_empty() {
+            "workload"
         } else {
-            are(&service.perhaps, "other")
+            "other"
         };
-        let (on, run) = if service.perhaps.count == 1 {
-            ("its cluster is", "it most likely still runs")
-        } else {
-            ("their clusters are", "they most likely still run")
-        };
-        let stopping = &service.stopping;
-        let stopper = match (stopping.count, service.perhaps.count) {
-            (0, _) => None,
-            (1, 1) => Some("it stops itself there".to_owned()),
-            (1, _) => Some(format!("{} stops itself there", stopping.names.join(""))),
-            (more, _) => Some(format!("{more} of them stop themselves there, the first")),
-        };
-        let stops = stopper.zip(service.stops_seconds);
-        let stops = stops.map_or_else(String::new, |(who, seconds)| {
-            format!("; {who} {} at the latest", coming(seconds, now))
-        });
-        let names = names(&service.perhaps);
-        parts.push(if is_network(report) {
-            format!("{who} not seen {names}: {run}{stops}")
-        } else {
-            format!("perhaps {who} without service {names}: {on} not heard{stops}")
-        });
+        parts.extend(perhaps(report, &are(&service.perhaps, thing), now));
     }
     let lost = match (service.without.count, service.perhaps.count) {
         (0, 0) => Lost::No,
@@ -100,6 +83,59 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         ));
     }
     (lost, parts.join("; "))
+}
+
+/// Tells which workloads may be without service, and when the copies of some stop by themselves,
+/// which comes first where it is lost among many names. `who` begins the sentence.
+fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
+    let Service {
+        perhaps,
+        stopping,
+        stops_seconds,
+        unseen,
+        ..
+    } = &report.service;
+    let stopper = match (stopping.count, perhaps.count) {
+        (0, _) => None,
+        (1, 1) => Some("its copy there stops".to_owned()),
+        (1, _) => Some(format!("the copy of {} stops", stopping.names.join(""))),
+        (more, _) => Some(format!("the copies of {more} workloads stop, the first")),
+    };
+    let stops = stopper.zip(*stops_seconds);
+    let stops = stops.map(|(who, seconds)| format!("{who} {} at the latest", coming(seconds, now)));
+    let down = report.not_well.iter().filter(|it| it.ready != TRUE);
+    let here = down.clone().filter(|it| unseen.contains(&it.name));
+    let since = here.clone().filter_map(since).min();
+    let since = since.map_or_else(String::new, |it| {
+        format!(", at worst since {}", clock(it, now))
+    });
+    let names = names(perhaps);
+    let (whose, run) = match perhaps.count {
+        1 => ("its", "it most likely still runs"),
+        _ => ("their", "they most likely still run"),
+    };
+    let (clusters, are) = match unseen.len() {
+        1 => ("cluster", "is"),
+        _ => ("clusters", "are"),
+    };
+    let which = if unseen.len() < down.count() {
+        let names: Vec<&str> = here.map(|it| it.name.as_str()).collect();
+        format!(" ({})", listed(&names, FEW))
+    } else {
+        String::new()
+    };
+    let text = if is_network(report) {
+        format!("{who} not seen {names}: {run}")
+    } else {
+        format!(
+            "perhaps {who} without service{since} {names}: {whose} {clusters}{which} {are} not heard"
+        )
+    };
+    let (before, after) = match perhaps.count {
+        1 => (None, stops),
+        _ => (stops, None),
+    };
+    before.into_iter().chain([text]).chain(after).collect()
 }
 
 /// Returns which workloads may run twice.
