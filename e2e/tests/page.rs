@@ -242,7 +242,7 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
                 "class=\"tile good is-ready\"",
                 "last updated ",
                 "4, 1 not well",
-                "<dt>Without service</dt><dd class=\"bad\"><span>? perhaps 1 workload is without service",
+                "<dt>Without service</dt><dd class=\"warn\"><span>? perhaps 1 workload is without service",
                 "kubectl describe cluster member2",
             ] {
                 anyhow::ensure!(dom.contains(part), "{part:?} is not in {dom}");

@@ -41,7 +41,7 @@ export function headline(status) {
   return { severity, sentence: `${sign} ${sentence}`, told: told(status?.summary), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
 }
 
-const LOST = { yes: ["✖", "bad"], perhaps: ["?", "bad"], no: ["✔", "good"], unknown: ["?", "bad"] };
+const LOST = { yes: ["✖", "bad"], perhaps: ["?", "warn"], no: ["✔", "good"], unknown: ["?", "bad"] };
 // Returns what stands below the headline, always in the same order. `away`: nothing can be read
 // now; what is shown is of this moment, or of none if it is empty.
 export function told(summary, away) {

@@ -35,6 +35,7 @@ test("who is without service, what comes next, what to do and what may run twice
   const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
   const here = model.told(summary);
   assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
+  assert.deepEqual(["yes", "perhaps", "no", "unknown"].map((lost) => model.told({ ...summary, lost })[0].kind), ["bad", "warn", "good", "bad"]);
   const [service, next, advice, twice] = model.told(summary, "2026-01-01T00:10:00.5Z");
   assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
   const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
