@@ -171,7 +171,7 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
         Some(None) => return format!("the old copies in {cluster} are removed").into(),
         Some(Some(_)) => {
             return format!(
-                "the old copies in {cluster} go when it is ready again; nobody knows when"
+                "the old copies in {cluster} go when it is ready again; when is not known"
             )
             .into();
         }
@@ -200,7 +200,7 @@ fn of_waiting(waiting: &[&Waiting], cluster: &str) -> Next {
     match latest {
         Some(seconds) if is_fenced => Next::at(
             format!(
-                "{who} {verb} started elsewhere, because {whose} in {cluster} has surely stopped by then"
+                "{who} {verb} started elsewhere and not before: only then {whose} in {cluster} has surely stopped"
             ),
             seconds,
         ),
@@ -251,7 +251,9 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
         (Some(last), None, 2..) if report.waiting.len() > 1 && are_timed => {
             let number = report.waiting.len();
             Some(Next {
-                words: format!("the last of {number} workloads that wait has left, at the latest"),
+                words: format!(
+                    "the last of {number} workloads that wait has been placed elsewhere, at the latest"
+                ),
                 ..(*last).clone()
             })
         }

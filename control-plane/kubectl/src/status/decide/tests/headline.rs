@@ -104,7 +104,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "moved, with old copies",
             Snapshot { works: Ok(vec![work("web0", "m1")]), ..with(&["Unknown"], healthy(1, "m2")) },
             nothing.0,
-            "the old copies in m1 go when it is ready again; nobody knows when",
+            "the old copies in m1 go when it is ready again; when is not known",
             format!("{down}; {describe}"),
         ),
         (
@@ -125,14 +125,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "fenced",
             with(&["Unknown"], fenced("WaitingForFence")),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
-            "in 60 s (00:11:00Z): Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            "in 60 s (00:11:00Z): Deployment default/ledger is started elsewhere and not before: only then its copy in m1 has surely stopped",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
             "fenced, and surely stopped",
             Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], fenced("WaitingForFence")) },
             "1 workload is without service (Deployment default/ledger)",
-            "any moment now: Deployment default/ledger is started elsewhere, because its copy in m1 has surely stopped by then",
+            "any moment now: Deployment default/ledger is started elsewhere and not before: only then its copy in m1 has surely stopped",
             format!("let it go on, and {down}; {describe}"),
         ),
         (
