@@ -18,7 +18,7 @@ use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
 const MOST: usize = 3;
 
 /// Words about the command that stops an old copy.
-const STOP: &str = "Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first";
+const STOP: &str = "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first";
 
 /// How bad a state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,8 +61,8 @@ pub(super) struct Summary {
     pub service: String,
     /// Which workloads may run twice, because an old copy is not confirmed gone.
     pub twice: String,
-    /// Command, by the cluster's own access, that stops the first of those copies; absent if the
-    /// cluster is removing it.
+    /// Command, with direct access to the cluster, that stops the first of those copies; absent if
+    /// the cluster is removing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
     /// What happens next, and when.

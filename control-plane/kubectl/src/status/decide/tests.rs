@@ -121,7 +121,7 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
         vec![work("web", "m1"), work("web", "m2")],
         vec![work("web", "m2")],
     );
-    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
+    let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
     for (works, is_told) in [
         (Ok(left), true),
         (Ok(none), false),
@@ -609,10 +609,10 @@ fn a_total_loss_fits_on_one_screen() {
     assert_eq!(
         text,
         "\
-ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped
+ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run; movement is stopped
 Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
-To do:      look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check
+To do:      mend the network of the fleet API (address, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
 Two copies: none
 Leader:     cp-0, renewed 2s ago
 Failover:   on, but STOPPED: too many clusters have failed

@@ -53,9 +53,11 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .filter(|it| it.ready != "True")
         .collect();
     if !down.is_empty() && report.clusters == Some(down.len()) && down.len() > 1 {
-        let words = "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are";
-        let steps = saving(report).into_iter().chain([words.to_owned()]);
-        return Advice::new(numbered(steps), "kubectl muster check");
+        let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
+        let words = format!(
+            "mend the network of the fleet API (address, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong"
+        );
+        return Advice::new(words, "kubectl muster check");
     }
     if !down.is_empty() && report.failover == Some(false) {
         let words = "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true";
@@ -64,10 +66,12 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if !report.paused.is_empty()
         && (lost != Lost::No || !report.waiting.is_empty() || !down.is_empty())
     {
+        let first = saving(report).map(|it| format!("bring back {it}"));
         let effect = effect(report);
-        let words =
+        let ask =
             format!("ask whoever paused movement whether it may go on; to resume it now{effect}");
-        return Advice::new(words, resume(report));
+        let steps = first.into_iter().chain([ask]);
+        return Advice::new(numbered(steps), resume(report));
     }
     if !down.is_empty() && report.pace.band == "stopped" {
         return of_stopped(report, &down);
@@ -105,9 +109,9 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
 
 /// Returns what to do about clusters that are lost while nothing else is in the way.
 fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
-    let (who, own, runs, dead) = match down.len() {
-        1 => (first.name.clone(), "its", "runs", "is"),
-        more => (format!("the {more} clusters"), "their", "run", "are"),
+    let (who, runs, dead) = match down.len() {
+        1 => (first.name.clone(), "runs", "is"),
+        more => (format!("the {more} clusters"), "run", "are"),
     };
     let common = common_region(down).map_or_else(String::new, |(region, here)| {
         format!("look first for what the {here} in {region} have in common, then ")
@@ -118,7 +122,7 @@ fn of_lost(report: &Report, down: &[&NotWell], first: &NotWell) -> Advice {
         (false, false) => "let it go on; ",
     };
     let words = format!(
-        "{wait}{common}find out by {own} own access (kubeconfig, console of the provider) whether {who} {runs} or {dead} dead"
+        "{wait}{common}find out with direct access (kubeconfig, the provider's console) whether {who} {runs} or {dead} dead"
     );
     let names = down.iter().map(|it| it.name.as_str());
     let (words, command) = match down.len() {
@@ -149,17 +153,17 @@ fn of_stopped(report: &Report, down: &[&NotWell]) -> Advice {
     let names = down.iter().take(NAMED).map(|it| it.name.as_str());
     let names = names.collect::<Vec<_>>().join(",");
     let need = pace.failed - pace.may_fail;
+    let deadline = saving(report).map_or_else(String::new, |it| format!(" ({it})"));
     let back = format!(
-        "look for the common cause and bring back at least {need} of them, by which workloads may move again"
+        "look for the common cause and bring back at least {need} of them, by which workloads may move again{deadline}"
     );
     let raise = format!(
-        "only if they are dead, raise the part of all clusters that may have failed while workloads move from {} to {enough} or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now {} of {} have failed). To see what would move then, which changes nothing",
+        "only if they are dead, since what lives would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from {} to {enough} or more: {} of {} have failed. To see what would move then, which changes nothing",
         pace.threshold, pace.failed, pace.counted
     );
-    let steps = saving(report).into_iter().chain([back, raise]);
     let command =
         format!("kubectl muster simulate --lost {names} -- --unhealthy-cluster-threshold={enough}");
-    Advice::new(numbered(steps), command)
+    Advice::new(numbered([back, raise].into_iter()), command)
 }
 
 /// Tells several steps by number, in the order in which they are to be taken.
@@ -172,17 +176,19 @@ fn numbered(steps: impl Iterator<Item = String>) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns what keeps the first workload up that stops itself while nothing moves.
+/// Returns which cluster has to be back by when for the first workload that stops itself there and
+/// may not start elsewhere.
 fn saving(report: &Report) -> Option<String> {
-    let first = report.stopping().min_by_key(|it| it.0);
-    first.map(|(seconds, it)| {
-        let cluster = it.cluster.as_deref().unwrap_or("its cluster");
-        format!(
-            "to keep {} up, let {cluster} reach the fleet API within {}, when it stops itself there",
-            it.workload,
-            span_of(seconds)
-        )
-    })
+    let held = report
+        .stopping()
+        .filter(|it| it.1.at_most_seconds.is_none());
+    let (seconds, it) = held.min_by_key(|it| it.0)?;
+    let cluster = it.cluster.as_deref().unwrap_or("its cluster");
+    let left = span_of(seconds);
+    Some(format!(
+        "{cluster} within {left}, or {} stops there",
+        it.workload
+    ))
 }
 
 /// Returns what happens when movement is resumed.
@@ -206,18 +212,16 @@ fn effect(report: &Report) -> String {
     };
     let last = fenced.iter().filter_map(|it| it.stops_seconds).max();
     let start = last.map(|seconds| {
-        let (who, is) = match &fenced[..] {
-            [only] => (only.workload.clone(), "is"),
-            more => (count(more.len(), "workload"), "are"),
-        };
-        let when = match seconds {
-            0 => String::new(),
-            _ => format!(
-                ", when its old copy has stopped (in {} at the latest; the command need not wait for that)",
-                span_of(seconds)
+        let (who, is, once) = match &fenced[..] {
+            [only] => (only.workload.clone(), "is", " once its copy has stopped"),
+            more => (
+                count(more.len(), "workload"),
+                "are",
+                " once their copies have stopped",
             ),
         };
-        format!("{who} {is} started elsewhere{when}")
+        let once = if seconds == 0 { "" } else { once };
+        format!("{who} {is} started elsewhere{once}")
     });
     let effects: Vec<String> = leave.into_iter().chain(start).collect();
     if effects.is_empty() {

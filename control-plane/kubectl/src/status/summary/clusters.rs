@@ -136,10 +136,10 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         };
         let fenced = match fates.fenced {
             0 => "",
-            _ => " but for those that their policies stop where they are cut off",
+            _ => ", except those with fencing",
         };
         text = format!(
-            "{text}: most likely the network of the fleet API, not the clusters, whose workloads most likely still run{fenced}; {moves}"
+            "{text}: most likely the network of the fleet API, not the clusters; workloads most likely still run{fenced}; {moves}"
         );
         return (Severity::Alarm, text);
     }
@@ -180,9 +180,9 @@ fn in_common_region(report: &Report, found: &[&NotWell]) -> Option<String> {
     let (region, here) = common_region(found)?;
     let all = report.regions.get(region).copied().unwrap_or_default();
     Some(if here == found.len() {
-        format!(", all of them in {region} ({here} of {all} there)")
+        format!(", all of them in {region} (of {all} there)")
     } else {
-        format!(", {here} of them in {region} ({here} of {all} there)")
+        format!(", {here} of them in {region} (of {all} there)")
     })
 }
 
@@ -266,7 +266,7 @@ pub(in super::super) fn verbs(reason: &str) -> (String, String) {
             "waits for its turn, at the pace of the fleet".into(),
             "wait for their turn, at the pace of the fleet".into(),
         ),
-        "StoppedByThreshold" => wait("until fewer clusters have failed"),
+        "StoppedByThreshold" => wait("because too many clusters have failed"),
         "Paused" => wait("for the end of a pause"),
         "WaitingForFence" => wait("until the old copy has surely stopped"),
         "WaitingForTemplate" => wait("for the template"),

@@ -60,7 +60,7 @@ export function told(summary, away) {
 const then = (read, words) => (read && words ? `. When it was read last (${moment(read)}): ${words}` : "");
 function twice({ twice, stop }, away) {
   if (away !== undefined) return { text: `not known${then(away, twice)}` };
-  return stop ? { text: `${twice}. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first`, command: stop } : { text: twice };
+  return stop ? { text: `${twice}. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first`, command: stop } : { text: twice };
 }
 
 // Returns what an empty queue says: what comes later is no member of it, and is told by Next.

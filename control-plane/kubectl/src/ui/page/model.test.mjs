@@ -39,7 +39,7 @@ test("who is without service, what comes next, what to do and what may run twice
   const [service, next, advice, twice] = model.told(summary, "2026-01-01T00:10:00.5Z");
   assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
   const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
-  assert.deepEqual([stop[3].text, stop[3].command], ["1 old copy. Only if two copies at once do harm, stop these there by the cluster's own access, and no others; the first", "kubectl y"]);
+  assert.deepEqual([stop[3].text, stop[3].command], ["1 old copy. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first", "kubectl y"]);
   assert.match(service.text, /^\? not known: a workload does not need the fleet API .* nothing here can show whether it runs\. When it was read last \(2026-01-01 00:10:00Z\): perhaps 1$/);
   assert.match(model.told(undefined, "")[0].text, /whether it runs$/);
   assert.match(next.text, /looks again by itself every few seconds/);

@@ -81,15 +81,15 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         Ok(BTreeMap::from(leases))
     };
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
-    let raise = "only if they are dead, raise the part of all clusters that may have failed while workloads move from 0.55 to 0.60 or more (muster-control-plane --unhealthy-cluster-threshold, in the chart eviction.unhealthyClusterThreshold; now 3 of 5 have failed). To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
+    let raise = "only if they are dead, since what lives would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
     let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
-    let keep = "to keep Deployment default/ledger up, let m1 reach the fleet API within 60 s, when it stops itself there";
+    let keep = "m1 within 60 s, or Deployment default/ledger stops there";
     let nothing = (
         "no workload is without service",
         "nothing moves or waits",
         "nothing",
     );
-    let down = "find out by its own access (kubeconfig, console of the provider) whether m1 runs or is dead";
+    let down = "find out with direct access (kubeconfig, the provider's console) whether m1 runs or is dead";
     let describe = "what is known here: kubectl describe cluster m1";
     for (what, snapshot, service, next, advice) in vec![
         ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
@@ -147,21 +147,21 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             stopped("WaitingForFence"),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster (m1) is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            format!("1. {keep}; 2. {common}; 3. {raise}"),
+            format!("1. {common} ({keep}); 2. {raise}"),
         ),
         (
             "one of several that wait stops itself",
             with(&["Unknown"; 3], [fenced("WaitingForFence"), vec![pending("a", "StoppedByThreshold", "m1 has x")]].concat()),
             "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/ledger, Deployment default/a): their cluster (m1) is not heard",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
-            format!("1. {keep}; 2. {common}; 3. {raise}"),
+            format!("1. {common} ({keep}); 2. {raise}"),
         ),
         (
             "paused",
             paused(with(&["Unknown"], fenced("WaitingForFence"))),
             "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/ledger): its cluster is not heard; its copy there stops in 60 s (00:11:00Z) at the latest",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until somebody resumes movement (the pause has no end of its own)",
-            "ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere, when its old copy has stopped (in 60 s at the latest; the command need not wait for that): kubectl muster resume".to_owned(),
+            format!("1. bring back {keep}; 2. ask whoever paused movement whether it may go on; to resume it now, by which Deployment default/ledger is started elsewhere once its copy has stopped: kubectl muster resume"),
         ),
         (
             "paused, and one has stopped already while others wait",
@@ -182,7 +182,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             with(&["Unknown"; 5], healthy(4, "m1")),
             "4 workloads are not seen (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            "look at the network of the fleet API first (address, DNS, certificate, load balancer), and leave the clusters as they are: kubectl muster check".to_owned(),
+            "mend the network of the fleet API (address, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
+        ),
+        (
+            "all silent, and one stops itself",
+            with(&["Unknown"; 5], [fenced("WaitingForFence"), healthy(1, "m2")].concat()),
+            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, Deployment default/web0): they most likely still run",
+            "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
+            format!("mend the network of the fleet API (address, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
         ),
         (
             "nowhere to go",
@@ -314,7 +321,7 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
         .line();
     assert_eq!(
         line,
-        "ATTENTION: 6 of 20 clusters silent at once for 5 min (since 00:05:00Z), 5 of them in eu-north (5 of 8 there)"
+        "ATTENTION: 6 of 20 clusters silent at once for 5 min (since 00:05:00Z), 5 of them in eu-north (of 8 there)"
     );
 }
 
@@ -431,7 +438,7 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
     );
     let (pause, fewer) = (
         "waits for the end of a pause",
-        "waits until fewer clusters have failed",
+        "waits because too many clusters have failed",
     );
     let one = &["Unknown"][..];
     for (ready, is_paused, reason, why, at_most, stops, line) in [
@@ -500,7 +507,7 @@ fn what_many_lost_clusters_have_in_common_is_advised_with_a_list_of_them_alone()
             .1
             .clone()
     };
-    let own = "find out by their own access (kubeconfig, console of the provider) whether";
+    let own = "find out with direct access (kubeconfig, the provider's console) whether";
     for (count, expected) in [
         (
             2,

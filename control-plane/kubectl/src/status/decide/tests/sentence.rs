@@ -12,6 +12,14 @@ fn failing(name: &str) -> Arc<AnyBinding> {
     Arc::new(binding)
 }
 
+/// Returns a binding whose policy stops it in `m1` if that is cut off.
+fn fenced(name: &str) -> Arc<AnyBinding> {
+    let mut binding = AnyBinding::clone(&placed(name, "m1", "Healthy", None));
+    let failover = json!({ "cluster": { "fencing": { "afterSeconds": 60 } } });
+    binding.spec.failover = Some(serde_json::from_value(failover).unwrap());
+    Arc::new(binding)
+}
+
 /// Returns a binding that is leaving `m1`, healthy or not in `m2`.
 pub(super) fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m2", health, None));
@@ -229,7 +237,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 &["Unknown", "Unknown", "Unknown"],
                 waits("StoppedByThreshold", "m1 has x:NoExecute: it stays"),
             ),
-            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits until fewer clusters have failed",
+            "ALARM: 3 of 5 clusters (m1, m2, m3) silent at once for 5 min 40 s (last heard 00:04:20Z): 1 workload waits because too many clusters have failed",
         ),
         (
             with(
@@ -240,7 +248,11 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
         ),
         (
             with(&["Unknown"; 5], healthy(14, "m1")),
-            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters, whose workloads most likely still run; movement is stopped",
+            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run; movement is stopped",
+        ),
+        (
+            with(&["Unknown"; 5], vec![fenced("web")]),
+            "ALARM: 5 of 5 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run, except those with fencing; movement is stopped",
         ),
         (
             with(&["False"], healthy(1, "m1")),
