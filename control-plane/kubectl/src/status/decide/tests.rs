@@ -417,6 +417,44 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
 }
 
 #[test]
+fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
+    let grace = "m1 has x: it stays until 2026-01-01T00:10:26Z";
+    let fence = "m1 has x: its copy may run until 400 s after the last renewal";
+    for (other, reason, message, expected) in [
+        (
+            "True",
+            FOR_RATE,
+            "m1 has x",
+            "leaves in 2 s (00:10:02Z) at the latest",
+        ),
+        (
+            "True",
+            FOR_TOLERATION,
+            grace,
+            "may leave in 26 s (00:10:26Z)",
+        ),
+        (
+            "True",
+            FOR_FENCE,
+            fence,
+            "starts elsewhere in 60 s (00:11:00Z)",
+        ),
+        (
+            "Unknown",
+            FOR_FENCE,
+            fence,
+            "copy stops in 60 s (00:11:00Z) at the latest",
+        ),
+        ("Unknown", FOR_RATE, "m1 has x", "   -      m1 has x"),
+    ] {
+        let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", other, &[])];
+        let report = decide(&snapshot(clusters, vec![binding_saying(reason, message)]));
+        let text = print::table(&report, NOW.parse().unwrap());
+        assert!(text.contains(expected), "{expected:?} is not in\n{text}");
+    }
+}
+
+#[test]
 fn what_is_tolerated_for_a_time_says_how_long() {
     for (until, expected) in [
         ("2026-01-01T00:12:00Z", Some(120)),
@@ -627,11 +665,11 @@ m2                 Unknown   ClusterStatusUnknown   5m0s    -
 MOVING                  FROM   NOW PLACED ON   SINCE
 Deployment default/db   m1     m2              60s
 
-STRANDED                FOR           SINCE   AT THE LATEST   WHY
-Deployment default/db   NowhereToGo   4m0s    -               m1 has a taint
+STRANDED                FOR           SINCE   NEXT   WHY
+Deployment default/db   NowhereToGo   4m0s    -      m1 has a taint
 
-WAITING                  FOR                  SINCE   AT THE LATEST   WHY
-Deployment default/web   StoppedByThreshold   4m0s    -               m1 has a taint
+WAITING                  FOR                  SINCE   NEXT   WHY
+Deployment default/web   StoppedByThreshold   4m0s    -      m1 has a taint
 "
     );
 }

@@ -73,11 +73,12 @@ export function idle(status) {
   ];
   return later.length ? `nothing has to move now; ${later.join(", ")}: see Next above` : "nothing moves or waits";
 }
-// Returns until when at the latest a workload is in the queue, or when its copy has stopped.
-export function latest({ atMostSeconds, stopsSeconds }, now) {
-  if (atMostSeconds !== undefined) return coming(atMostSeconds, now);
+// Returns what becomes of a workload in the queue, and when.
+export function latest({ reason, atMostSeconds, stopsSeconds }, now) {
+  const what = { WaitingForRate: "leaves", WaitingForFence: "starts elsewhere" }[reason] || "may leave";
+  if (atMostSeconds !== undefined) return `${what} ${coming(atMostSeconds, now)}${what === "leaves" ? " at the latest" : ""}`;
   if (stopsSeconds === undefined) return "–";
-  return stopsSeconds ? `its copy stops ${coming(stopsSeconds, now)}, and it stays down` : "its copy has stopped, and it stays down";
+  return stopsSeconds ? `its copy stops ${coming(stopsSeconds, now)} at the latest, and it stays down` : "its copy has stopped, and it stays down";
 }
 
 // Clusters.

@@ -65,9 +65,10 @@ test("an empty queue says what comes later, and a row when its copy stops althou
   ]) assert.equal(model.idle(status(more)), expected);
   for (const [row, expected] of [
     [{}, "–"],
-    [{ atMostSeconds: 0 }, "any moment now"],
-    [{ atMostSeconds: 9, stopsSeconds: 9 }, "in 9 s (00:10:09Z)"],
-    [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z), and it stays down"],
+    [{ reason: "WaitingForToleration", atMostSeconds: 0 }, "may leave any moment now"],
+    [{ reason: "WaitingForFence", atMostSeconds: 9, stopsSeconds: 9 }, "starts elsewhere in 9 s (00:10:09Z)"],
+    [{ reason: "WaitingForRate", atMostSeconds: 9 }, "leaves in 9 s (00:10:09Z) at the latest"],
+    [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z) at the latest, and it stays down"],
     [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],
   ]) assert.equal(model.latest(row, NOW), expected);
 });

@@ -67,7 +67,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
   { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
-  { title: "At the latest", text: (it) => latest(it, now()) },
+  { title: "Next", text: (it) => latest(it, now()) },
 ], "nothing moves or waits", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
