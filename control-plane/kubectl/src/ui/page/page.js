@@ -78,7 +78,7 @@ function showHeadline({ severity, sentence, told, title, icon }) {
   const before = lines().map((it) => it.textContent);
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
-  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", { tabindex: 0 }, it.command]]]]]));
+  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", {}, it.command]]]]]));
   lines().forEach((it, at) => mark(it, before[at]));
   tab(title, icon);
 }
