@@ -113,7 +113,7 @@ export class Rows {
     const canShow = more > 0 && !wanted.length && this.few < SHOWN;
     const part = (few, many) => (few < many ? `first ${few} of ${many}` : `${many}`);
     const rest = canShow ? "" : all > this.items.length ? ` (all of them: ${this.whole})` : more ? " (filter to see others)" : "";
-    const of = wanted.length ? `${part(shown.length, found.length)} match, of ${part(this.items.length, all)}` : part(shown.length, all);
+    const of = wanted.length ? `${part(shown.length, found.length)} match, of ${part(this.items.length, all)}` : shown.length < all ? part(shown.length, all) : `${all} in all`;
     say(this.count, this.items.length ? `${of}${rest}` : this.empty);
     say(this.rest, "Show more");
     this.rest.hidden = !canShow;
