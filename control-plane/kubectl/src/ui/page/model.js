@@ -112,7 +112,9 @@ export function groupings(clusters) {
   return ["region", "syncMode", "kubernetes", "agent", ...[...labels].sort().map((it) => `label ${it}`)];
 }
 const groupOf = (it, by) => (by.startsWith("label ") ? it.labels?.[by.slice(6)] : it[by]) || "";
-// Returns the groups, those that lost the most first, and in each the worst clusters first.
+const NAMED = 60; // clusters up to which each tile has its name, and all groups are open
+// Returns the groups, those that lost the most first, and in each the worst clusters first. Where all
+// are in sight each has its place, whatever its state.
 export function groups(clusters, by, orders) {
   const found = new Map();
   for (const cluster of clusters) {
@@ -124,11 +126,16 @@ export function groups(clusters, by, orders) {
     group.counts[state] = (group.counts[state] || 0) + 1;
     if (STATES[state].kind === "bad") group.lost += (cluster.workloads || 0) + (cluster.oldCopies || 0);
   }
+  const byName = (a, b) => (a.name < b.name ? -1 : 1);
+  if (clusters.length <= NAMED) {
+    for (const group of found.values()) group.clusters.sort(byName);
+    return [...found.values()].sort(byName);
+  }
   const rank = (it) => RANK.indexOf(it.state);
-  for (const group of found.values()) group.clusters.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
+  for (const group of found.values()) group.clusters.sort((a, b) => rank(a) - rank(b) || byName(a, b));
   const worst = (group) => RANK.findIndex((it) => group.counts[it]);
   const many = (group) => group.counts[RANK[worst(group)]];
-  return [...found.values()].sort((a, b) => b.lost - a.lost || worst(a) - worst(b) || (STATES[RANK[worst(a)]].kind === "good" ? 0 : many(b) - many(a)) || (a.name < b.name ? -1 : 1));
+  return [...found.values()].sort((a, b) => b.lost - a.lost || worst(a) - worst(b) || (STATES[RANK[worst(a)]].kind === "good" ? 0 : many(b) - many(a)) || byName(a, b));
 }
 export function counted(counts, isOld) {
   return RANK.filter((it) => counts[it]).map((it) => `${isOld ? "?" : STATES[it].sign} ${counts[it]} ${isOld ? "last " : ""}${STATES[it].words}`).join(", ");
@@ -136,7 +143,6 @@ export function counted(counts, isOld) {
 
 // The map: a box for each group, a tile for each cluster of a group that is open.
 
-const NAMED = 60; // clusters up to which each tile has its name, and all groups are open
 const FEW = 20; // clusters up to which tiles are larger
 const TILES = 600; // tiles of a group
 const GROUPS = 80; // boxes

@@ -87,10 +87,12 @@ test("each state of a cluster has a form of its own, and what is not known is no
   ]) assert.equal(model.stateOf(it, order), expected);
 });
 
-test("groups that lost the most come first, then those of the worst state", () => {
+test("groups that lost the most come first, then those of the worst state, and where all are in sight each has its place", () => {
   const silent = (name, region, workloads) => cluster(name, { ready: "Unknown", region, workloads });
   const all = [cluster("a"), silent("b", "us", null), cluster("c", { region: "us" }), silent("d", "zz", 9), silent("e", "am", 1), silent("f", "am", 1)];
-  const found = model.groups(all, "region", new Map());
+  const few = model.groups([...all].reverse(), "region", new Map());
+  assert.deepEqual(few.map((it) => [it.name, ...it.clusters.map((it) => it.name)]), [["am", "e", "f"], ["eu", "a"], ["us", "b", "c"], ["zz", "d"]]);
+  const found = model.groups([...all, ...Array.from({ length: 60 }, (_, at) => cluster(`x${at}`))], "region", new Map());
   assert.deepEqual(found.map((it) => it.name), ["zz", "am", "us", "eu"]);
   assert.deepEqual([found[2].clusters.map((it) => it.name), found[2].counts], [["b", "c"], { silent: 1, ready: 1 }]);
   assert.equal(model.counted(found[2].counts), "? 1 silent, ✔ 1 ready");
