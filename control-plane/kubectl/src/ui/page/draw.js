@@ -113,7 +113,7 @@ export function drawStrips(failovers, status, now) {
   say(byId("strips-more"), !failovers ? "? not known" : !all.length ? "no failover is recorded" : more ? `${more} more are in the history.` : "");
 }
 export function stripOf(it, width) {
-  const text = width >= 640 ? 250 : 0; // on a narrow page the words are above the bar
+  const text = width >= 640 ? 290 : 0; // on a narrow page the words are above the bar
   const [lane, bar] = text ? [22, 10] : [30, 8];
   const wide = width - text - 8;
   const x = (seconds) => Math.round(text + wide * along(seconds, it.end));

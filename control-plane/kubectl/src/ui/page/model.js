@@ -369,6 +369,7 @@ export function strip(it, status, now) {
   const isOpen = causes.at(-1)?.[1] === undefined;
   const long = (from, to) => span((to ?? end) - (from ?? 0));
   const [first, healthy, cleaned] = [at(times.firstMove), at(times.healthy), at(times.cleaned)];
+  const median = it.status?.timeToHealthy?.medianSeconds;
   const copies = (status?.oldCopies || []).filter((it) => clusters.includes(it.cluster));
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
   // A record is exact to the second only, and the last word of a cluster is known better.
@@ -407,7 +408,7 @@ export function strip(it, status, now) {
       ...(cause.type === "Drain" ? [] : [lane("tainted", times.tainted ? `marked as failed after ${span(at(times.tainted))}` : isTainted ? "marked as failed" : "not marked as failed", "warn", [[at(times.tainted), causes[0]?.[1]], ...(isTainted ? again : [])])]),
       lane("moved", first === undefined ? `0 of ${count.affected ?? "–"} moved` : `${count.moved} of ${count.affected} moved${before}`, "good", [[first, waits ? undefined : at(times.lastMove) ?? first]]),
       ...(first === undefined ? [] : [
-        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
+        lane("healthy", `${count.healthy} of ${count.moved} healthy elsewhere${median === undefined ? "" : ` in about ${span(median)}`}`, "good", [[first, healthy ?? (count.healthy < count.moved ? undefined : end)]]),
         lane("old copies", cleaned !== undefined ? `old copies gone after ${span(cleaned)}` : old === undefined ? "old copies: not known" : `${old === 1 ? "1 old copy" : `${old} old copies`} not confirmed gone`, "quiet", [[first, cleaned]]),
       ]),
     ],

@@ -185,6 +185,8 @@ test("a strip shows each step, what goes on, and what comes next with its time",
     [[0, 600, true]], [[30, 600, true]], [[60, 120, false]], [[60, 180, false]], [[60, 600, true]],
   ]);
   assert.equal(strip.next, "in 9 s (00:10:09Z): old copies go");
+  const fast = model.strip(failover({ timeToHealthy: { medianSeconds: 13 } }, times), status(of), NOW);
+  assert.equal(fast.lanes[3].words, "12 of 12 healthy elsewhere in about 13 s");
   // What waits still moves, and what is healthy in part is not healthy yet.
   const open = (more, of) => model.strip(failover(more, { ...times, healthy: undefined }), status(of), NOW).lanes.slice(2, 4).map((it) => it.parts[0].open);
   for (const [more, of, expected] of [
