@@ -256,10 +256,10 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Returns whether the server says that it has an older store than the one of which all is known
-    /// up to a version, as where a backup was restored: a watch would tell nothing until the server
-    /// has caught up with that version. Versions that are no numbers tell nothing; a server whose
-    /// versions have no order is listed once too often.
+    /// Returns whether the server says that it has an older store than the one of which all is
+    /// known up to a version, as where a backup was restored: a watch would tell nothing until the
+    /// server has caught up with that version. Versions that are no numbers tell nothing; a server
+    /// whose versions have no order is listed once too often.
     async fn has_older_store(&mut self, known: &str) -> bool {
         let Ok(Ok(version)) = timeout(VERSION_DEADLINE, self.source.version()).await else {
             // The next watch asks again.
