@@ -193,6 +193,12 @@ pub(super) fn leaf(
     Verdict::Keep(pair)
 }
 
+/// Returns the names of the certificate of a Secret; none if it cannot be read.
+pub(super) fn names_of(secret: &Secret) -> Vec<String> {
+    let found = text(secret, CERTIFICATE).and_then(|it| read(&it));
+    found.map(|it| it.names).unwrap_or_default()
+}
+
 /// Fields of a certificate that decide.
 struct Read {
     user: String,

@@ -136,6 +136,15 @@ impl Keeper {
             trusted = judge::bundle(&trusted, &text.unwrap_or_default());
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
+        // A load balancer that has lost its address may get it back in a moment, and clients go on
+        // with that.
+        let mut serving = leaves.iter_mut().filter(|it| it.serves);
+        if waits.is_some()
+            && let Some(leaf) = serving.find(|it| it.signer == Signer::Fleet)
+            && let Some(Some(held)) = found.get(&leaf.secret)
+        {
+            leaf.names.extend(judge::names_of(held));
+        }
         for leaf in &leaves {
             let Some(found) = found.get(&leaf.secret) else {
                 continue;
@@ -490,6 +499,36 @@ mod tests {
         let outcome = keeper.pass(now).await.unwrap();
         assert_eq!((outcome.trusted, outcome.written), (trusted, vec![]));
         assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_keeps_the_address_that_its_load_balancer_has_lost_for_a_moment() {
+        let (stand, serving) = (Stand::new([]), site().name("api-tls"));
+        let keeper = Keeper {
+            site: Site {
+                address: String::new(),
+                ..site()
+            },
+            ..keeper(&stand, None)
+        };
+        let metadata = json!({"name": site().name("api"), "namespace": site().namespace});
+        for (address, is_made) in [
+            (Some("192.0.2.9"), true),
+            (None, false),
+            (Some("192.0.2.9"), false),
+            (Some("192.0.2.10"), true),
+        ] {
+            let ingress: Vec<_> = address.into_iter().map(|it| json!({"ip": it})).collect();
+            let service = json!({
+                "metadata": metadata, "spec": {"type": "LoadBalancer"},
+                "status": {"loadBalancer": {"ingress": ingress}},
+            });
+            stand.api.put("services", service);
+            let outcome = keeper.pass(now()).await.unwrap();
+            settle(&stand);
+            let mut written = outcome.written.iter();
+            assert_eq!(written.any(|it| it.0 == serving), is_made, "{address:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
