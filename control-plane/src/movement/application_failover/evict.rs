@@ -11,7 +11,6 @@ use muster_shared::queue::until;
 
 use super::explain::Obstacle;
 use super::history::History;
-use super::readiness::Readiness;
 use crate::fleet::fencing;
 use crate::movement::eviction::reason::EvictionReason;
 use crate::settings::{GRACEFUL_EVICTION, STATEFUL_FAILOVER_INJECTION, Settings};
@@ -47,16 +46,16 @@ impl Switches {
 }
 
 /// Returns the obstacle that holds an application back before a place is looked for, and for how
-/// long.
+/// long. `heard` is since when the reports of its cluster count.
 pub fn obstacle(
     mode: &PurgeMode,
     history: &History,
-    heard: Readiness,
+    heard: Option<Timestamp>,
     cluster: &str,
     switches: Switches,
     now: Timestamp,
 ) -> Option<(Obstacle, Duration)> {
-    let Readiness::ReadySince(heard) = heard else {
+    let Some(heard) = heard else {
         return Some((Obstacle::Unheard(cluster.to_owned()), NOT_READY));
     };
     let refreshed = later(heard.min(now), REFRESH);

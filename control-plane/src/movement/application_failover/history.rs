@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::Since;
 use super::explain::FailoverState;
-use super::readiness::Readiness;
 
 /// Where the history is kept, as JSON.
 pub const ANNOTATION: &str = "failover.muster.io/record";
@@ -90,9 +89,13 @@ impl History {
     /// Returns the history in which a cluster counts as unhealthy at the earliest since it was
     /// heard again: while it was silent, nothing was known of the health.
     #[must_use]
-    pub fn heard_since(mut self, heard: impl Fn(&str) -> Readiness, now: Timestamp) -> Self {
+    pub fn heard_since(
+        mut self,
+        heard: impl Fn(&str) -> Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
         for (cluster, since) in &mut self.since {
-            if let Readiness::ReadySince(heard) = heard(cluster) {
+            if let Some(heard) = heard(cluster) {
                 *since = (*since).max(heard.min(now));
             }
         }
@@ -224,18 +227,14 @@ mod tests {
             at(0),
         );
         for (heard, expected) in [
-            (Readiness::NotReady, at(0)),
-            (Readiness::ReadySince(at(-5)), at(0)),
-            (Readiness::ReadySince(at(7)), at(7)),
-            (Readiness::ReadySince(at(70)), at(10)), // a clock ahead
+            (None, at(0)),
+            (Some(at(-5)), at(0)),
+            (Some(at(7)), at(7)),
+            (Some(at(70)), at(10)), // a clock ahead
         ] {
             let counted = history.clone().heard_since(
                 |cluster| {
-                    if cluster == "m1" {
-                        heard
-                    } else {
-                        Readiness::ReadySince(at(0))
-                    }
+                    if cluster == "m1" { heard } else { Some(at(0)) }
                 },
                 at(10),
             );

@@ -13,6 +13,6 @@ mod duty;
 pub(crate) mod evict;
 pub mod explain;
 pub mod history;
-pub(crate) mod readiness;
+mod readiness;
 
 pub use controller::start;

@@ -14,28 +14,13 @@ use muster_shared::names::condition::READY;
 use muster_shared::watch::{Change, Informer};
 use parking_lot::Mutex;
 
-/// Whether the reports of a cluster count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// The cluster is not ready: its last report may be outdated.
-    NotReady,
-    /// The cluster has been ready since this time, or longer.
-    ReadySince(Timestamp),
-}
-
-impl Readiness {
-    /// Returns since when a cluster is heard, from its condition and from when it was seen to come
-    /// back, if it was. The time that the member gives counts only where nobody saw it come back:
-    /// its clock may be ahead by any time, and until then nothing would leave it.
-    pub fn of(cluster: Option<&Cluster>, returned: Option<Timestamp>) -> Self {
-        let ready = cluster.and_then(|cluster| cluster.condition(READY));
-        match ready {
-            Some(ready) if ready.status == "True" => {
-                Self::ReadySince(returned.unwrap_or(ready.last_transition_time.0))
-            }
-            _ => Self::NotReady,
-        }
-    }
+/// Returns since when a cluster is heard, from its condition and from when it was seen to come back,
+/// if it was; `None` while it is not ready, so that its last report may be outdated. The time that
+/// the member gives counts only where nobody saw it come back: its clock may be ahead by any time,
+/// and until then nothing would leave it.
+fn ready_since(cluster: Option<&Cluster>, returned: Option<Timestamp>) -> Option<Timestamp> {
+    let ready = cluster?.condition(READY).filter(|it| it.status == "True")?;
+    Some(returned.unwrap_or(ready.last_transition_time.0))
 }
 
 /// Follows the clusters.
@@ -72,23 +57,22 @@ impl ReadinessTracker {
         }
     }
 
-    /// Returns whether the reports of a cluster count, and since when.
-    pub fn of(&self, name: &str) -> Readiness {
+    /// Returns since when the reports of a cluster count, or longer; `None` while it is not ready.
+    pub fn of(&self, name: &str) -> Option<Timestamp> {
         let returned = self.returned.lock();
         let returned = returned.get(name).copied();
-        Readiness::of(self.clusters.get(None, name).as_deref(), returned)
+        ready_since(self.clusters.get(None, name).as_deref(), returned)
     }
 }
 
 /// Returns whether a cluster is heard from now on: it was not ready before, or not all the time, or
 /// it is seen for the first time and says that it became ready at a moment that has not come yet.
 fn comes_back(old: Option<&Cluster>, new: &Cluster, now: Timestamp) -> bool {
-    let (told, before) = (Readiness::of(Some(new), None), Readiness::of(old, None));
-    match (told, old) {
-        (Readiness::NotReady, _) => false,
-        (Readiness::ReadySince(told), None) => told > now,
-        (Readiness::ReadySince(_), Some(_)) => told != before,
-    }
+    let (told, before) = (ready_since(Some(new), None), ready_since(old, None));
+    told.is_some_and(|it| match old {
+        None => it > now,
+        Some(_) => told != before,
+    })
 }
 
 #[cfg(test)]
@@ -108,24 +92,16 @@ mod tests {
             .unwrap()
         };
         for (cluster, returned, expected) in [
-            (None, None, Readiness::NotReady),
-            (Some(Cluster::default()), Some(at(5)), Readiness::NotReady),
-            (Some(cluster("False", 1)), Some(at(5)), Readiness::NotReady),
-            (Some(cluster("Unknown", 1)), None, Readiness::NotReady),
-            (Some(cluster("True", 1)), None, Readiness::ReadySince(at(1))),
+            (None, None, None),
+            (Some(Cluster::default()), Some(at(5)), None),
+            (Some(cluster("False", 1)), Some(at(5)), None),
+            (Some(cluster("Unknown", 1)), None, None),
+            (Some(cluster("True", 1)), None, Some(at(1))),
             // Its clock is behind, or ahead.
-            (
-                Some(cluster("True", 1)),
-                Some(at(5)),
-                Readiness::ReadySince(at(5)),
-            ),
-            (
-                Some(cluster("True", 9)),
-                Some(at(5)),
-                Readiness::ReadySince(at(5)),
-            ),
+            (Some(cluster("True", 1)), Some(at(5)), Some(at(5))),
+            (Some(cluster("True", 9)), Some(at(5)), Some(at(5))),
         ] {
-            assert_eq!(Readiness::of(cluster.as_ref(), returned), expected);
+            assert_eq!(ready_since(cluster.as_ref(), returned), expected);
         }
         for (old, new, comes) in vec![
             (None, cluster("False", 1), false),

@@ -20,7 +20,6 @@ use crate::movement::application_failover::evict::{
     Switches, failure, obstacle, producer, purge_mode,
 };
 use crate::movement::application_failover::history::History;
-use crate::movement::application_failover::readiness::Readiness;
 use crate::movement::eviction::plan::Departure;
 use crate::movement::eviction::preserve;
 
@@ -86,7 +85,7 @@ fn pass(
         .leave
         .iter()
         .map(|cluster| {
-            let heard = Readiness::ReadySince(Timestamp::UNIX_EPOCH);
+            let heard = Some(Timestamp::UNIX_EPOCH);
             if obstacle(&mode, &history, heard, cluster, switches, now).is_some() {
                 return None;
             }

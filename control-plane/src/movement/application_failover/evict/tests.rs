@@ -22,7 +22,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         History::default(),
         History::default().after_move("m0", at(0)),
     );
-    let long = Readiness::ReadySince(at(-9_999));
+    let long = Some(at(-9_999));
     let secs = Duration::from_secs;
     for (mode, history, heard, switches, now, reason, pause) in [
         (PurgeMode::Gracefully, &new, long, on, 5, None, None),
@@ -40,7 +40,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Readiness::NotReady,
+            None,
             on,
             5,
             Some("ClusterNotReady"),
@@ -50,7 +50,7 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Readiness::ReadySince(at(0)),
+            Some(at(0)),
             on,
             5,
             Some("ClusterReturned"),
@@ -59,21 +59,13 @@ fn what_holds_an_application_back_is_found_before_a_place_is_looked_for() {
         (
             PurgeMode::Directly,
             &new,
-            Readiness::ReadySince(at(500)),
+            Some(at(500)),
             on,
             5,
             Some("ClusterReturned"),
             Some(secs(10)),
         ),
-        (
-            PurgeMode::Directly,
-            &new,
-            Readiness::ReadySince(at(0)),
-            on,
-            10,
-            None,
-            None,
-        ),
+        (PurgeMode::Directly, &new, Some(at(0)), on, 10, None, None),
         // The workload rests for a minute after a move.
         (
             PurgeMode::Directly,
