@@ -48,10 +48,8 @@ pub(super) fn old_copies<'a>(
 
 /// Returns the binding that a Work was made for, and its cluster.
 fn place(work: &ObjectMeta) -> Option<(BindingKey, &str)> {
-    let annotations = work.annotations.as_ref();
-    let named = |key: &str| Some(annotations?.get(key)?.as_str());
     let cluster = cluster_of_execution_namespace(work.namespace.as_deref()?)?;
-    Some((binding_named(named)?, cluster))
+    Some((binding_named(work)?, cluster))
 }
 
 /// Clusters with old copies of one workload.

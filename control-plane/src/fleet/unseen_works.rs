@@ -77,7 +77,9 @@ impl UnseenWorks {
                 let api = Api::namespaced(fleet.client.clone(), namespace);
                 let read = Head::<Work>::get_opt(&api, name).await;
                 let read = read.map_err(ApiError::of("look for the works of", binding))?;
-                let is_of = |work: &Head<Work>| named(work).is_none_or(|it| it == *binding);
+                let is_of = |work: &Head<Work>| {
+                    binding_named(&work.metadata).is_none_or(|it| it == *binding)
+                };
                 if let Some(work) = read.filter(is_of) {
                     found.push(work);
                     continue;
@@ -100,7 +102,7 @@ impl UnseenWorks {
                 for work in &listed {
                     let place = (work.namespace().unwrap_or_default(), work.name_any());
                     let is_shown = fleet.works.get(Some(&place.0), &place.1).is_some();
-                    if let Some(binding) = named(work).filter(|_| !is_shown) {
+                    if let Some(binding) = binding_named(&work.metadata).filter(|_| !is_shown) {
                         self.insert(&binding, place);
                     }
                 }
@@ -126,11 +128,6 @@ impl UnseenWorks {
         let all = &self.0.by_binding;
         all.lock()
     }
-}
-
-/// Returns the binding that a Work names.
-fn named(work: &Head<Work>) -> Option<BindingKey> {
-    binding_named(|key| work.annotations().get(key).map(String::as_str))
 }
 
 #[cfg(test)]

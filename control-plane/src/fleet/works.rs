@@ -259,13 +259,13 @@ pub fn cluster_of(work: &CachedWork) -> Option<&str> {
 
 /// Returns the binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
-    binding_named(|key| work.metadata.annotation(key))
+    binding_named(&work.metadata)
 }
 
 /// Returns the binding that the annotations of a Work name.
-pub fn binding_named<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<BindingKey> {
+pub fn binding_named(work: &ObjectMeta) -> Option<BindingKey> {
     let get = |key: &str| {
-        let value = annotation(key).filter(|value| !value.is_empty());
+        let value = work.annotation(key).filter(|value| !value.is_empty());
         value.map(str::to_owned)
     };
     if let (Some(namespace), Some(name)) = (

@@ -149,7 +149,7 @@ async fn create(
         Ok(held) => held.map(|held| held.metadata).unwrap_or_default(),
         Err(error) => return Err(ApiError::of("read", &subject())(error).into()),
     };
-    match named(&held).filter(|_| is_of_another(&held, key)) {
+    match other(&held, key) {
         Some(other) => Err(Error::Foreign {
             work: subject(),
             owner: format!("belongs to {other}"),
@@ -158,15 +158,9 @@ async fn create(
     }
 }
 
-/// Returns the binding that a Work names.
-fn named(work: &ObjectMeta) -> Option<BindingKey> {
-    let annotations = work.annotations.as_ref();
-    binding_named(|key| annotations?.get(key).map(String::as_str))
-}
-
-/// Returns whether a Work names another binding, whatever its labels say.
-fn is_of_another(work: &ObjectMeta, key: &BindingKey) -> bool {
-    named(work).is_some_and(|named| named != *key)
+/// Returns the other binding that a Work names, if it names one, whatever its labels say.
+fn other(work: &ObjectMeta, key: &BindingKey) -> Option<BindingKey> {
+    binding_named(work).filter(|named| named != key)
 }
 
 /// Returns what to delete of a Work, and whether its object stays in the member; `None` where the
@@ -245,7 +239,7 @@ mod tests {
             (json!(null), false),
         ] {
             let work = serde_json::from_value(json!({ "annotations": annotations })).unwrap();
-            assert_eq!(is_of_another(&work, &key), expected, "{annotations}");
+            assert_eq!(other(&work, &key).is_some(), expected, "{annotations}");
         }
     }
 
