@@ -30,19 +30,12 @@ struct State<K> {
     next: u64,
     /// The key that is reconciled because it is its turn.
     called: Option<K>,
-    due: Due,
+    /// When the first of the line is looked at; `None`: when the budget wakes it.
+    due: Option<Instant>,
 }
 
 /// Place in the line: by priority, then by age.
 type Place = (Reverse<i32>, u64);
-
-/// When the first of the line is looked at.
-#[derive(Debug, Clone, Copy)]
-enum Due {
-    At(Instant),
-    /// When the budget says so.
-    Woken,
-}
 
 impl<K: Clone + Eq + Hash> MoveQueue<K> {
     /// Returns an empty queue.
@@ -53,7 +46,7 @@ impl<K: Clone + Eq + Hash> MoveQueue<K> {
                 places: HashMap::new(),
                 next: 0,
                 called: None,
-                due: Due::Woken,
+                due: None,
             })),
             changed: Arc::default(),
             woken: Arc::default(),
@@ -75,7 +68,7 @@ impl<K: Clone + Eq + Hash> MoveQueue<K> {
     pub fn refused(&self, key: &K, priority: i32, until: Option<Instant>) {
         let mut state = self.state.lock();
         state.add(key, priority);
-        state.due = until.map_or(Due::Woken, Due::At);
+        state.due = until;
         state.end_call(key);
         drop(state);
         self.changed.notify_one();
@@ -105,7 +98,7 @@ impl<K: Clone + Eq + Hash> MoveQueue<K> {
             let wait = self.state.lock().call(Instant::now(), &call);
             tokio::select! {
                 () = self.changed.notified() => {}
-                () = self.woken.notified() => self.state.lock().due = Due::At(Instant::now()),
+                () = self.woken.notified() => self.state.lock().due = Some(Instant::now()),
                 () = wait_until(wait) => {}
             }
         }
@@ -131,16 +124,13 @@ impl<K: Clone + Eq + Hash> State<K> {
     /// Calls the first of the line, if it is time; returns when it will be.
     fn call(&mut self, now: Instant, call: impl Fn(K)) -> Option<Instant> {
         let first = self.order.values().next()?;
-        match self.due {
-            _ if self.called.is_some() => None,
-            Due::Woken => None,
-            Due::At(when) if when > now => Some(when),
-            Due::At(_) => {
-                self.called = Some(first.clone());
-                call(first.clone());
-                None
-            }
+        let due = self.due.filter(|_| self.called.is_none())?;
+        if due > now {
+            return Some(due);
         }
+        self.called = Some(first.clone());
+        call(first.clone());
+        None
     }
 }
 
