@@ -164,8 +164,7 @@ async fn write(
         .iter()
         .map(|work| ensure(fleet, client, &memory.patches, origin, resource, work));
     let outcomes = join_all(works).await;
-    let is_untold =
-        |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Joining | Ensured::Raced));
+    let is_untold = |outcome: &Result<_, Error>| matches!(outcome, Ok(Ensured::Later));
     let untold = if outcomes.iter().any(is_untold) {
         let wait = memory.waits.next(key);
         if wait.is_worth_telling {
@@ -179,7 +178,7 @@ async fn write(
     };
     let wait = outcomes.iter().filter_map(|outcome| match outcome {
         Ok(Ensured::Leaving) => Some(LEAVING),
-        Ok(Ensured::Joining | Ensured::Raced) => untold,
+        Ok(Ensured::Later) => untold,
         Ok(Ensured::AsRendered) | Err(_) => None,
     });
     let wait = wait.min();

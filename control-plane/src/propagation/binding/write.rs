@@ -27,10 +27,9 @@ pub enum Ensured {
     AsRendered,
     /// The old Work has to be deleted first.
     Leaving,
-    /// The cluster has no execution namespace yet.
-    Joining,
-    /// Another writer changed the Work at the same time, or the cache is outdated.
-    Raced,
+    /// The Work has to be looked at again, and nothing tells when: the cluster has no execution
+    /// namespace yet, another writer changed the Work at the same time, or the cache is outdated.
+    Later,
 }
 
 /// Refuses to write for a process that does not lead any more. Works are written under their
@@ -107,7 +106,7 @@ pub async fn ensure(
             tracing::debug!(work = %subject(), "updated");
             Ok(Ensured::AsRendered)
         }
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Raced),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(Ensured::Later),
         Err(error) => Err(ApiError::of("update", &subject())(error).into()),
     }
 }
@@ -139,7 +138,7 @@ async fn create(
     let api: Api<Work> = Api::namespaced(client.clone(), &rendered.namespace);
     match api.create(&PostParams::default(), &work).await {
         Ok(_) => return Ok(Ensured::AsRendered),
-        Err(error) if is_gone(&error) => return Ok(Ensured::Joining),
+        Err(error) if is_gone(&error) => return Ok(Ensured::Later),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {}
         Err(error) => return Err(ApiError::of("create", &subject())(error).into()),
     }
@@ -154,7 +153,7 @@ async fn create(
             work: subject(),
             owner: format!("belongs to {other}"),
         }),
-        None => Ok(Ensured::Raced),
+        None => Ok(Ensured::Later),
     }
 }
 
