@@ -1,6 +1,5 @@
 //! Writes the requests of rebalancers into bindings, and their status.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +27,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::attribution::Attribution;
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::budget::pace::Pace;
+use crate::fleet::sets::take;
 use crate::fleet::template::{Kind, TemplateKey};
 use crate::fleet::write::{Written, merge_status};
 
@@ -242,13 +242,8 @@ impl Rebalancers {
             .or_default()
             .insert(name);
         let requested = request(fleet, &self.pace, &key, asked, times).await;
-        if let Ok(Requested::Answered | Requested::NoBinding) = requested
-            && let Entry::Occupied(mut waiting) = self.waiting.lock().entry(key)
-        {
-            waiting.get_mut().remove(&rebalancer.name_any());
-            if waiting.get().is_empty() {
-                waiting.remove();
-            }
+        if let Ok(Requested::Answered | Requested::NoBinding) = requested {
+            take(&mut self.waiting.lock(), &key, &rebalancer.name_any());
         }
         requested
     }
