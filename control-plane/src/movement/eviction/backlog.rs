@@ -259,6 +259,11 @@ impl Backlog {
         self.lanes.iter().map(|(name, lane)| (name, lane.depth()))
     }
 
+    /// Returns the clusters that have a queue.
+    pub fn clusters(&self) -> Vec<Arc<str>> {
+        self.lanes.keys().cloned().collect()
+    }
+
     /// Returns how many items a cluster has.
     pub fn depth(&self, cluster: &str) -> Depth {
         self.lanes.get(cluster).map(Lane::depth).unwrap_or_default()

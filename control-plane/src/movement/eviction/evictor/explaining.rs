@@ -139,12 +139,7 @@ impl Evictor {
         if !self.open {
             return;
         }
-        let waiting: Vec<Arc<str>> = self
-            .backlog
-            .depths()
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for cluster in waiting {
+        for cluster in self.backlog.clusters() {
             let (reason, message) = match self.pauses.of(&cluster, now.wall) {
                 Some(pause) => (
                     "MovementPaused",
@@ -164,12 +159,7 @@ impl Evictor {
 
     pub(super) fn explain_ready_items(&mut self, now: Now) {
         self.tell_failing();
-        let lanes: Vec<Arc<str>> = self
-            .backlog
-            .depths()
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for cluster in lanes {
+        for cluster in self.backlog.clusters() {
             let ready: Vec<Key> = self
                 .backlog
                 .items(&cluster)
