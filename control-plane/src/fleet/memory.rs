@@ -154,6 +154,12 @@ impl<K: Clone + Eq + Hash, V: PartialEq> Since<K, V> {
         now.duration_since(since)
     }
 
+    /// Returns what is left until `what` has been so of a key for a time; `None` once it has.
+    pub fn rest(&self, key: &K, what: V, time: Duration) -> Option<Duration> {
+        let rest = time.saturating_sub(self.lasts(key, what));
+        (!rest.is_zero()).then_some(rest)
+    }
+
     /// Returns whether something is so of a key.
     pub fn has(&self, key: &K) -> bool {
         self.0.lock().contains_key(key)

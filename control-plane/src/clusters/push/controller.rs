@@ -276,15 +276,14 @@ async fn unconnected(
     if hosts.running.lock().contains_key(&name) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
-    let lasts = hosts.unconnected.lasts(&name, ());
+    let grace = *fleet.settings.cluster_monitor_grace_period;
+    let rest = hosts.unconnected.rest(&name, (), grace);
     // Without the reporter of this control plane, `Ready` is another one's.
     if !fleet.settings.runs(STATUS) {
         return Ok(Next::After(jittered(LOOK_AGAIN)));
     }
-    let grace = *fleet.settings.cluster_monitor_grace_period;
-    let left = grace.saturating_sub(lasts);
-    if !left.is_zero() {
-        return Ok(Next::After(left.min(LOOK_AGAIN)));
+    if let Some(rest) = rest {
+        return Ok(Next::After(rest.min(LOOK_AGAIN)));
     }
     let message = format!("The control plane cannot connect to the member: {words}");
     let ready = conditions::new(

@@ -168,8 +168,7 @@ pub(super) async fn move_on(
         return None;
     };
     let seen = (refused.cluster.clone(), refused.since);
-    let rest = PATIENCE.saturating_sub(onward.refusals.lasts(key, seen));
-    if !rest.is_zero() {
+    if let Some(rest) = onward.refusals.rest(key, seen, PATIENCE) {
         return Some(rest);
     }
     let Refused {

@@ -31,13 +31,6 @@ const CONFIRMED: Duration = Duration::from_secs(10);
 /// Bindings that the API did not have, and since when. May be lost: they are asked for again.
 pub type Missing = Since<BindingKey>;
 
-/// Returns the time that has still to pass before the Works of a binding that does not exist may be
-/// removed.
-fn wait(missing: &Missing, key: &BindingKey) -> Option<Duration> {
-    let rest = CONFIRMED.saturating_sub(missing.lasts(key, ()));
-    (!rest.is_zero()).then_some(rest)
-}
-
 /// Group of the kinds whose objects may have names that no binding can have.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -103,7 +96,7 @@ pub async fn sweep(
         missing.forget(key);
         return Ok(Next::Done);
     }
-    if let Some(rest) = wait(missing, key) {
+    if let Some(rest) = missing.rest(key, (), CONFIRMED) {
         return Ok(Next::After(rest));
     }
     let namespace = key.namespace.as_deref();
@@ -175,12 +168,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn works_go_when_the_api_has_said_for_a_while_that_their_binding_does_not_exist() {
         let (missing, key) = (Missing::default(), testing::key("web-deployment"));
-        assert_eq!(wait(&missing, &key), Some(CONFIRMED));
+        let wait = || missing.rest(&key, (), CONFIRMED);
+        assert_eq!(wait(), Some(CONFIRMED));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(&missing, &key), Some(CONFIRMED / 2));
+        assert_eq!(wait(), Some(CONFIRMED / 2));
         tokio::time::advance(CONFIRMED / 2).await;
-        assert_eq!(wait(&missing, &key), None);
+        assert_eq!(wait(), None);
         missing.forget(&key);
-        assert_eq!(wait(&missing, &key), Some(CONFIRMED));
+        assert_eq!(wait(), Some(CONFIRMED));
     }
 }

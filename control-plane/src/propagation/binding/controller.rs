@@ -326,7 +326,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
                 memory.refusing.forget(key);
                 return false;
             }
-            memory.refusing.lasts(key, clusters) >= REFUSED
+            memory.refusing.rest(key, clusters, REFUSED).is_none()
         },
         members_scale: &|| members_scale(fleet, &spec.resource),
         // The clock that tasks are dated by.

@@ -25,11 +25,6 @@ const FREE: &str = "NothingKept";
 /// Time for which replicas are kept before the condition says so: most are replaced by then.
 const UNTOLD: Duration = Duration::from_secs(15);
 
-/// Returns how long until it has to be told that replicas of a binding are kept.
-fn untold(kept: &Since<BindingKey>, key: &BindingKey) -> Duration {
-    UNTOLD.saturating_sub(kept.lasts(key, ()))
-}
-
 /// Tells which clusters keep more than their share, once that has lasted; returns when to look
 /// again for that. `kept` remembers since when this process knows of it.
 pub(super) async fn report(
@@ -40,17 +35,18 @@ pub(super) async fn report(
     binding: &AnyBinding,
     keepers: Option<String>,
 ) -> Next {
-    let wait = keepers.as_ref().map(|_| untold(kept, key));
-    if keepers.is_none() {
+    let wait = if keepers.is_some() {
+        kept.rest(key, (), UNTOLD)
+    } else {
         kept.forget(key);
-    }
+        None
+    };
     let before = &binding.status().conditions;
-    let is_due = wait.is_some_and(|wait| wait.is_zero());
+    let is_due = keepers.is_some() && wait.is_none();
     let condition = condition(keepers.as_deref(), is_due, before, fleet.clock.now());
     if !tell_of_hold(fleet, client, key, binding, condition).await {
         return Next::Again;
     }
-    let wait = wait.filter(|wait| !wait.is_zero());
     wait.map_or(Next::Done, Next::After)
 }
 
@@ -93,11 +89,12 @@ mod tests {
             name: "web-deployment".to_owned(),
         };
         let kept = Since::default();
-        assert_eq!(untold(&kept, &key), UNTOLD);
+        let untold = || kept.rest(&key, (), UNTOLD);
+        assert_eq!(untold(), Some(UNTOLD));
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(untold(&kept, &key), Duration::ZERO);
+        assert_eq!(untold(), None);
         kept.forget(&key);
-        assert_eq!(untold(&kept, &key), UNTOLD, "anew");
+        assert_eq!(untold(), Some(UNTOLD), "anew");
 
         let now = Timestamp::UNIX_EPOCH;
         assert_eq!(condition(Some("m1"), false, &[], now), None);
