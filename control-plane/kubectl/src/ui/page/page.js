@@ -71,14 +71,14 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
 ], "nothing moves or waits", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
-// An option that words name does not break.
+// An option that words or a command name does not break.
 const options = (text) => text.split(/(--[\w-]+)/).map((it, at) => ["span", at % 2 ? { class: "option" } : {}, it]);
 function showHeadline({ severity, sentence, told, title, icon }) {
   const lines = () => [byId("verdict"), ...byId("told").children];
   const before = lines().map((it) => it.textContent);
   say(byId("verdict"), sentence);
   byId("verdict").className = KINDS[severity];
-  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", {}, it.command]]]]]));
+  patch(byId("told"), told.map((it) => ["div", {}, [["dt", {}, it.name], ["dd", { class: it.kind }, [...options(it.command ? `${it.text}: ` : it.text), it.command && ["code", {}, options(it.command)]]]]]));
   lines().forEach((it, at) => mark(it, before[at]));
   tab(title, icon);
 }
