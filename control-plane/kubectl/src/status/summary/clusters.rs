@@ -10,7 +10,7 @@ use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
 use super::{Severity, count, span_from};
 
 /// Clusters that are named.
-const NAMED: usize = 3;
+pub(super) const NAMED: usize = 3;
 /// Time within which clusters count as having fallen silent for one cause.
 const TOGETHER: SignedDuration = SignedDuration::from_mins(2);
 /// Time within which they count as having done so at once.

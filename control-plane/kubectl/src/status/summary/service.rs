@@ -6,12 +6,9 @@ use muster_shared::conditions::TRUE;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report, Service};
-use super::clusters::{is_network, since};
+use super::clusters::{NAMED, is_network, since};
 use super::{clock, coming, count};
 use crate::old_copies;
-
-/// Clusters that are named.
-const FEW: usize = 3;
 
 /// Whether some workload is without service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -120,7 +117,7 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     };
     let which = if unseen.len() < down.count() {
         let names: Vec<&str> = here.map(|it| it.name.as_str()).collect();
-        format!(" ({})", listed(&names, FEW))
+        format!(" ({})", listed(&names, NAMED))
     } else {
         String::new()
     };
