@@ -1,6 +1,8 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
+use crate::watch::outline;
+use crate::watch::packing::{Parts, Shared};
 
 fn map(uid: &str, version: Option<&str>) -> Arc<ConfigMap> {
     let mut map = ConfigMap::default();
@@ -416,4 +418,59 @@ async fn a_watch_goes_on_at_once_where_the_api_has_no_time_for_a_confirmation() 
     let line = "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"resourceVersion\":\"2\"}}}\n";
     let informer = followed_for(attacked(answers, line), CONFIRMATION * 2).await;
     assert!(informer.get(None, "c").is_some());
+}
+
+/// How often an object was decoded.
+static DECODED: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+
+/// Returns the parts of an object, with its labels beside the text.
+fn with_labels(object: &ConfigMap) -> serde_json::Result<Parts> {
+    Ok(Parts {
+        text: serde_json::to_vec(object)?,
+        labels: outline::text(object.metadata.labels.as_ref()),
+        shared: None,
+    })
+}
+
+/// Returns the parts of an object, with its labels in the text alone.
+fn without_labels(object: &ConfigMap) -> serde_json::Result<Parts> {
+    let labels = None;
+    with_labels(object).map(|parts| Parts { labels, ..parts })
+}
+
+#[tokio::test]
+async fn what_selectors_do_not_select_is_not_decoded() {
+    for (pack, keeps_labels) in [(with_labels as fn(&_) -> _, true), (without_labels, false)] {
+        let unpack = |text: &[u8], _: Option<&Shared>| {
+            DECODED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            serde_json::from_slice(text)
+        };
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let api = Api::all(kube::Client::try_from(config).unwrap());
+        let selection = Selection::everything();
+        let maps = Informer::packing(api, selection, |_| {}, Codec { pack, unpack });
+        // More than stay decoded.
+        for number in 0..2000 {
+            let mut map = ConfigMap::default();
+            map.metadata.namespace = Some(format!("n{}", number % 2));
+            map.metadata.name = Some(format!("m{number}"));
+            map.metadata.labels = Some([("app".to_owned(), format!("a{}", number % 4))].into());
+            maps.observe(News::Event(Event::Apply(map)), &mut None);
+        }
+        DECODED.store(0, std::sync::atomic::Ordering::Relaxed);
+        let selected = |namespace, app: &'static str| {
+            let found = maps.iter_selected(namespace, move |it| it.labels.get("app") == Some(app));
+            found.count()
+        };
+        assert_eq!(selected(None, "a"), 0);
+        let decoded = DECODED.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(decoded == 0, keeps_labels, "{decoded}");
+        assert_eq!(selected(None, "a1"), 500);
+        assert_eq!(
+            [Some("n0"), Some("n1")].map(|it| selected(it, "a1")),
+            [0, 500]
+        );
+        let named = maps.iter_selected(Some("n1"), |it| it.name == "m7");
+        assert_eq!(named.count(), 1);
+    }
 }
