@@ -370,16 +370,16 @@ impl Ledger {
         now: Timestamp,
     ) -> Option<String> {
         let begins = |it: &Episode| whole_second(start_of(&it.spec)) <= moved.at;
+        let of_this_trouble = || {
+            let known = Some(place).filter(|it| it.1 == Subject::Cluster);
+            let found = known.and_then(|it| trouble_of(&it.0));
+            found.filter(|it| it.since <= moved.at)
+        };
         let last = self.last.get(place).and_then(|it| self.episodes.get(it));
         if let Some(last) = last {
             if !begins(last) {
                 return None;
             }
-            let of_this_trouble = || {
-                let known = Some(place).filter(|it| it.1 == Subject::Cluster);
-                let found = known.and_then(|it| trouble_of(&it.0));
-                found.filter(|it| it.since <= moved.at)
-            };
             if let Some(name) = self.takes_trouble(place, moved.at, of_this_trouble) {
                 return Some(name);
             }
@@ -389,9 +389,7 @@ impl Ledger {
         if is_old || was_deleted {
             return None;
         }
-        let known = Some(place).filter(|it| it.1 == Subject::Cluster);
-        let found = known.and_then(|it| trouble_of(&it.0));
-        let found = found.filter(|it| it.since <= moved.at);
+        let found = of_this_trouble();
         let of_move = || Cause {
             kind: match place.1 {
                 Subject::Applications => CauseType::ApplicationFailure,

@@ -127,22 +127,18 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
         since: None,
         cause: record.cause,
     });
-    let history = annotations
-        .and_then(|all| all.get(crate::movement::application_failover::history::ANNOTATION))
-        .map(|text| History::read(Some(text)));
-    let by_failure = history.and_then(|history| {
-        let last = history.last?;
-        Some(Moved {
-            subject: Subject::Applications,
-            at: whole_second(history.last_move?),
-            since: Some(whole_second(last.since)),
-            cause: format!(
-                "applications stayed unhealthy in {}, the first since {:.0}",
-                last.from, last.since
-            ),
-            from: last.from,
-            to: last.to,
-        })
+    let history = History::of(binding);
+    let last = history.last.zip(history.last_move);
+    let by_failure = last.map(|(last, at)| Moved {
+        subject: Subject::Applications,
+        at: whole_second(at),
+        since: Some(whole_second(last.since)),
+        cause: format!(
+            "applications stayed unhealthy in {}, the first since {:.0}",
+            last.from, last.since
+        ),
+        from: last.from,
+        to: last.to,
     });
     by_taint.into_iter().chain(by_failure).collect()
 }
