@@ -14,7 +14,7 @@ use muster_shared::conditions;
 use muster_shared::names::annotation::HEALTHY_SINCE;
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::{CORDON, DUPLICATE, NOT_READY, UNREACHABLE};
-use muster_shared::taints::{describe, is_drain};
+use muster_shared::taints::describe;
 use serde_json::{Value, json};
 
 use super::window::{Opening, opening};
@@ -215,7 +215,7 @@ pub fn unhealthy(cluster: &Cluster) -> Option<String> {
     let mut taints = cluster.spec.taints.iter();
     let keeps_away = taints.find(|it| {
         let key = it.key.as_str();
-        evicts(it) || is_drain(it) || [CORDON, DUPLICATE, NOT_READY, UNREACHABLE].contains(&key)
+        evicts(it) || [CORDON, DUPLICATE, NOT_READY, UNREACHABLE].contains(&key)
     });
     keeps_away.map(|taint| format!("it has taint {}", describe(taint)))
 }
