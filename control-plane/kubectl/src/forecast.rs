@@ -26,7 +26,7 @@ use muster_control_plane::movement::eviction::judge::{
 };
 use muster_control_plane::movement::eviction::plan::{Departure, Nowhere, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
-use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, Later, gains, occupy};
+use muster_control_plane::movement::eviction::room::{HORIZON, KEPT, Kept, gains, occupy};
 use muster_control_plane::propagation::data::story::steps;
 use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
 use muster_control_plane::settings::{STATEFUL_FAILOVER_INJECTION, Settings};
