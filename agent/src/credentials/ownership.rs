@@ -77,56 +77,17 @@ mod tests {
         };
         let unknown = FleetId::Unknown("no right".into());
         let marked = json!({"metadata": {"resourceVersion": "7", "annotations": {"work.muster.io/fleet": "a"}}});
+        let mark = Some(&marked);
+        let ours = |of| metadata(true, FIELD_MANAGER, of);
+        let karmadas = metadata(true, "karmada-agent", None);
         for (what, found, fleet, usable, patch) in [
-            (
-                "made before",
-                metadata(true, FIELD_MANAGER, None),
-                &known,
-                true,
-                Some(&marked),
-            ),
-            (
-                "Karmada's",
-                metadata(true, "karmada-agent", None),
-                &known,
-                true,
-                None,
-            ),
-            (
-                "ours",
-                metadata(true, FIELD_MANAGER, Some("a")),
-                &known,
-                true,
-                None,
-            ),
-            (
-                "of a former id",
-                metadata(true, FIELD_MANAGER, Some("former")),
-                &known,
-                true,
-                Some(&marked),
-            ),
-            (
-                "another's",
-                metadata(true, FIELD_MANAGER, Some("b")),
-                &known,
-                false,
-                Some(&marked),
-            ),
-            (
-                "made before, id unknown",
-                metadata(true, FIELD_MANAGER, None),
-                &unknown,
-                true,
-                None,
-            ),
-            (
-                "marked, id unknown",
-                metadata(true, FIELD_MANAGER, Some("a")),
-                &unknown,
-                false,
-                None,
-            ),
+            ("made before", ours(None), &known, true, mark),
+            ("Karmada's", karmadas, &known, true, None),
+            ("ours", ours(Some("a")), &known, true, None),
+            ("of a former id", ours(Some("former")), &known, true, mark),
+            ("another's", ours(Some("b")), &known, false, mark),
+            ("made before, id unknown", ours(None), &unknown, true, None),
+            ("marked, unknown", ours(Some("a")), &unknown, false, None),
         ] {
             assert_eq!(check(&found, fleet).is_ok(), usable, "{what}");
             if usable {

@@ -216,56 +216,19 @@ mod tests {
             }))
             .unwrap()
         };
+        let ours = || cluster("a", "True");
+        let (new, mixed_up) = (cluster("", "True"), cluster("b", "True"));
+        let second = cluster("a", "False");
+        let (same, itself) = (|| Ok(Relation::Same), || Err("fleet API itself"));
+        let f = Some("f");
         for (what, cluster, fleet, same_server, expected) in [
-            (
-                "same",
-                cluster("a", "True"),
-                Some("f"),
-                false,
-                Ok(Relation::Same),
-            ),
-            (
-                "new",
-                cluster("", "True"),
-                Some("f"),
-                false,
-                Ok(Relation::New),
-            ),
-            (
-                "mixed up",
-                cluster("b", "True"),
-                Some("f"),
-                false,
-                Err("another cluster"),
-            ),
-            (
-                "second registration",
-                cluster("a", "False"),
-                None,
-                false,
-                Err("registered as m0"),
-            ),
-            (
-                "the fleet API",
-                cluster("a", "True"),
-                Some("a"),
-                false,
-                Err("fleet API itself"),
-            ),
-            (
-                "its address",
-                cluster("a", "True"),
-                None,
-                true,
-                Err("fleet API itself"),
-            ),
-            (
-                "its address, other id",
-                cluster("a", "True"),
-                Some("f"),
-                true,
-                Ok(Relation::Same),
-            ),
+            ("same", ours(), f, false, same()),
+            ("new", new, f, false, Ok(Relation::New)),
+            ("mixed up", mixed_up, f, false, Err("another cluster")),
+            ("second", second, None, false, Err("registered as m0")),
+            ("the fleet API", ours(), Some("a"), false, itself()),
+            ("its address", ours(), None, true, itself()),
+            ("its address, other id", ours(), f, true, same()),
         ] {
             let found = compare(&cluster, "a", fleet, same_server);
             match (expected, found) {

@@ -350,25 +350,17 @@ mod tests {
 
     #[test]
     fn a_manifest_without_identity_is_refused_by_name_of_the_field() {
+        let without_version = json!({"kind": "A", "metadata": {"name": "a"}});
+        let without_kind = json!({"apiVersion": "v1", "metadata": {"name": "a"}});
+        let without_name = json!({"apiVersion": "v1", "kind": "A", "metadata": {}});
         for (manifest, field) in [
-            (
-                json!({"kind": "A", "metadata": {"name": "a"}}),
-                "apiVersion",
-            ),
-            (
-                json!({"apiVersion": "v1", "metadata": {"name": "a"}}),
-                "kind",
-            ),
-            (
-                json!({"apiVersion": "v1", "kind": "A", "metadata": {}}),
-                "metadata.name",
-            ),
+            (without_version, "apiVersion"),
+            (without_kind, "kind"),
+            (without_name, "metadata.name"),
             (json!([]), "apiVersion"),
         ] {
-            assert_eq!(
-                ObjectKey::of(&manifest, 0),
-                Err(Error::Incomplete { ordinal: 0, field })
-            );
+            let expected = Err(Error::Incomplete { ordinal: 0, field });
+            assert_eq!(ObjectKey::of(&manifest, 0), expected);
         }
     }
 
@@ -413,39 +405,26 @@ mod tests {
         for (bundle, sent) in [("", false), ("Cg==", false), ("LS0tLS1CRUdJTg==", true)] {
             let client = json!({"clientConfig": {"caBundle": bundle}});
             let named = json!([{"name": "a.example.com", "clientConfig": {"caBundle": bundle}}]);
-            let hooks = "admissionregistration.k8s.io";
+            let hooks = |kind: &str| {
+                let group = "admissionregistration.k8s.io";
+                object(group, kind, "webhooks", named.clone())
+            };
+            let kinds = |kind: &str, group: &str, spec| object(group, kind, "spec", spec);
+            let conversion = json!({"conversion": {"webhook": client}});
+            let definitions = kinds(
+                "CustomResourceDefinition",
+                "apiextensions.k8s.io",
+                conversion,
+            );
+            let served = json!({"caBundle": bundle});
+            let services = kinds("APIService", "apiregistration.k8s.io", served);
+            let of_hooks = "/webhooks/0/clientConfig/caBundle";
+            let of_conversion = "/spec/conversion/webhook/clientConfig/caBundle";
             for (manifest, path) in [
-                (
-                    object(
-                        hooks,
-                        "MutatingWebhookConfiguration",
-                        "webhooks",
-                        named.clone(),
-                    ),
-                    "/webhooks/0/clientConfig/caBundle",
-                ),
-                (
-                    object(hooks, "ValidatingWebhookConfiguration", "webhooks", named),
-                    "/webhooks/0/clientConfig/caBundle",
-                ),
-                (
-                    object(
-                        "apiextensions.k8s.io",
-                        "CustomResourceDefinition",
-                        "spec",
-                        json!({"conversion": {"webhook": client}}),
-                    ),
-                    "/spec/conversion/webhook/clientConfig/caBundle",
-                ),
-                (
-                    object(
-                        "apiregistration.k8s.io",
-                        "APIService",
-                        "spec",
-                        json!({"caBundle": bundle}),
-                    ),
-                    "/spec/caBundle",
-                ),
+                (hooks("MutatingWebhookConfiguration"), of_hooks),
+                (hooks("ValidatingWebhookConfiguration"), of_hooks),
+                (definitions, of_conversion),
+                (services, "/spec/caBundle"),
             ] {
                 let sends = desired(&manifest, work, None).pointer(path).is_some();
                 assert_eq!(sends, sent, "{manifest}");
@@ -472,16 +451,13 @@ mod tests {
         };
         let selectors = json!([{"matchLabels": {"to": "monitoring"}}]);
         let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+        let selected = json!({"clusterRoleSelectors": selectors});
         for (aggregation, rules, sent) in [
             // As in Kubernetes' own example: the control plane fills in the rules.
-            (json!({"clusterRoleSelectors": selectors}), json!([]), false),
+            (&selected, json!([]), false),
             // As the fleet's own controller has filled them in.
-            (
-                json!({"clusterRoleSelectors": selectors}),
-                rules.clone(),
-                false,
-            ),
-            (Value::Null, rules, true),
+            (&selected, rules.clone(), false),
+            (&Value::Null, rules, true),
         ] {
             let role = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",

@@ -203,30 +203,9 @@ mod tests {
         let requests = |cpu: &str| json!({ "requests": { "cpu": cpu } });
         for (what, wanted, allocated, running, reason, milli) in [
             ("nothing changes", "1", "1", "1", None, 1000),
-            (
-                "it is to grow, and waits for that",
-                "4",
-                "1",
-                "1",
-                Some("Deferred"),
-                4000,
-            ),
-            (
-                "it is to grow, and cannot",
-                "4",
-                "1",
-                "1",
-                Some("Infeasible"),
-                1000,
-            ),
-            (
-                "it was given less, and has not shrunk",
-                "1",
-                "1",
-                "4",
-                None,
-                4000,
-            ),
+            ("it waits to grow", "4", "1", "1", Some("Deferred"), 4000),
+            ("it cannot grow", "4", "1", "1", Some("Infeasible"), 1000),
+            ("it has not shrunk yet", "1", "1", "4", None, 4000),
             ("it is to shrink", "1", "4", "4", None, 4000),
         ] {
             let mut conditions = json!([{ "type": "Ready", "status": "True" }]);

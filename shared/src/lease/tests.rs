@@ -43,57 +43,18 @@ fn a_renewal_that_comes_too_late_is_a_loss() {
         ..it
     });
     let unknown = future.map(|it| Moment { uptime: None, ..it });
+    let (yes, no) = (Some(true), Some(false));
     let cases = [
-        (
-            "a follower gets the lease",
-            None,
-            Some(true),
-            Standing::Leader,
-        ),
-        (
-            "a follower does not get it",
-            None,
-            Some(false),
-            Standing::Unchanged,
-        ),
+        ("a follower gets the lease", None, yes, Standing::Leader),
+        ("a follower does not", None, no, Standing::Unchanged),
         ("a follower hears nothing", None, None, Standing::Unchanged),
-        ("a leader renews", future, Some(true), Standing::Leader),
-        (
-            "a leader hears nothing and has time",
-            future,
-            None,
-            Standing::Unchanged,
-        ),
-        (
-            "a leader hears nothing until its time is over",
-            past,
-            None,
-            Standing::Lost,
-        ),
-        (
-            "a leader renews when its time is over",
-            past,
-            Some(true),
-            Standing::Lost,
-        ),
-        (
-            "a leader renews after its machine was suspended",
-            suspended,
-            Some(true),
-            Standing::Lost,
-        ),
-        (
-            "a leader renews on a machine without an uptime",
-            unknown,
-            Some(true),
-            Standing::Leader,
-        ),
-        (
-            "somebody else took the lease",
-            future,
-            Some(false),
-            Standing::Lost,
-        ),
+        ("a leader renews", future, yes, Standing::Leader),
+        ("a leader hears nothing", future, None, Standing::Unchanged),
+        ("and its time is over", past, None, Standing::Lost),
+        ("it renews when it is over", past, yes, Standing::Lost),
+        ("after it was suspended", suspended, yes, Standing::Lost),
+        ("without an uptime", unknown, yes, Standing::Leader),
+        ("somebody else took it", future, no, Standing::Lost),
     ];
     for (what, until, ours, expected) in cases {
         assert_eq!(judge(until, ours, now), expected, "{what}");

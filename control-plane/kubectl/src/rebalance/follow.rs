@@ -175,69 +175,20 @@ mod tests {
                 "suppressDeletion": suppressed}])
         };
         let (none, graceful, never) = (json!([]), task(Value::Null), task(json!(true)));
+        let waits = "0 of 1 moved, 0 being replaced, 1 waiting";
+        let replaced = "0 of 1 moved, 1 being replaced, 0 waiting";
+        let moved = "1 of 1 moved, 0 being replaced, 0 waiting";
         for (what, asked, requested, tasks, health, expected) in [
-            (
-                "not asked",
-                false,
-                early,
-                &none,
-                "Healthy",
-                "0 of 1 moved, 0 being replaced, 1 waiting",
-            ),
-            (
-                "not scheduled",
-                true,
-                late,
-                &none,
-                "Healthy",
-                "0 of 1 moved, 0 being replaced, 1 waiting",
-            ),
-            (
-                "starting",
-                true,
-                early,
-                &graceful,
-                "Unknown",
-                "0 of 1 moved, 1 being replaced, 0 waiting",
-            ),
-            (
-                "old copy there",
-                true,
-                early,
-                &graceful,
-                "Healthy",
-                "0 of 1 moved, 1 being replaced, 0 waiting",
-            ),
-            (
-                "not healthy",
-                true,
-                early,
-                &none,
-                "Unhealthy",
-                "0 of 1 moved, 1 being replaced, 0 waiting",
-            ),
-            (
-                "moved",
-                true,
-                early,
-                &none,
-                "Healthy",
-                "1 of 1 moved, 0 being replaced, 0 waiting",
-            ),
-            (
-                "never removed",
-                true,
-                early,
-                &never,
-                "Healthy",
-                "1 of 1 moved, 0 being replaced, 0 waiting",
-            ),
+            ("not asked", false, early, &none, "Healthy", waits),
+            ("not scheduled", true, late, &none, "Healthy", waits),
+            ("starting", true, early, &graceful, "Unknown", replaced),
+            ("two copies", true, early, &graceful, "Healthy", replaced),
+            ("not healthy", true, early, &none, "Unhealthy", replaced),
+            ("moved", true, early, &none, "Healthy", moved),
+            ("never removed", true, early, &never, "Healthy", moved),
         ] {
-            assert_eq!(
-                check(asked, requested, tasks.clone(), health),
-                expected,
-                "{what}"
-            );
+            let found = check(asked, requested, tasks.clone(), health);
+            assert_eq!(found, expected, "{what}");
         }
     }
 }

@@ -130,53 +130,21 @@ mod tests {
 
     #[test]
     fn a_call_says_what_is_asked_about_which_object() {
+        use Kind::{Get, List, Watch, Write};
+        let status = "/apis/cluster.karmada.io/v1alpha1/clusters/m1/status?x=y";
+        let works = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works";
+        let (of_clusters, of_works) = ("cluster.karmada.io/clusters", "work.karmada.io/works");
         for (method, uri, kind, resource, object) in [
-            (Method::GET, "/readyz", Kind::Get, "/", "/"),
-            (Method::GET, "/api/v1", Kind::Get, "/", "/"),
-            (
-                Method::GET,
-                "/api/v1/pods?limit=5",
-                Kind::List,
-                "/pods",
-                "/",
-            ),
-            (
-                Method::GET,
-                "/api/v1/pods?watch=true",
-                Kind::Watch,
-                "/pods",
-                "/",
-            ),
-            (
-                Method::GET,
-                "/api/v1/namespaces/a",
-                Kind::Get,
-                "/namespaces",
-                "/a",
-            ),
-            (
-                Method::DELETE,
-                "/api/v1/namespaces/a",
-                Kind::Write,
-                "/namespaces",
-                "/a",
-            ),
-            (
-                Method::PATCH,
-                "/apis/cluster.karmada.io/v1alpha1/clusters/m1/status?x=y",
-                Kind::Write,
-                "cluster.karmada.io/clusters",
-                "/m1",
-            ),
-            (
-                Method::POST,
-                "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-m1/works",
-                Kind::Write,
-                "work.karmada.io/works",
-                "karmada-es-m1/",
-            ),
+            ("GET", "/readyz", Get, "/", "/"),
+            ("GET", "/api/v1", Get, "/", "/"),
+            ("GET", "/api/v1/pods?limit=5", List, "/pods", "/"),
+            ("GET", "/api/v1/pods?watch=true", Watch, "/pods", "/"),
+            ("GET", "/api/v1/namespaces/a", Get, "/namespaces", "/a"),
+            ("DELETE", "/api/v1/namespaces/a", Write, "/namespaces", "/a"),
+            ("PATCH", status, Write, of_clusters, "/m1"),
+            ("POST", works, Write, of_works, "karmada-es-m1/"),
         ] {
-            let call = Call::read(&Api::Fleet, &method, &uri.parse().unwrap());
+            let call = Call::read(&Api::Fleet, &method.parse().unwrap(), &uri.parse().unwrap());
             let Resource { group, plural, .. } = &call.resource;
             assert_eq!(call.kind, kind, "{uri}");
             assert_eq!(format!("{group}/{plural}"), resource, "{uri}");

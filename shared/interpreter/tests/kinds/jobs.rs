@@ -276,25 +276,16 @@ fn an_mpi_job_has_the_latest_condition_of_each_type() {
 #[test]
 fn a_notebook_is_healthy_while_its_container_runs_or_comes() {
     let state = |state: Value| json!({ "containerState": state });
+    let waits = |reason: &str| state(json!({ "waiting": { "reason": reason } }));
+    let ended = |how: Value| state(json!({ "terminated": how }));
+    let completed = ended(json!({ "exitCode": 0, "reason": "Completed" }));
     for (status, expected) in [
         (state(json!({ "running": {} })), true),
-        (
-            state(json!({ "waiting": { "reason": "ContainerCreating" } })),
-            true,
-        ),
-        (
-            state(json!({ "waiting": { "reason": "ImagePullBackOff" } })),
-            false,
-        ),
-        (
-            state(json!({ "terminated": { "exitCode": 0, "reason": "Completed" } })),
-            true,
-        ),
-        (state(json!({ "terminated": { "exitCode": 1 } })), false),
-        (
-            state(json!({ "terminated": { "reason": "OOMKilled" } })),
-            false,
-        ),
+        (waits("ContainerCreating"), true),
+        (waits("ImagePullBackOff"), false),
+        (completed, true),
+        (ended(json!({ "exitCode": 1 })), false),
+        (ended(json!({ "reason": "OOMKilled" })), false),
         (state(json!({})), false),
         (json!({}), false),
     ] {

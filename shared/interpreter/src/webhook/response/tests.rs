@@ -58,81 +58,49 @@ fn an_answer_is_read_for_each_operation() {
     assert_eq!(replicas.replicas, 2);
     let needs = replicas.requirements.unwrap();
     assert_eq!(needs.resource_request["cpu"].0, "1");
-    for (operation, response, expected) in [
-        (
-            Operation::InterpretHealth,
-            json!({ "healthy": false }),
-            Answer::Health(false),
-        ),
-        (
-            Operation::InterpretStatus,
-            json!({ "rawStatus": { "a": 1 } }),
-            Answer::Status(Some(json!({ "a": 1 }))),
-        ),
-        (
-            Operation::InterpretDependency,
-            json!({}),
-            Answer::Dependencies(Vec::new()),
-        ),
-        (
-            Operation::InterpretComponent,
-            json!({ "components": [{ "name": "a", "replicas": 1 }] }),
-            Answer::Components(vec![Component {
-                name: "a".to_owned(),
-                replicas: 1,
-                replica_requirements: None,
-            }]),
-        ),
-    ] {
-        assert_eq!(
-            answered(operation, &response),
-            Ok(Said::Answer(expected)),
-            "{operation}"
-        );
-    }
+    let says = |operation, response: Value, expected| {
+        let expected = Ok(Said::Answer(expected));
+        assert_eq!(answered(operation, &response), expected, "{operation}");
+    };
+    let unhealthy = json!({ "healthy": false });
+    says(Operation::InterpretHealth, unhealthy, Answer::Health(false));
+    let status = Answer::Status(Some(json!({ "a": 1 })));
+    let raw = json!({ "rawStatus": { "a": 1 } });
+    says(Operation::InterpretStatus, raw, status);
+    let none = Answer::Dependencies(Vec::new());
+    says(Operation::InterpretDependency, json!({}), none);
+    let component = Component {
+        name: "a".to_owned(),
+        replicas: 1,
+        replica_requirements: None,
+    };
+    let components = json!({ "components": [{ "name": "a", "replicas": 1 }] });
+    let expected = Answer::Components(vec![component]);
+    says(Operation::InterpretComponent, components, expected);
 }
 
 #[test]
 fn an_answer_that_cannot_be_used_says_why() {
     use Operation::{InterpretHealth, InterpretReplica, InterpretStatus, Retain};
+    let foreign = json!({ "uid": "v", "healthy": true });
+    let claim = json!({ "replicas": 1, "replicaRequirements": { "nodeClaim": 3 } });
+    let patch = |kind: &str, patch: &str| json!({ "patchType": kind, "patch": patch });
+    let merge = "expected \"JSONPatch\"";
+    let failed = json!({ "successful": false });
     for (operation, response, told) in [
         (InterpretHealth, json!({}), "response.healthy is absent"),
         (InterpretHealth, json!({ "healthy": "yes" }), "invalid type"),
-        (
-            InterpretHealth,
-            json!({ "uid": "v", "healthy": true }),
-            "response.uid",
-        ),
+        (InterpretHealth, foreign, "response.uid"),
         (InterpretReplica, json!({}), "response.replicas is absent"),
         (InterpretReplica, json!({ "replicas": -1 }), "from 0 to"),
-        (
-            InterpretReplica,
-            json!({ "replicas": 1, "replicaRequirements": { "nodeClaim": 3 } }),
-            "replicaRequirements.nodeClaim",
-        ),
+        (InterpretReplica, claim, "replicaRequirements.nodeClaim"),
         (InterpretStatus, json!({}), "response.rawStatus is absent"),
         (InterpretStatus, json!({ "rawStatus": [1] }), "no object"),
         (Retain, json!({ "patch": "W10=" }), "patchType is absent"),
-        (
-            Retain,
-            json!({ "patchType": "JSONPatch" }),
-            "patch is empty",
-        ),
-        (
-            Retain,
-            json!({ "patchType": "Merge", "patch": "W10=" }),
-            "expected \"JSONPatch\"",
-        ),
-        (
-            Retain,
-            json!({ "patchType": "JSONPatch", "patch": "%%" }),
-            "response.patch",
-        ),
-        (
-            InterpretHealth,
-            json!({ "successful": false }),
-            "response.status is absent",
-        ),
+        (Retain, patch("JSONPatch", ""), "patch is empty"),
+        (Retain, patch("Merge", "W10="), merge),
+        (Retain, patch("JSONPatch", "%%"), "response.patch"),
+        (InterpretHealth, failed, "response.status is absent"),
     ] {
         let Err(Fault::Malformed(text)) = answered(operation, &response) else {
             panic!("{response}");
@@ -159,22 +127,14 @@ fn an_answer_that_cannot_be_used_says_why() {
 fn a_field_that_is_wrong_is_told_with_its_place() {
     use Operation::{InterpretComponent, InterpretDependency, InterpretReplica};
     let requirements = json!({ "resourceRequest": { "cpu": "much" } });
+    let replicas = json!({ "replicas": 1, "replicaRequirements": requirements });
+    let cpu = "replicaRequirements.resourceRequest.cpu:";
+    let components = json!({ "components": [{ "replicas": -1 }] });
+    let dependencies = json!({ "dependencies": [{ "apiVersion": "v1", "kind": "Secret" }] });
     for (operation, response, place) in [
-        (
-            InterpretReplica,
-            json!({ "replicas": 1, "replicaRequirements": requirements }),
-            "replicaRequirements.resourceRequest.cpu:",
-        ),
-        (
-            InterpretComponent,
-            json!({ "components": [{ "replicas": -1 }] }),
-            "result[1].replicas:",
-        ),
-        (
-            InterpretDependency,
-            json!({ "dependencies": [{ "apiVersion": "v1", "kind": "Secret" }] }),
-            "result[1]:",
-        ),
+        (InterpretReplica, replicas, cpu),
+        (InterpretComponent, components, "result[1].replicas:"),
+        (InterpretDependency, dependencies, "result[1]:"),
     ] {
         let Err(Fault::Malformed(text)) = answered(operation, &response) else {
             panic!("{response}");
