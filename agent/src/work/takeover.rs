@@ -382,8 +382,8 @@ mod tests {
                 path,
                 is_of_entries,
             };
-            let patch = adoption(&observed, Some((&applied, &[clash])));
-            let managers = patch.map(|it| it["metadata"]["managedFields"].clone());
+            let adopting = adoption(&observed, Some((&applied, &[clash])));
+            let managers = adopting.map(|it| it["metadata"]["managedFields"].clone());
             let taken = managers
                 .as_ref()
                 .map(|it| &it[1]["fieldsV1"]["f:spec"]["f:containers"]);

@@ -473,30 +473,31 @@ impl<K: Followed> Informer<K> {
         self.iter_selected(namespace, |_| true)
     }
 
-    /// Returns those of [`iter_of`](Self::iter_of) that are selected by names and labels. Those
-    /// that are not are not decoded where the codec keeps labels.
+    /// Returns those of [`iter_of`](Self::iter_of) that are selected by names and labels, a question
+    /// that must not ask this cache. Those that are not are not decoded where the codec keeps
+    /// labels.
     pub fn iter_selected<F: Fn(Outline<'_>) -> bool>(
         &self,
         namespace: Option<&str>,
         is_selected: F,
     ) -> impl Iterator<Item = Arc<K>> + use<K, F> {
-        let this = self.clone();
-        let held = self.held_in(namespace).into_iter();
-        held.filter_map(move |held| {
-            let Some(outline) = held.outline() else {
-                let object = this.read_once(&held);
-                return object.filter(|it| is_selected(Outline::of(it.as_ref())));
-            };
-            is_selected(outline).then(|| this.read_once(&held))?
-        })
-    }
-
-    fn held_in(&self, namespace: Option<&str>) -> Vec<Held<K>> {
+        let may_be = |it: &&Held<K>| it.outline().is_none_or(&is_selected);
         let objects = self.objects();
-        match namespace {
-            Some(namespace) => objects.objects_in(namespace).cloned().collect(),
-            None => objects.objects().cloned().collect(),
-        }
+        let held: Vec<_> = match namespace {
+            Some(namespace) => objects
+                .objects_in(namespace)
+                .filter(may_be)
+                .cloned()
+                .collect(),
+            None => objects.objects().filter(may_be).cloned().collect(),
+        };
+        drop(objects);
+        let this = self.clone();
+        held.into_iter().filter_map(move |held| {
+            let object = this.read_once(&held)?;
+            let is_it = held.outline().is_some() || is_selected(Outline::of(object.as_ref()));
+            is_it.then_some(object)
+        })
     }
 
     /// Returns the name of an object of a namespace that exists and does not decode, if there is

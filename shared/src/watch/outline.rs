@@ -23,6 +23,18 @@ pub enum Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
+    /// Returns the labels with their values.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let (map, text) = match self {
+            Self::Map(labels) => (labels, None),
+            Self::Text(text) => (None, Some(text)),
+        };
+        let map = map.into_iter().flatten();
+        let map = map.map(|(key, value)| (key.as_str(), value.as_str()));
+        let text = text.into_iter().flat_map(|text| text.split(BEFORE));
+        map.chain(text.filter_map(|label| label.split_once(BETWEEN)))
+    }
+
     /// Returns the value of a label.
     pub fn get(self, key: &str) -> Option<&'a str> {
         match self {
@@ -97,6 +109,9 @@ mod tests {
             let map = map(labels);
             let text = text(Some(&map)).unwrap();
             assert!(!text.is_empty());
+            for form in [Labels::Text(&text), Labels::Map(Some(&map))] {
+                assert_eq!(form.iter().collect::<Vec<_>>(), labels);
+            }
             for key in ["app", "app.kubernetes.io/name", "x", "ap", "a", "web", ""] {
                 let expected = map.get(key).map(String::as_str);
                 assert_eq!(Labels::Text(&text).get(key), expected, "{key} of {text:?}");

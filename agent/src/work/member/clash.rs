@@ -89,11 +89,11 @@ mod tests {
         let (duplicate, required) = ("FieldValueDuplicate", "FieldValueRequired");
         let list = "spec.template.spec.containers";
         let ports = "spec.template.spec.containers.ports";
-        let [port, image, other_image] =
+        let [second_port, image, other_image] =
             ["[0].ports[1]", "[0].image", "[1].image"].map(|it| format!("{list}{it}"));
         for (reason, field, applied, expected) in [
             (duplicate, "spec.ports[1].name", &whole, Some("spec.ports")),
-            (duplicate, port.as_str(), &whole, Some(ports)),
+            (duplicate, second_port.as_str(), &whole, Some(ports)),
             (required, other_image.as_str(), &whole, Some(list)),
             (required, image.as_str(), &part, None),
             (

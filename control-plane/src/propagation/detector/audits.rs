@@ -27,8 +27,13 @@ use crate::fleet::template_event::{KindState, Lookup};
 
 /// How long after a change of a policy the fleet may still lack what it names.
 const GRACE: Duration = Duration::from_secs(30);
-/// How long until a policy with findings is looked through again: what it names may have come.
+/// How long until a policy of which something has no effect is looked through again: what it names
+/// may have come.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
+/// Part of the time in which one policy is looked through again and again, in a large fleet.
+const SHARE: u32 = 5000;
+/// How long until a policy is looked through for which templates may just be bound.
+pub(super) const BEHIND: Duration = Duration::from_secs(10);
 /// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
 /// for it may take longer than the grace. Doubled with each look, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -139,7 +144,11 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let left = GRACE.saturating_sub(changed.elapsed());
+    if left.is_zero() && detector.templates.is_behind() {
+        return Next::After(BEHIND);
+    }
     // The comparison with the fleet may take long, and nobody else waits for it.
+    let began = Instant::now();
     let is_unexplained = left.is_zero().then(|| {
         let facts = Now {
             detector,
@@ -167,7 +176,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
             next = Next::After(again(state.looks));
             state.looks = state.looks.saturating_add(1);
         } else if !found.is_empty() {
-            next = Next::After(LOOK_AGAIN);
+            next = Next::After(look_again(began.elapsed()));
         }
     }
     found.retain(|finding| state.told.insert(finding.clone()));
@@ -180,6 +189,12 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         policy.report(&detector.fleet.events, EventType::Warning, reason, note);
     }
     next
+}
+
+/// Returns how long until a policy of which something has no effect is looked through again, after
+/// a look that took so long.
+pub(super) fn look_again(took: Duration) -> Duration {
+    LOOK_AGAIN.max(took.saturating_mul(SHARE))
 }
 
 /// Returns the pause before the next attempt to find out why a kind cannot be listed. The reason
@@ -258,6 +273,14 @@ impl Facts for Now<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_policy_without_effect_is_looked_through_each_minute_or_less_often_where_that_takes_long() {
+        for (took, expected) in [(0, 60), (12, 60), (40, 200)] {
+            let next = look_again(Duration::from_millis(took));
+            assert_eq!(next, Duration::from_secs(expected), "{took} ms");
+        }
+    }
 
     #[test]
     fn a_kind_that_can_never_be_listed_is_looked_at_ever_less_often() {

@@ -10,8 +10,8 @@ use crate::fleet::sets::take;
 use crate::fleet::template::Kind;
 
 /// The policies by what their selectors name. A template is compared with those that name its kind
-/// and namespace, and either its own name or none: with a policy for each application that is one,
-/// however many there are.
+/// and namespace, and either its own name, or one of its labels, or neither: with a policy for each
+/// application that is one, however many there are.
 #[derive(Debug, Default)]
 pub struct Candidates {
     places: HashMap<Place, Selecting>,
@@ -24,8 +24,28 @@ type Place = (Option<String>, Kind);
 #[derive(Debug, Default)]
 struct Selecting {
     by_name: HashMap<String, BTreeSet<PolicyKey>>,
-    /// Those that select by labels, or everything of the kind.
+    /// Those that want a value of a label, by one of these.
+    by_label: HashMap<(String, String), BTreeSet<PolicyKey>>,
+    /// Those that select by labels in other ways, or everything of the kind.
     others: BTreeSet<PolicyKey>,
+}
+
+/// What a selector names.
+enum Named<'a> {
+    Name(&'a str),
+    Label(&'a str, &'a str),
+    Neither,
+}
+
+impl<'a> Named<'a> {
+    fn by(selector: &'a ResourceSelector) -> Self {
+        if let Some(name) = given(selector.name.as_deref()) {
+            return Self::Name(name);
+        }
+        let labels = selector.label_selector.as_ref();
+        let wanted = labels.and_then(|it| it.match_labels.as_ref()?.first_key_value());
+        wanted.map_or(Self::Neither, |(key, value)| Self::Label(key, value))
+    }
 }
 
 impl Candidates {
@@ -54,9 +74,14 @@ impl Candidates {
 
     /// Returns the policies of a namespace that could select a template, or the cluster-wide ones.
     pub fn of(&self, namespace: Option<&str>, subject: Subject<'_>) -> Vec<PolicyKey> {
-        let others = self.selecting(namespace, subject).map(|it| &it.others);
+        let selecting = self.selecting(namespace, subject);
+        let others = selecting.into_iter().flat_map(|it| &it.others);
+        let labelled = selecting.into_iter().flat_map(|it| {
+            let labels = subject.labels.iter();
+            labels.filter_map(|(key, value)| it.by_label.get(&(key.to_owned(), value.to_owned())))
+        });
         let named = self.naming(namespace, subject);
-        let all: BTreeSet<_> = named.chain(others.into_iter().flatten()).collect();
+        let all: BTreeSet<_> = named.chain(labelled.flatten()).chain(others).collect();
         all.into_iter().cloned().collect()
     }
 
@@ -78,9 +103,13 @@ impl Candidates {
 
     fn put(&mut self, key: &PolicyKey, selector: &ResourceSelector) {
         let selecting = self.places.entry(place(key, selector)).or_default();
-        let policies = match given(selector.name.as_deref()) {
-            Some(name) => selecting.by_name.entry(name.to_owned()).or_default(),
-            None => &mut selecting.others,
+        let policies = match Named::by(selector) {
+            Named::Name(name) => selecting.by_name.entry(name.to_owned()).or_default(),
+            Named::Label(key, value) => {
+                let label = (key.to_owned(), value.to_owned());
+                selecting.by_label.entry(label).or_default()
+            }
+            Named::Neither => &mut selecting.others,
         };
         policies.insert(key.clone());
     }
@@ -90,13 +119,20 @@ impl Candidates {
         let Some(selecting) = self.places.get_mut(&place) else {
             return;
         };
-        match given(selector.name.as_deref()) {
-            Some(name) => {
-                take(&mut selecting.by_name, name, key);
+        match Named::by(selector) {
+            Named::Name(name) => _ = take(&mut selecting.by_name, name, key),
+            Named::Label(label, value) => {
+                let label = (label.to_owned(), value.to_owned());
+                take(&mut selecting.by_label, &label, key);
             }
-            None => _ = selecting.others.remove(key),
+            Named::Neither => _ = selecting.others.remove(key),
         }
-        if selecting.by_name.is_empty() && selecting.others.is_empty() {
+        let Selecting {
+            by_name,
+            by_label,
+            others,
+        } = selecting;
+        if by_name.is_empty() && by_label.is_empty() && others.is_empty() {
             self.places.remove(&place);
         }
     }
@@ -125,12 +161,17 @@ mod tests {
         json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": name }])
     }
 
+    fn labelled(app: &str) -> Value {
+        let selector = json!({"matchLabels": {"app": app, "zone": "a"}});
+        json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "labelSelector": selector }])
+    }
+
     fn found(candidates: &Candidates, namespace: &str, name: &str) -> Vec<String> {
         let subject = Subject {
             kind: &Kind::new("apps/v1", "Deployment"),
             namespace: Some(namespace),
             name,
-            labels: Labels::Map(None),
+            labels: Labels::Map(Some(&[("app".to_owned(), name.to_owned())].into())),
         };
         let found = candidates.of(Some(namespace), subject);
         found.iter().map(|key| key.name().to_owned()).collect()
@@ -143,31 +184,39 @@ mod tests {
         let maps = json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "web" }]);
         let before = policy("moved", &named("web"));
         let after = policy("moved", &named("db"));
-        for policy in [&policy("all", &all), &policy("maps", &maps), &before] {
+        let labelled = policy("labelled", &labelled("web"));
+        let others = [&policy("all", &all), &policy("maps", &maps), &labelled];
+        for policy in others.into_iter().chain([&before]) {
             candidates.change(None, Some(policy));
         }
-        assert_eq!(found(&candidates, "shop", "web"), ["all", "moved"]);
+        assert_eq!(
+            found(&candidates, "shop", "web"),
+            ["all", "labelled", "moved"]
+        );
         candidates.change(Some(&before), Some(&after));
-        assert_eq!(found(&candidates, "shop", "web"), ["all"]);
+        assert_eq!(found(&candidates, "shop", "web"), ["all", "labelled"]);
         assert_eq!(found(&candidates, "shop", "db"), ["all", "moved"]);
         assert_eq!(found(&candidates, "other", "db"), [""; 0]);
-        candidates.change(Some(&after), None);
-        candidates.change(Some(&policy("all", &all)), None);
-        candidates.change(Some(&policy("maps", &maps)), None);
+        for policy in others.into_iter().chain([&after]) {
+            candidates.change(Some(policy), None);
+        }
         assert!(candidates.places.is_empty());
     }
 
     #[test]
     fn all_templates_together_visit_as_many_policies_as_there_are() {
-        let visited = |count: usize| -> usize {
+        let visited = |count: usize, selectors: fn(&str) -> Value| -> usize {
             let mut candidates = Candidates::default();
             for number in 0..count {
                 let name = format!("app{number}");
-                candidates.change(None, Some(&policy(&name, &named(&name))));
+                candidates.change(None, Some(&policy(&name, &selectors(&name))));
             }
             let visit = |number| found(&candidates, "shop", &format!("app{number}")).len();
             (0..count).map(visit).sum()
         };
-        assert_eq!((visited(500), visited(1000)), (500, 1000));
+        for selectors in [named, labelled] {
+            let visited = [500, 1000].map(|count| visited(count, selectors));
+            assert_eq!(visited, [500, 1000]);
+        }
     }
 }

@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use self::decide::{Nothing, Tally};
+use super::audits::{BEHIND, look_again};
 use super::controller::Detector;
 use super::error::Error;
 use super::kinds::kinds_of;
@@ -35,8 +36,6 @@ use crate::fleet::template_event::KindState;
 
 /// Time in which changes of the resources of a policy are gathered into one write.
 const BATCH: Duration = Duration::from_secs(2);
-/// Time until a policy that has no resource is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Longest time after a start in which a status that says something is left alone: some templates
 /// are tried again and again, and some kinds are never listed.
 const LONGEST_START: Duration = Duration::from_mins(1);
@@ -135,10 +134,15 @@ impl Detector {
             return Ok(Next::After(BATCH));
         }
         let tally = self.tally(key);
+        let is_empty = tally.is_empty();
+        // To find out why it has none takes longer than to bind what it selects.
+        if is_empty && self.templates.is_behind() {
+            return Ok(Next::After(BEHIND));
+        }
         let (findings, is_complete) = self.audits.findings(key);
         let nothing = || self.nothing(&policy);
-        let is_empty = tally.is_empty();
         let now = self.fleet.clock.now();
+        let began = Instant::now();
         let wanted = decide::status(
             known,
             generation,
@@ -147,6 +151,7 @@ impl Detector {
             (&findings, is_complete),
             now,
         );
+        let took = began.elapsed();
         let next = if known == Some(&wanted) {
             Next::Done
         } else {
@@ -155,7 +160,7 @@ impl Detector {
         // No event tells that another policy claims, or gives up, what this one selects.
         let looks_again = is_empty && next == Next::Done;
         Ok(if looks_again {
-            Next::After(LOOK_AGAIN)
+            Next::After(look_again(took))
         } else {
             next
         })
