@@ -236,47 +236,20 @@ mod tests {
             json!({ "spec": { "replicas": 0 } }),
             json!({ "spec": { "suspend": true } }),
         );
+        let five = json!({ "spec": { "replicas": 5 } });
+        let other = json!({ "spec": { "x": 1 } });
+        let going = json!({ "spec": { "suspend": false } });
         for (order, desired, retains, field, expected) in [
-            (
-                &scale,
-                json!({ "spec": { "replicas": 5 } }),
-                false,
-                "replicas",
-                json!(5),
-            ),
-            (
-                &scale,
-                json!({ "spec": { "replicas": 5 } }),
-                true,
-                "replicas",
-                json!(3),
-            ),
-            (
-                &scale,
-                json!({ "spec": { "x": 1 } }),
-                false,
-                "replicas",
-                json!(3),
-            ),
-            (
-                &suspend,
-                json!({ "spec": { "x": 1 } }),
-                false,
-                "suspend",
-                Value::Null,
-            ),
-            (
-                &suspend,
-                json!({ "spec": { "suspend": false } }),
-                false,
-                "suspend",
-                json!(false),
-            ),
+            (&scale, &five, false, "replicas", json!(5)),
+            (&scale, &five, true, "replicas", json!(3)),
+            (&scale, &other, false, "replicas", json!(3)),
+            (&suspend, &other, false, "suspend", Value::Null),
+            (&suspend, &going, false, "suspend", json!(false)),
         ] {
             let mut now = object(3);
             let patch = stop(&now, order).unwrap();
             merge::apply(&mut now, &patch);
-            let patch = release(&now, &desired, |_| retains).unwrap();
+            let patch = release(&now, desired, |_| retains).unwrap();
             merge::apply(&mut now, &patch);
             assert_eq!(stopped(&now), None);
             assert_eq!(now["spec"][field], expected, "{order} {desired} {retains}");

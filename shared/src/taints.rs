@@ -196,20 +196,16 @@ mod tests {
             value: Some("v".into()),
             ..taint("k", NO_EXECUTE, None)
         };
+        let whole = json!({ "key": "k", "operator": "Equal", "value": "v", "effect": NO_EXECUTE });
+        let softer = json!({ "key": "k", "operator": "Exists", "effect": NO_SCHEDULE });
         for (toleration, covers) in [
             (json!({ "operator": "Exists" }), true),
             (json!({ "key": "k", "operator": "Exists" }), true),
             (json!({ "key": "k", "value": "v" }), true),
-            (
-                json!({ "key": "k", "operator": "Equal", "value": "v", "effect": NO_EXECUTE }),
-                true,
-            ),
+            (whole, true),
             (json!({ "key": "k", "operator": "Equal" }), false),
             (json!({ "key": "other", "operator": "Exists" }), false),
-            (
-                json!({ "key": "k", "operator": "Exists", "effect": NO_SCHEDULE }),
-                false,
-            ),
+            (softer, false),
             (json!({ "key": "k", "operator": "Lt", "value": "v" }), false),
         ] {
             let it = &tolerations(json!([toleration]))[0];
@@ -227,42 +223,18 @@ mod tests {
         );
         let undated = taint("c", NO_EXECUTE, None);
         let only = |key: &str| json!({ "key": key, "operator": "Exists" });
+        let (one, two, undated) = ([fresh.clone()], [old, fresh], [undated]);
+        let each = json!([only("b"), all(60)]);
         for (name, taints, list, seconds) in [
-            (
-                "finite first",
-                vec![&fresh],
-                json!([all(30), forever]),
-                Some(30),
-            ),
-            (
-                "infinite first",
-                vec![&fresh],
-                json!([forever, all(30)]),
-                None,
-            ),
-            (
-                "the earliest end decides",
-                vec![&old, &fresh],
-                json!([all(60)]),
-                Some(10),
-            ),
-            (
-                "each by its own",
-                vec![&old, &fresh],
-                json!([only("b"), all(60)]),
-                Some(60),
-            ),
-            (
-                "without a time, from now",
-                vec![&undated],
-                json!([all(60)]),
-                Some(60),
-            ),
-            ("negative is past", vec![&fresh], json!([all(-5)]), Some(-5)),
-            ("no taints", vec![], json!([]), None),
+            ("no taints", &[][..], json!([]), None),
+            ("finite first", &one, json!([all(30), forever]), Some(30)),
+            ("infinite first", &one, json!([forever, all(30)]), None),
+            ("the earliest end", &two, json!([all(60)]), Some(10)),
+            ("each by its own", &two, each, Some(60)),
+            ("from now", &undated, json!([all(60)]), Some(60)),
+            ("negative is past", &one, json!([all(-5)]), Some(-5)),
         ] {
-            let taints: Vec<Taint> = taints.into_iter().cloned().collect();
-            let end = match stay(&taints, &tolerations(list), NOW) {
+            let end = match stay(taints, &tolerations(list), NOW) {
                 Stay::Until(end, _) => Some((end - NOW).get_seconds()),
                 Stay::Unlimited => None,
                 Stay::Never(_) => panic!("{name}: everything is tolerated"),

@@ -54,41 +54,20 @@ fn resources(kind: &str) -> Value {
 #[tokio::test]
 async fn a_kind_is_missing_only_when_its_own_group_says_so() {
     let down = json!({"kind": "Status", "code": 503});
+    let of_group = |code, body| ("/apis/example.io", code, body);
+    let of_version = |code, body| ("/apis/example.io/v1", code, body);
+    let with = |it| vec![of_group(200, group("example.io")), it];
+    let others = with(of_version(200, resources("Other")));
+    let left_out = with(of_version(200, resources("PodDisruptionBudget")));
+    let silent = with(of_version(503, down.clone()));
+    let unknown = vec![of_group(503, down)];
+    let name = "example.io";
     for (what, more, group_name, expected) in [
-        ("the group is unknown", vec![], "example.io", Ok(None)),
-        (
-            "the group has other kinds",
-            vec![
-                ("/apis/example.io", 200, group("example.io")),
-                ("/apis/example.io/v1", 200, resources("Other")),
-            ],
-            "example.io",
-            Ok(None),
-        ),
-        (
-            "the list of everything left it out",
-            vec![
-                ("/apis/example.io", 200, group("example.io")),
-                ("/apis/example.io/v1", 200, resources("PodDisruptionBudget")),
-            ],
-            "example.io",
-            Ok(Some("v1")),
-        ),
-        (
-            "the group does not answer",
-            vec![
-                ("/apis/example.io", 200, group("example.io")),
-                ("/apis/example.io/v1", 503, down.clone()),
-            ],
-            "example.io",
-            Err(()),
-        ),
-        (
-            "nobody knows of the group",
-            vec![("/apis/example.io", 503, down)],
-            "example.io",
-            Err(()),
-        ),
+        ("the group is unknown", vec![], name, Ok(None)),
+        ("the group has other kinds", others, name, Ok(None)),
+        ("the whole list left it out", left_out, name, Ok(Some("v1"))),
+        ("the group does not answer", silent, name, Err(())),
+        ("nobody knows of the group", unknown, name, Err(())),
         ("another version of it", vec![], "policy", Ok(Some("v1"))),
     ] {
         let mut answers = vec![("/api", 200, core()), ("/apis", 200, groups(&["v1"]))];
@@ -96,16 +75,10 @@ async fn a_kind_is_missing_only_when_its_own_group_says_so() {
         let discovery = member(&answers);
         let kind = GroupVersionKind::gvk(group_name, "v1beta1", "PodDisruptionBudget");
         let found = discovery.version_of(&kind).await;
-        assert_eq!(
-            discovery.catalog().completeness(),
-            Completeness::Partial,
-            "{what}"
-        );
+        let completeness = discovery.catalog().completeness();
+        assert_eq!(completeness, Completeness::Partial, "{what}");
         let found = found.map_err(|_| ());
-        assert_eq!(
-            found,
-            expected.map(|it: Option<&str>| it.map(str::to_owned)),
-            "{what}"
-        );
+        let expected = expected.map(|it: Option<&str>| it.map(str::to_owned));
+        assert_eq!(found, expected, "{what}");
     }
 }

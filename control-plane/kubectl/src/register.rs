@@ -342,24 +342,17 @@ mod tests {
         options: Options,
     }
 
-    fn options(more: &[&str]) -> Result<Options, clap::Error> {
-        let line = [
-            "register",
-            "fleet:6443",
-            "--token",
-            "abcdef.0123456789abcdef",
-        ];
-        Line::try_parse_from([&line, more].concat()).map(|it| it.options)
+    fn options(more: &str) -> Result<Options, clap::Error> {
+        let line = format!("register fleet:6443 --token abcdef.0123456789abcdef {more}");
+        Line::try_parse_from(line.split_whitespace()).map(|it| it.options)
     }
 
     #[test]
     fn an_address_is_a_host_and_a_port_and_nothing_else() {
+        let token = "abcdef.0123456789abcdef";
         for (text, server) in [
             ("fleet:6443", Some("https://fleet:6443")),
-            (
-                "https://fleet.example:6443/",
-                Some("https://fleet.example:6443"),
-            ),
+            ("https://fleet.eu:6443/", Some("https://fleet.eu:6443")),
             ("[::1]:6443", Some("https://[::1]:6443")),
             ("fleet", Some("https://fleet")),
             ("http://foo:80/bar", None),
@@ -368,14 +361,7 @@ mod tests {
             ("foo bar", None),
             ("", None),
         ] {
-            let line = [
-                "register",
-                text,
-                "--token",
-                "abcdef.0123456789abcdef",
-                "--cluster-name",
-                "m1",
-            ];
+            let line = ["register", text, "--token", token, "--cluster-name", "m1"];
             let parsed = Line::try_parse_from(line).map(|it| it.options.server());
             assert_eq!(parsed.ok().as_deref(), server, "{text:?}");
         }
@@ -383,45 +369,18 @@ mod tests {
 
     #[test]
     fn nobody_is_trusted_unseen_unless_that_is_asked_for() {
-        let hash = format!("sha256:{}", "0".repeat(64));
+        let hash = format!("--discovery-token-ca-cert-hash sha256:{}", "0".repeat(64));
+        let unseen = "--discovery-token-unsafe-skip-ca-verification";
         for (more, good) in [
-            (&["--cluster-name", "m1"][..], false),
-            (
-                &[
-                    "--cluster-name",
-                    "m1",
-                    "--discovery-token-ca-cert-hash",
-                    &hash,
-                ],
-                true,
-            ),
-            (
-                &[
-                    "--cluster-name",
-                    "m1",
-                    "--discovery-token-unsafe-skip-ca-verification",
-                ],
-                true,
-            ),
-            (
-                &[
-                    "--cluster-name",
-                    "M.1",
-                    "--discovery-token-ca-cert-hash",
-                    &hash,
-                ],
-                false,
-            ),
+            ("--cluster-name m1".to_owned(), false),
+            (format!("--cluster-name m1 {hash}"), true),
+            (format!("--cluster-name m1 {unseen}"), true),
+            (format!("--cluster-name M.1 {hash}"), false),
         ] {
-            assert_eq!(options(more).unwrap().check().is_ok(), good, "{more:?}");
+            assert_eq!(options(&more).unwrap().check().is_ok(), good, "{more:?}");
         }
-        let refused = options(&[
-            "--cluster-name",
-            "m1",
-            "--discovery-token-ca-cert-hash",
-            "sha256:0",
-        ]);
-        assert!(refused.is_err());
+        let short = "--cluster-name m1 --discovery-token-ca-cert-hash sha256:0";
+        assert!(options(short).is_err());
     }
 
     #[test]

@@ -109,45 +109,34 @@ async fn a_policy_denies_through_its_binding_and_says_why() {
 async fn a_policy_that_cannot_be_evaluated_here_is_refused() {
     let talk = Talk::begin().await;
     let validation = |expression: &str| json!({"validations": [{"expression": expression}]});
+    let beside = |mut spec: Value| {
+        spec["validations"] = json!([{"expression": "true"}]);
+        spec
+    };
+    let saying =
+        |field: &str, text: &str| json!({"validations": [{"expression": "true", field: text}]});
+    let kind = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let unknown = json!({
+        "matchConditions": [{"name": "a", "expression": "variables.x"}],
+        "variables": [{"name": "x", "expression": "true"}],
+    });
+    let none = json!({"resourceRules": []});
+    let allowed = "authorizer.group('').resource('pods').check('get').allowed()";
+    let quantities = validation("quantity('1').isLessThan(quantity('2'))");
     for (spec, words) in [
-        (
-            validation("authorizer.group('').resource('pods').check('get').allowed()"),
-            "authorizer",
-        ),
+        (validation(allowed), "authorizer"),
         (validation("params.x == 1"), "params"),
         (validation("variables.x == 1"), "undefined field 'x'"),
         (validation("object.spec ="), "compilation failed"),
-        (
-            validation("quantity('1').isLessThan(quantity('2'))"),
-            "quantity",
-        ),
+        (quantities, "quantity"),
         (validation(""), "Required value"),
         (json!({}), "validations or auditAnnotations"),
-        (
-            json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": "true"}]}),
-            "paramKind",
-        ),
-        (
-            json!({"matchConditions": [{"name": "a", "expression": "variables.x"}], "variables": [{"name": "x", "expression": "true"}],
-            "validations": [{"expression": "true"}]}),
-            "undefined field 'x'",
-        ),
-        (
-            json!({"matchConstraints": {"resourceRules": []}, "validations": [{"expression": "true"}]}),
-            "resourceRules",
-        ),
-        (
-            json!({"validations": [{"expression": "true", "reason": "Because"}]}),
-            "reason",
-        ),
-        (
-            json!({"validations": [{"expression": "true", "messageExpression": "'no'"}]}),
-            "computed messages",
-        ),
-        (
-            json!({"failurePolicy": "Ignore", "validations": [{"expression": "true"}]}),
-            "failurePolicy",
-        ),
+        (beside(json!({"paramKind": kind})), "paramKind"),
+        (beside(unknown), "undefined field 'x'"),
+        (beside(json!({"matchConstraints": none})), "resourceRules"),
+        (saying("reason", "Because"), "reason"),
+        (saying("messageExpression", "'no'"), "computed messages"),
+        (beside(json!({"failurePolicy": "Ignore"})), "failurePolicy"),
     ] {
         let refused = talk.policy("p", spec.clone()).await;
         let message = refused["message"].as_str().unwrap_or_default();

@@ -90,13 +90,7 @@ fn an_older_store_and_a_standby_are_refused_and_a_promoted_one_is_obeyed() {
         ("a promoted one", (0, "a"), other("b"), Some("1"), "new"),
         ("its second look", (1, "b"), other("b"), Some("1"), "same"),
         ("the former one is back", (1, "b"), own("a"), None, "older"),
-        (
-            "two were promoted",
-            (1, "b"),
-            own("a"),
-            Some("1"),
-            "standby",
-        ),
+        ("two are promoted", (1, "b"), own("a"), Some("1"), "standby"),
         ("promoted again", (1, "b"), own("a"), Some("2"), "new"),
         ("restored in place", (2, ""), own(""), Some("1"), "older"),
         ("what is no number", (2, ""), own(""), Some("x"), "older"),
@@ -118,13 +112,7 @@ fn another_fleet_is_obeyed_at_the_address_of_the_kubeconfig_alone() {
         ("another fleet", 0, false, &other, "fleet"),
         ("no id", 0, false, &json!({}), "fleet"),
         ("a fleet with a former id", 0, false, &former, "same"),
-        (
-            "the own address leads to another fleet",
-            3,
-            true,
-            &other,
-            "new",
-        ),
+        ("the own address leads there", 3, true, &other, "new"),
         ("another id was published", 0, true, &other, "same"),
         ("no id was published yet", 0, true, &json!({}), "same"),
     ] {
@@ -214,14 +202,9 @@ fn nothing_is_recorded_for_a_store_that_was_never_promoted_at_one_address() {
 #[test]
 fn the_record_of_a_later_version_keeps_its_epoch_and_the_addresses_that_are_understood() {
     let later = json!({"server": "https://b", "store": "b", "weight": 1});
-    for (servers, expected) in [
-        (json!([later]), vec![server("https://b", "b")]),
-        (
-            json!([later, {"url": "https://c"}, 7]),
-            vec![server("https://b", "b")],
-        ),
-        (json!(null), vec![]),
-    ] {
+    let more = json!([later, {"url": "https://c"}, 7]);
+    let b = || vec![server("https://b", "b")];
+    for (servers, expected) in [(json!([later]), b()), (more, b()), (json!(null), vec![])] {
         let written = json!({"epoch": 3, "store": "b", "fleet": "f", "servers": servers});
         let read: Remembered = serde_json::from_value(written).unwrap();
         assert_eq!((read.epoch, read.servers), (3, expected), "{servers}");

@@ -161,52 +161,24 @@ mod tests {
         let replicas = owned("replicas");
         let rest = entry(FIELD_MANAGER, "Apply", "", &owned("minReadySeconds"));
         let scaled = entry("hpa", "Update", "scale", &replicas);
-        let other = |manager: &str, operation: &str, subresource: &str| {
-            vec![
-                rest.clone(),
-                entry(manager, operation, subresource, &replicas),
-            ]
+        let updated = |manager: &str, subresource: &str| {
+            let other = entry(manager, "Update", subresource, &replicas);
+            vec![rest.clone(), other]
         };
         let both = vec![rest.clone(), scaled.clone()];
+        let applied = vec![entry(FIELD_MANAGER, "Apply", "", &replicas), scaled];
+        let (two, three) = (Some(r#"{".spec.replicas":2}"#), Some(THREE));
+        let given_back = updated(FIELD_MANAGER, "");
+        let no_scale = updated("kube-controller-manager", "");
         for (what, note, entries, stays) in [
-            ("scaled since", Some(THREE), both.clone(), true),
-            (
-                "another number then",
-                Some(r#"{".spec.replicas":2}"#),
-                both.clone(),
-                false,
-            ),
+            ("scaled since", three, both.clone(), true),
+            ("another number then", two, both.clone(), false),
             ("it is not known which", None, both, false),
-            (
-                "given back after a stop",
-                Some(THREE),
-                other(FIELD_MANAGER, "Update", ""),
-                true,
-            ),
-            (
-                "applied since",
-                Some(THREE),
-                vec![entry(FIELD_MANAGER, "Apply", "", &replicas), scaled],
-                false,
-            ),
-            (
-                "no scale",
-                Some(THREE),
-                other("kube-controller-manager", "Update", ""),
-                false,
-            ),
-            (
-                "a person edits it",
-                Some(THREE),
-                other("kubectl-edit", "Update", ""),
-                false,
-            ),
-            (
-                "a status",
-                Some(THREE),
-                other("hpa", "Update", "status"),
-                false,
-            ),
+            ("given back after a stop", three, given_back, true),
+            ("applied since", three, applied, false),
+            ("no scale", three, no_scale, false),
+            ("a person edits", three, updated("kubectl-edit", ""), false),
+            ("a status", three, updated("hpa", "status"), false),
         ] {
             let (wanted, observed) = (desired(3), observed(note, &entries));
             let after = without_scaled(Cow::Borrowed(&wanted), &observed);
@@ -238,14 +210,10 @@ mod tests {
     fn only_a_number_that_is_scaled_can_be_left_to_anybody() {
         let many = json!({"f:spec": {"f:size": {}, "f:limit": {}}});
         let deep = json!({"f:spec": {"f:size": {"f:min": {}}}});
+        let ready = owned("minReadySeconds");
         for (api_version, kind, fields, noted) in [
-            (
-                "apps/v1",
-                "Deployment",
-                owned("minReadySeconds"),
-                Some("replicas"),
-            ),
-            ("apps/v1", "DaemonSet", owned("minReadySeconds"), None),
+            ("apps/v1", "Deployment", ready.clone(), Some("replicas")),
+            ("apps/v1", "DaemonSet", ready, None),
             ("batch/v1", "Job", owned("parallelism"), None),
             ("policy.k8s.io/v1", "Thing", owned("size"), None),
             ("example.io/v1", "Thing", owned("size"), Some("size")),
@@ -262,11 +230,8 @@ mod tests {
             assert_eq!(found, expected, "{kind} {fields}");
             let known = observed(found.as_deref(), &entries);
             let is_left = noted == Some("size");
-            assert_eq!(
-                left_to(&manifest, &known).is_some(),
-                is_left,
-                "{kind} {fields}"
-            );
+            let found = left_to(&manifest, &known);
+            assert_eq!(found.is_some(), is_left, "{kind} {fields}");
         }
     }
 }

@@ -187,14 +187,12 @@ mod tests {
             "propagationpolicy.karmada.io/name": "web",
         });
         let needed = json!({"requiredBy": [{"namespace": "shop", "name": "web-deployment"}]});
+        let none = json!({});
+        let by_other = "the binding that needs it: shop/web-deployment";
         for (annotations, more, expected) in [
-            (&claimed, &json!({}), Some("PropagationPolicy shop/web")),
-            (
-                &json!({}),
-                &needed,
-                Some("the binding that needs it: shop/web-deployment"),
-            ),
-            (&json!({}), &json!({}), None),
+            (&claimed, &none, Some("PropagationPolicy shop/web")),
+            (&none, &needed, Some(by_other)),
+            (&none, &none, None),
         ] {
             let found = placed_by(&binding(annotations, more));
             assert_eq!(found.as_deref(), expected);
@@ -226,6 +224,8 @@ mod tests {
 
     #[test]
     fn what_would_have_to_change_follows_from_the_reason_and_from_what_refuses() {
+        use references::{CONDITION, NOT_PLACED, PLACED};
+
         let condition = |kind: &str, status: &str, reason: &str| -> Condition {
             conditions::new(kind, status, reason, "", jiff::Timestamp::UNIX_EPOCH)
         };
@@ -250,42 +250,21 @@ mod tests {
             failure: None,
         };
         let attempts = [attempt];
+        let open = &["m2: allow", "m1, m2: end what"];
+        let ask = &["spec.failover.cluster in PropagationPolicy a/b"];
+        let bring = &["bring clusters back"];
+        let take_along = &["set propagateDeps: true in PropagationPolicy a/b"];
         for (kind, status, reason, parts) in [
-            (
-                EVICTION,
-                "True",
-                "NowhereToGo",
-                vec!["m2: allow", "m1, m2: end what"],
-            ),
-            (
-                APPLICATION,
-                "True",
-                "NowhereToGo",
-                vec!["m2: allow", "m1, m2: end what"],
-            ),
-            (EVICTION, "False", "FailoverOff", vec!["switch failover on"]),
-            (
-                EVICTION,
-                "False",
-                "FailoverNotRequested",
-                vec!["spec.failover.cluster in PropagationPolicy a/b"],
-            ),
-            (
-                EVICTION,
-                "True",
-                "StoppedByThreshold",
-                vec!["bring clusters back"],
-            ),
-            (EVICTION, "True", "Paused", vec!["kubectl muster resume"]),
-            (EVICTION, "False", "Evicted", vec![]),
-            (
-                references::CONDITION,
-                "True",
-                references::NOT_PLACED,
-                vec!["set propagateDeps: true in PropagationPolicy a/b"],
-            ),
-            (references::CONDITION, "False", references::PLACED, vec![]),
-            ("Scheduled", "True", "Success", vec![]),
+            (EVICTION, "True", "NowhereToGo", &open[..]),
+            (APPLICATION, "True", "NowhereToGo", open),
+            (EVICTION, "False", "FailoverOff", &["switch failover on"]),
+            (EVICTION, "False", "FailoverNotRequested", ask),
+            (EVICTION, "True", "StoppedByThreshold", bring),
+            (EVICTION, "True", "Paused", &["kubectl muster resume"]),
+            (EVICTION, "False", "Evicted", &[]),
+            (CONDITION, "True", NOT_PLACED, take_along),
+            (CONDITION, "False", PLACED, &[]),
+            ("Scheduled", "True", "Success", &[]),
         ] {
             let told = [condition(kind, status, reason)];
             let found = remedies(Some("PropagationPolicy a/b"), &told, &attempts);

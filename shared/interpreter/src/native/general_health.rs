@@ -113,6 +113,12 @@ mod tests {
     fn a_kind_without_a_rule_is_as_healthy_as_its_conditions_say() {
         let said =
             |name: &str, status: &str| json!({"conditions": [{"type": name, "status": status}]});
+        let say = |two: [(&str, &str); 2]| {
+            let two = two.map(|(name, status)| json!({"type": name, "status": status}));
+            json!({ "conditions": two })
+        };
+        let mut old = said("Ready", "True");
+        old["observedGeneration"] = json!(2);
         for (status, expected) in [
             (json!(null), None),
             (json!({}), None),
@@ -128,21 +134,15 @@ mod tests {
             (said("Reconciling", "False"), None),
             (said("Stalled", "True"), Some(false)),
             (said("Degraded", "True"), None),
+            (say([("Available", "False"), ("Ready", "True")]), Some(true)),
             (
-                json!({"conditions": [{"type": "Available", "status": "False"}, {"type": "Ready", "status": "True"}]}),
-                Some(true),
-            ),
-            (
-                json!({"conditions": [{"type": "Ready", "status": "True"}, {"type": "Reconciling", "status": "True"}]}),
+                say([("Ready", "True"), ("Reconciling", "True")]),
                 Some(false),
             ),
             (json!({"observedGeneration": 2}), Some(false)),
             (json!({"observedGeneration": 3}), None),
             (json!({"observedGeneration": "2"}), None),
-            (
-                json!({"observedGeneration": 2, "conditions": [{"type": "Ready", "status": "True"}]}),
-                Some(false),
-            ),
+            (old, Some(false)),
         ] {
             let found = general_health(&widget(3, &status));
             assert_eq!(found, expected, "{status}");
@@ -153,36 +153,21 @@ mod tests {
     fn a_job_is_healthy_when_its_pods_run_or_have_succeeded_and_not_once_it_failed() {
         let begun = "2024-01-01T00:00:00Z";
         let ended = |name: &str| json!({"startTime": begun, "conditions": [{"type": name, "status": "True"}]});
+        let ready =
+            |active: i64, ready: i64| json!({"startTime": begun, "active": active, "ready": ready});
+        let of = |completions: i64| json!({"parallelism": 4, "completions": completions});
+        let mut ended_one = ready(4, 3);
+        ended_one["succeeded"] = json!(1);
         for (spec, status, expected) in [
             (json!({}), json!(null), false),
             (json!({}), json!({}), false),
-            (
-                json!({}),
-                json!({"startTime": begun, "active": 1, "ready": 0}),
-                false,
-            ),
-            (
-                json!({}),
-                json!({"startTime": begun, "active": 1, "ready": 1}),
-                true,
-            ),
+            (json!({}), ready(1, 0), false),
+            (json!({}), ready(1, 1), true),
             (json!({}), json!({"startTime": begun, "active": 1}), true),
             (json!({}), json!({"active": 1, "ready": 1}), false),
-            (
-                json!({"parallelism": 4, "completions": 9}),
-                json!({"startTime": begun, "active": 4, "ready": 3}),
-                false,
-            ),
-            (
-                json!({"parallelism": 4, "completions": 9}),
-                json!({"startTime": begun, "active": 4, "ready": 3, "succeeded": 1}),
-                true,
-            ),
-            (
-                json!({"parallelism": 4, "completions": 2}),
-                json!({"startTime": begun, "active": 2, "ready": 2}),
-                true,
-            ),
+            (of(9), ready(4, 3), false),
+            (of(9), ended_one, true),
+            (of(2), ready(2, 2), true),
             (json!({"parallelism": 0}), json!({"startTime": begun}), true),
             (json!({}), ended("Complete"), true),
             (json!({}), ended("SuccessCriteriaMet"), true),

@@ -47,16 +47,13 @@ fn aggregate(template: &Value, reported: &Value) -> Result<Option<Value>, Error>
 fn an_operation_that_a_kind_has_no_rule_for_is_an_error() {
     for kind in KINDS {
         let object = object(*kind, &json!({}));
+        let revised = revise_replica(object.clone(), 1).err();
+        let retained = retain(object.clone(), &object).err();
+        let aggregated = aggregate(&object, &json!({})).err();
         for (operation, outcome) in [
-            (
-                Operation::ReviseReplica,
-                revise_replica(object.clone(), 1).err(),
-            ),
-            (Operation::Retain, retain(object.clone(), &object).err()),
-            (
-                Operation::AggregateStatus,
-                aggregate(&object, &json!({})).err(),
-            ),
+            (Operation::ReviseReplica, revised),
+            (Operation::Retain, retained),
+            (Operation::AggregateStatus, aggregated),
         ] {
             let unsupported = matches!(outcome, Some(Error::Unsupported { .. }));
             let has = hook_enabled(kind.0, kind.1, operation);
@@ -132,24 +129,13 @@ fn what_a_person_keeps_from_being_rolled_out_is_no_failure() {
     };
     let by_hand = json!({ "replicas": 3, "updateStrategy": { "type": "OnDelete" } });
     let paused = json!({ "replicas": 3, "paused": true });
+    let one = partition(2);
     let plain = json!({ "replicas": 3 });
     for (what, kind, spec, [updated, available], expected) in [
-        ("a canary", "StatefulSet", &partition(2), [1, 3], true),
+        ("a canary", "StatefulSet", &one, [1, 3], true),
         ("nothing yet", "StatefulSet", &partition(7), [0, 3], true),
-        (
-            "a canary to come",
-            "StatefulSet",
-            &partition(2),
-            [0, 3],
-            false,
-        ),
-        (
-            "one beside it fails",
-            "StatefulSet",
-            &partition(2),
-            [1, 2],
-            false,
-        ),
+        ("a canary to come", "StatefulSet", &one, [0, 3], false),
+        ("one beside it fails", "StatefulSet", &one, [1, 2], false),
         ("replaced by hand", "StatefulSet", &by_hand, [0, 3], true),
         ("of which one fails", "StatefulSet", &by_hand, [0, 2], false),
         ("a rollout", "StatefulSet", &plain, [1, 3], false),

@@ -57,84 +57,51 @@ fn an_empty_table_of_the_script_is_what_stands_at_its_place() {
 #[test]
 fn empty_values_of_an_object_survive_every_operation_that_returns_one() {
     let engine = Engine::default();
+    let revise = "function ReviseReplica(o, n) o.spec.replicas = n return o end";
+    let retain = "function Retain(d, o) d.spec.kept = o.spec.kept return d end";
+    let aggregate = "function AggregateStatus(o, items) o.status = items[1].status return o end";
     let rules = rules(&[
-        (
-            Operation::ReviseReplica,
-            "function ReviseReplica(o, n) o.spec.replicas = n return o end",
-        ),
-        (
-            Operation::Retain,
-            "function Retain(d, o) d.spec.kept = o.spec.kept return d end",
-        ),
-        (
-            Operation::AggregateStatus,
-            "function AggregateStatus(o, items) o.status = items[1].status return o end",
-        ),
+        (Operation::ReviseReplica, revise),
+        (Operation::Retain, retain),
+        (Operation::AggregateStatus, aggregate),
     ]);
     let mut object = widget(&json!({}));
     object["spec"] = json!({ "volumes": [], "selector": {}, "replicas": 1 });
     let mut expected = object.clone();
     expected["spec"]["replicas"] = json!(5);
-    assert_eq!(
-        engine.revise_replica(&rules, &object, 5),
-        Ok(Some(expected))
-    );
+    let found = engine.revise_replica(&rules, &object, 5);
+    assert_eq!(found, Ok(Some(expected)));
 
     let mut observed = object.clone();
     observed["spec"]["kept"] = json!({ "empty": {}, "none": [] });
     let mut expected = object.clone();
     expected["spec"]["kept"] = observed["spec"]["kept"].clone();
-    assert_eq!(
-        engine.retain(&rules, &object, &observed),
-        Ok(Some(expected))
-    );
+    let found = engine.retain(&rules, &object, &observed);
+    assert_eq!(found, Ok(Some(expected)));
 
     let items = [json!({ "clusterName": "m", "status": { "empty": {}, "none": [] } })];
     let mut expected = object.clone();
     expected["status"] = items[0]["status"].clone();
-    assert_eq!(
-        engine.aggregate_status(&rules, &object, &items),
-        Ok(Some(expected))
-    );
+    let found = engine.aggregate_status(&rules, &object, &items);
+    assert_eq!(found, Ok(Some(expected)));
 }
 
 #[test]
 fn values_without_a_form_in_json_are_refused_with_their_place() {
+    let mixed = "other keys, or both";
+    let (boolean, gap) = ("a boolean as a key", "a gap before the entry 3");
+    let itself = "a table inside itself";
     for (body, path, found) in [
         ("return { a = { b = print } }", "result.a.b", "a function"),
         ("return { a = { 1, 0 / 0 } }", "result.a[2]", "NaN"),
         ("return { a = 1 / 0 }", "result.a", "inf"),
         ("return { a = -1 / 0 }", "result.a", "-inf"),
-        (
-            "return { [1] = 'x', y = 2 }",
-            "result",
-            "other keys, or both",
-        ),
-        (
-            "return { a = { [1.5] = 1 } }",
-            "result.a",
-            "other keys, or both",
-        ),
-        (
-            "return { a = { [0] = 1 } }",
-            "result.a",
-            "other keys, or both",
-        ),
-        (
-            "return { a = { [true] = 1 } }",
-            "result.a",
-            "a boolean as a key",
-        ),
-        (
-            "return { a = { [1] = 1, [3] = 3 } }",
-            "result.a",
-            "a gap before the entry 3",
-        ),
-        (
-            "local t = {} t.t = { t } return t",
-            "result.t[1]",
-            "a table inside itself",
-        ),
+        ("return { [1] = 'x', y = 2 }", "result", mixed),
+        ("return { a = { [1.5] = 1 } }", "result.a", mixed),
+        ("return { a = { [0] = 1 } }", "result.a", mixed),
+        ("return { a = { [true] = 1 } }", "result.a", boolean),
+        ("return { a = { [1] = 1, [3] = 3 } }", "result.a", gap),
+        ("local t = {} t.t = { t } return t", "result.t[1]", itself),
         ("return 'x'", "result", "a text"),
         ("return", "result", "nil"),
         ("return { 1, 2 }", "result", "[1,2]"),

@@ -262,51 +262,24 @@ mod tests {
         let half = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": "50%"}}});
         let slow = json!({"replicas": 4, "strategy": {"rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}}});
         let anew = json!({"replicas": 4, "strategy": {"type": "Recreate"}});
+        let no_replicas = json!({"replicas": 0});
+        let nothing = json!({"observedGeneration": 2});
+        let of = |counts| counters(2, counts);
         let (complete, going) = ("NewReplicaSetAvailable", "ReplicaSetUpdated");
         for (what, spec, status, reason, is_available) in [
-            ("well", &four, counters(2, [4, 4, 4]), complete, true),
+            ("well", &four, of([4, 4, 4]), complete, true),
             ("edited", &four, counters(1, [4, 4, 4]), going, true),
-            ("rolled out", &four, counters(2, [4, 3, 4]), going, true),
-            (
-                "one is not available",
-                &four,
-                counters(2, [4, 4, 3]),
-                going,
-                true,
-            ),
-            ("two are not", &four, counters(2, [4, 4, 2]), going, false),
-            (
-                "none may be missing",
-                &strict,
-                counters(2, [4, 4, 3]),
-                going,
-                false,
-            ),
-            ("half may", &half, counters(2, [4, 4, 2]), going, true),
-            ("one at a time", &slow, counters(2, [4, 4, 3]), going, true),
-            ("all at once", &anew, counters(2, [4, 4, 3]), going, false),
-            (
-                "nowhere",
-                &four,
-                json!({"observedGeneration": 2}),
-                going,
-                false,
-            ),
-            (
-                "in each of two",
-                &four,
-                counters(2, [8, 8, 8]),
-                complete,
-                true,
-            ),
-            ("too few", &four, counters(2, [2, 2, 2]), going, false),
-            (
-                "none are wanted",
-                &json!({"replicas": 0}),
-                json!({"observedGeneration": 2}),
-                complete,
-                true,
-            ),
+            ("rolled out", &four, of([4, 3, 4]), going, true),
+            ("one is not available", &four, of([4, 4, 3]), going, true),
+            ("two are not", &four, of([4, 4, 2]), going, false),
+            ("none may be missing", &strict, of([4, 4, 3]), going, false),
+            ("half may", &half, of([4, 4, 2]), going, true),
+            ("one at a time", &slow, of([4, 4, 3]), going, true),
+            ("all at once", &anew, of([4, 4, 3]), going, false),
+            ("nowhere", &four, nothing.clone(), going, false),
+            ("in each of two", &four, of([8, 8, 8]), complete, true),
+            ("too few", &four, of([2, 2, 2]), going, false),
+            ("none are wanted", &no_replicas, nothing, complete, true),
         ] {
             let status = told(&deployment(spec), status, &[], 5);
             let available = if is_available {
