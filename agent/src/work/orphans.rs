@@ -227,6 +227,8 @@ mod tests {
 
     #[test]
     fn an_object_of_this_fleet_whose_work_is_not_there_is_an_orphan() {
+        use annotation::{FLEET, WORK_NAME, WORK_NAMESPACE};
+
         let fleet = FleetId::Known {
             id: "f".to_owned(),
             published: true,
@@ -234,45 +236,23 @@ mod tests {
         };
         let whole = json!({
             "labels": {label::MANAGED: "true"},
-            "annotations": {annotation::WORK_NAMESPACE: "karmada-es-m1", annotation::WORK_NAME: "gone", annotation::FLEET: "f"},
+            "annotations": {WORK_NAMESPACE: "karmada-es-m1", WORK_NAME: "gone", FLEET: "f"},
         });
-        let with = |pointer: &str, value: Value| {
+        let noted = |key: &str, value: &str| {
             let mut changed = whole.clone();
-            *changed.pointer_mut(pointer).unwrap() = value;
+            changed["annotations"][key] = json!(value);
             changed
         };
-        let escaped = |key: &str| key.replace('/', "~1");
-        let at = |key: &str| format!("/annotations/{}", escaped(key));
-        let deleted = {
-            let mut deleted = whole.clone();
-            deleted["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            deleted
-        };
+        let mut released = whole.clone();
+        released["labels"][label::MANAGED] = json!("false");
+        let mut deleted = whole.clone();
+        deleted["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         for (what, metadata, expected) in [
             ("its Work is gone", whole.clone(), true),
-            (
-                "its Work is there",
-                with(&at(annotation::WORK_NAME), json!("there")),
-                false,
-            ),
-            (
-                "another cluster's Work",
-                with(&at(annotation::WORK_NAMESPACE), json!("karmada-es-m2")),
-                false,
-            ),
-            (
-                "another fleet's",
-                with(&at(annotation::FLEET), json!("g")),
-                false,
-            ),
-            (
-                "released",
-                with(
-                    &format!("/labels/{}", escaped(label::MANAGED)),
-                    json!("false"),
-                ),
-                false,
-            ),
+            ("its Work is there", noted(WORK_NAME, "there"), false),
+            ("another cluster's", noted(WORK_NAMESPACE, "m2"), false),
+            ("another fleet's", noted(FLEET, "g"), false),
+            ("released", released, false),
             ("being deleted", deleted, false),
             ("somebody else's", json!({}), false),
         ] {

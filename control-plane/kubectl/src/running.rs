@@ -147,29 +147,12 @@ mod tests {
             "--resource-eviction-rate=5",
         ];
         let given = vec!["--resource-eviction-rate=7".to_owned()];
+        let of = |holder| Some(lease(holder, Some(&published)));
         for (flags, lease, source, failover, rate) in [
-            (
-                given,
-                Some(lease("cp-0", Some(&published))),
-                Source::CommandLine,
-                false,
-                7.0,
-            ),
-            (
-                vec![],
-                Some(lease("cp-0", Some(&published))),
-                Source::Leader,
-                true,
-                5.0,
-            ),
+            (given, of("cp-0"), Source::CommandLine, false, 7.0),
+            (vec![], of("cp-0"), Source::Leader, true, 5.0),
             (vec![], Some(lease("cp-0", None)), Source::Gates, true, 0.5),
-            (
-                vec![],
-                Some(lease("cp-1", Some(&published))),
-                Source::Defaults,
-                false,
-                0.5,
-            ),
+            (vec![], of("cp-1"), Source::Defaults, false, 0.5),
             (vec![], None, Source::Defaults, false, 0.5),
         ] {
             let running = Running::of(&flags, lease.as_ref()).unwrap();

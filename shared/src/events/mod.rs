@@ -464,38 +464,19 @@ mod tests {
             letter
         };
         let first = said().sameness();
+        let warning = |uid, reason, note| letter(EventType::Warning, uid, reason, note);
+        let normal = letter(EventType::Normal, "1", "SyncFailed", "refused");
+        let in_shop = about(|it| it.namespace = Some("shop".to_owned()));
+        let of_kind = about(|it| it.kind = Some("Deployment".to_owned()));
+        let of_other = warning("2", "SyncFailed", "refused");
         for (what, other, same) in [
             ("said again", said(), true),
-            (
-                "another namespace",
-                about(|it| it.namespace = Some("shop".to_owned())),
-                false,
-            ),
-            (
-                "another kind",
-                about(|it| it.kind = Some("Deployment".to_owned())),
-                false,
-            ),
-            (
-                "another type",
-                letter(EventType::Normal, "1", "SyncFailed", "refused"),
-                false,
-            ),
-            (
-                "another object of that name",
-                letter(EventType::Warning, "2", "SyncFailed", "refused"),
-                false,
-            ),
-            (
-                "another reason",
-                letter(EventType::Warning, "1", "SyncSucceed", "refused"),
-                false,
-            ),
-            (
-                "another text",
-                letter(EventType::Warning, "1", "SyncFailed", "not there"),
-                false,
-            ),
+            ("another namespace", in_shop, false),
+            ("another kind", of_kind, false),
+            ("another type", normal, false),
+            ("another object of that name", of_other, false),
+            ("a reason", warning("1", "SyncSucceed", "refused"), false),
+            ("a text", warning("1", "SyncFailed", "not there"), false),
         ] {
             assert_eq!(other.sameness() == first, same, "{what}");
         }

@@ -59,6 +59,12 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
     let before = end - Duration::from_secs(1);
     let (now, fleet) = (*NOW, Some(SERVER));
     let token = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- {name: a, context: {user: b, cluster: c}}\nusers:\n- {name: b, user: {token: t}}\n";
+    let elsewhere = Some("https://elsewhere");
+    let expired = "ask: the stored certificate expired at 2031";
+    let of_other = "ask: the stored credentials are for https://fleet:6443, and";
+    let of_key = "ask: the stored credentials cannot be used: the private key";
+    let of_user = "ask: the stored credentials cannot be used: user";
+    let of_file = "ask: the stored credentials cannot be used: the kubeconfig";
     for (stored, server, now, expected) in [
         (Some(good.as_str()), fleet, now, "use"),
         (Some(&good), Some("https://fleet:6443/"), now, "use"),
@@ -66,41 +72,16 @@ fn good_credentials_are_used_others_are_replaced_and_those_of_somebody_else_are_
         (Some(&good), fleet, before, "use"),
         // Whether a clock is wrong, the fleet decides.
         (Some(&good), fleet, Timestamp::UNIX_EPOCH, "use"),
-        (
-            Some(&good),
-            fleet,
-            end,
-            "ask: the stored certificate expired at 2031",
-        ),
-        (
-            Some(&good),
-            Some("https://elsewhere"),
-            now,
-            "ask: the stored credentials are for https://fleet:6443, and",
-        ),
-        (
-            Some(&mixed),
-            fleet,
-            now,
-            "ask: the stored credentials cannot be used: the private key",
-        ),
-        (
-            Some(token),
-            fleet,
-            now,
-            "ask: the stored credentials cannot be used: user",
-        ),
-        (
-            Some("{garbage"),
-            fleet,
-            now,
-            "ask: the stored credentials cannot be used: the kubeconfig",
-        ),
+        (Some(&good), fleet, end, expired),
+        (Some(&good), elsewhere, now, of_other),
+        (Some(&mixed), fleet, now, of_key),
+        (Some(token), fleet, now, of_user),
+        (Some("{garbage"), fleet, now, of_file),
         (None, fleet, now, "ask: no credentials are stored"),
         (Some(" \n"), fleet, now, "ask: no credentials are stored"),
         (Some(&foreign), fleet, now, "leave"),
         (Some(&foreign), fleet, end, "leave"),
-        (Some(&foreign), Some("https://elsewhere"), now, "leave"),
+        (Some(&foreign), elsewhere, now, "leave"),
         (Some(&master), fleet, now, "leave"),
     ] {
         let verdict = judge(stored.map(str::as_bytes), "m1", server, now);

@@ -218,36 +218,22 @@ mod tests {
 
     #[test]
     fn the_applied_condition_counts_and_quotes_the_failures() {
+        let one = "Failed to apply all manifests (1/2): a";
+        let two = "Failed to apply all manifests (1/3): [a, b]";
+        let same = "Failed to apply all manifests (1/3): a";
         for (total, failures, status, message) in [
             (2, vec![], "True", "Manifest has been successfully applied"),
-            (
-                2,
-                vec!["a"],
-                "False",
-                "Failed to apply all manifests (1/2): a",
-            ),
-            (
-                3,
-                vec!["a", "b"],
-                "False",
-                "Failed to apply all manifests (1/3): [a, b]",
-            ),
-            (
-                3,
-                vec!["a", "a"],
-                "False",
-                "Failed to apply all manifests (1/3): a",
-            ),
+            (2, vec!["a"], "False", one),
+            (3, vec!["a", "b"], "False", two),
+            (3, vec!["a", "a"], "False", same),
         ] {
             let failures = Failures {
                 unapplied: failures.into_iter().map(str::to_owned).collect(),
                 ..Failures::default()
             };
             let condition = applied(total, &failures, Timestamp::UNIX_EPOCH);
-            assert_eq!(
-                (condition.status.as_str(), condition.message.as_str()),
-                (status, message)
-            );
+            assert_eq!(condition.status, status);
+            assert_eq!(condition.message, message);
         }
     }
 
@@ -268,13 +254,10 @@ mod tests {
     #[test]
     fn what_was_not_removed_is_told_beside_what_was_not_applied() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let both = "Failed to apply all manifests (1/2): a; Failed to remove 1 objects: x";
         for (unapplied, unremoved, message) in [
             (&[][..], &["x"][..], "Failed to remove 1 objects: x"),
-            (
-                &["a"],
-                &["x"],
-                "Failed to apply all manifests (1/2): a; Failed to remove 1 objects: x",
-            ),
+            (&["a"], &["x"], both),
         ] {
             let failures = Failures {
                 unapplied: texts(unapplied),
@@ -282,30 +265,23 @@ mod tests {
                 ..Failures::default()
             };
             let condition = applied(2, &failures, Timestamp::UNIX_EPOCH);
-            assert_eq!(
-                (condition.status.as_str(), condition.message.as_str()),
-                ("False", message)
-            );
+            assert_eq!(condition.status, "False");
+            assert_eq!(condition.message, message);
         }
     }
 
     #[test]
     fn ten_thousand_failures_and_long_ones_are_told_in_a_message_that_kubernetes_takes() {
-        let many = |text: &str| Failures {
-            unapplied: (0..10_000).map(|n| format!("object {n}: {text}")).collect(),
-            ..Failures::default()
-        };
-        for (failures, end) in [
+        let many = |text: &str| (0..10_000).map(|n| format!("object {n}: {text}")).collect();
+        for (unapplied, end) in [
             (many("refused"), " more]"),
             (many(&"\u{e9}".repeat(1000)), " more]"),
-            (
-                Failures {
-                    unapplied: vec!["\u{e9}".repeat(1_000_000)],
-                    ..Failures::default()
-                },
-                "...",
-            ),
+            (vec!["\u{e9}".repeat(1_000_000)], "..."),
         ] {
+            let failures = Failures {
+                unapplied,
+                ..Failures::default()
+            };
             let message = applied(10_000, &failures, Timestamp::UNIX_EPOCH).message;
             assert!(message.len() < 6000, "{} bytes", message.len());
             assert!(message.ends_with(end), "{message}");

@@ -153,33 +153,17 @@ mod tests {
         type Then = fn(&mut FirstLists, Instant);
         let now = Instant::now();
         let (key, wanted) = wish(1);
+        let changes: Then = |lists, _| lists.doubt(&wish(1).0);
+        let may_change: Then = |lists, _| lists.doubt_all(&wish(1).0.kind);
+        let others_may: Then = |lists, _| lists.doubt_all(&kind("Secret"));
+        let is_asked: Then = |lists, now| _ = lists.confirms(&wish(1).0, &wish(1).1, now);
         let cases: [(&str, u32, Then, bool); 6] = [
             ("it was listed as desired", 1, |_, _| {}, true),
             ("something else is desired now", 2, |_, _| {}, false),
-            (
-                "it changed since",
-                1,
-                |lists, _| lists.doubt(&wish(1).0),
-                false,
-            ),
-            (
-                "it may have changed since",
-                1,
-                |lists, _| lists.doubt_all(&wish(1).0.kind),
-                false,
-            ),
-            (
-                "others may have changed since",
-                1,
-                |lists, _| lists.doubt_all(&kind("Secret")),
-                true,
-            ),
-            (
-                "it was asked before",
-                1,
-                |lists, now| _ = lists.confirms(&wish(1).0, &wish(1).1, now),
-                false,
-            ),
+            ("it changed since", 1, changes, false),
+            ("it may have changed since", 1, may_change, false),
+            ("others may have changed since", 1, others_may, true),
+            ("it was asked before", 1, is_asked, false),
         ];
         for (what, listed, then, confirmed) in cases {
             let mut lists = FirstLists::new(true);

@@ -51,33 +51,21 @@ mod tests {
 
     #[test]
     fn what_admission_added_is_kept_and_what_is_wanted_comes_along() {
-        let pod = |spec: Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
-        let toleration = |key: &str| json!({"key": key});
+        let pod = |spec: &Value| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec});
+        let tolerates = |keys: &str| {
+            let all: Vec<_> = keys.chars().map(|key| json!({"key": key})).collect();
+            json!({"tolerations": all})
+        };
+        let (a, ab, ac) = (tolerates("a"), tolerates("ab"), tolerates("ac"));
+        let (abc, b, none) = (tolerates("abc"), tolerates("b"), json!({}));
+        let zone = json!({"nodeSelector": {"zone": "a"}});
+        let other = json!({"nodeSelector": {"zone": "b", "pool": "x"}});
+        let both = json!({"nodeSelector": {"zone": "a", "pool": "x"}});
         for (what, desired, observed, expected) in [
-            (
-                "tolerations were added",
-                json!({"tolerations": [toleration("a")]}),
-                json!({"tolerations": [toleration("a"), toleration("b")]}),
-                json!({"tolerations": [toleration("a"), toleration("b")]}),
-            ),
-            (
-                "one more is wanted",
-                json!({"tolerations": [toleration("a"), toleration("c")]}),
-                json!({"tolerations": [toleration("a"), toleration("b")]}),
-                json!({"tolerations": [toleration("a"), toleration("b"), toleration("c")]}),
-            ),
-            (
-                "none is wanted",
-                json!({}),
-                json!({"tolerations": [toleration("b")]}),
-                json!({}),
-            ),
-            (
-                "node labels were added and one is wanted otherwise",
-                json!({"nodeSelector": {"zone": "a"}}),
-                json!({"nodeSelector": {"zone": "b", "pool": "x"}}),
-                json!({"nodeSelector": {"zone": "a", "pool": "x"}}),
-            ),
+            ("tolerations were added", &a, &ab, &ab),
+            ("one more is wanted", &ac, &ab, &abc),
+            ("none is wanted", &none, &b, &none),
+            ("a label was added, one is wanted", &zone, &other, &both),
         ] {
             let desired = pod(desired);
             let got = with_admitted(&desired, &pod(observed));

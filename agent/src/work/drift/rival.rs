@@ -33,38 +33,20 @@ mod tests {
         let entry = |manager: &str, second: u32, fields: Value| json!({"manager": manager, "operation": "Update", "time": format!("2026-01-01T00:00:0{second}Z"), "fieldsV1": fields});
         let ours = json!({"manager": FIELD_MANAGER, "operation": "Apply", "time": "2026-01-01T00:00:09Z",
             "fieldsV1": {"f:spec": {"f:replicas": {}}}});
-        let mut status = entry("kubelet", 8, json!({"f:spec": {"f:replicas": {}}}));
+        let replicas = || json!({"f:spec": {"f:replicas": {}}});
+        let mut status = entry("kubelet", 8, replicas());
         status["subresource"] = json!("status");
         let image =
             json!({"f:spec": {"f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}});
+        let own = json!({"f:metadata": {"f:annotations": {"f:x": {}}}});
+        let own = entry("kubectl", 7, own);
+        let scaled = entry("hpa", 3, replicas());
+        let (early, late) = (entry("early", 1, replicas()), entry("late", 2, image));
         for (what, entries, expected) in [
             ("nobody", vec![ours.clone(), status.clone()], None),
-            (
-                "somebody with fields of their own",
-                vec![entry(
-                    "kubectl",
-                    7,
-                    json!({"f:metadata": {"f:annotations": {"f:x": {}}}}),
-                )],
-                None,
-            ),
-            (
-                "an autoscaler",
-                vec![
-                    ours,
-                    status,
-                    entry("hpa", 3, json!({"f:spec": {"f:replicas": {}}})),
-                ],
-                Some("hpa"),
-            ),
-            (
-                "the later of two",
-                vec![
-                    entry("early", 1, json!({"f:spec": {"f:replicas": {}}})),
-                    entry("late", 2, image),
-                ],
-                Some("late"),
-            ),
+            ("somebody with fields of their own", vec![own], None),
+            ("an autoscaler", vec![ours, status, scaled], Some("hpa")),
+            ("the later of two", vec![early, late], Some("late")),
         ] {
             let observed = json!({"metadata": {"managedFields": entries}});
             assert_eq!(rival(&desired, &observed), expected, "{what}");

@@ -360,7 +360,7 @@ mod tests {
         let (short, healthy) = (json!({"a": 1}), ResourceHealth::Healthy);
         let (well, goes) = (object(short.clone(), false), object(short, true));
         for (what, object, health, has_status) in [
-            ("well", well, healthy, true),
+            ("well", well, healthy.clone(), true),
             ("it goes", goes, ResourceHealth::Unhealthy, true),
             ("too long", object(long, false), healthy, false),
         ] {

@@ -85,40 +85,18 @@ mod tests {
         let reflected = "Reflect status for object(Deployment/default/web) succeed.";
         let sick = "Interpret health of object(Deployment/default/web) as unhealthy.";
         let well = "Interpret health of object(Deployment/default/web) as healthy.";
+        let [fine, ill, unclear] =
+            ["Healthy", "Unhealthy", "Unknown"].map(|health| reported(health, true));
+        let (without_status, none) = (reported("Healthy", false), Vec::new());
         for (name, before, after, expected) in [
-            (
-                "the first report",
-                vec![],
-                reported("Unhealthy", true),
-                vec![reflected, sick],
-            ),
-            (
-                "another status",
-                reported("Healthy", true),
-                reported("Healthy", true),
-                vec![],
-            ),
-            (
-                "a turn of health",
-                reported("Unhealthy", true),
-                reported("Healthy", true),
-                vec![well],
-            ),
-            (
-                "nobody knows its health",
-                reported("Healthy", true),
-                reported("Unknown", true),
-                vec![],
-            ),
-            (
-                "no status to reflect",
-                vec![],
-                reported("Healthy", false),
-                vec![well],
-            ),
-            ("it goes", reported("Healthy", true), vec![], vec![]),
+            ("the first report", &none, &ill, vec![reflected, sick]),
+            ("another status", &fine, &fine, vec![]),
+            ("a turn of health", &ill, &fine, vec![well]),
+            ("nobody knows its health", &fine, &unclear, vec![]),
+            ("no status to reflect", &none, &without_status, vec![well]),
+            ("it goes", &fine, &none, vec![]),
         ] {
-            let notes: Vec<String> = news(&before, &after)
+            let notes: Vec<String> = news(before, after)
                 .into_iter()
                 .map(|(_, text)| text)
                 .collect();

@@ -104,37 +104,23 @@ mod tests {
 
     #[test]
     fn a_drain_has_been_ended_when_its_taint_was_seen_and_is_not_there_any_more() {
-        let unseen = || Presence::Unknown(Doubt::Vanished);
         let now = Duration::ZERO;
+        let (on, off) = (|at| (cluster(true), at), |at| (cluster(false), at));
+        let unseen = || (Presence::Unknown(Doubt::Vanished), STALE);
+        let gone = (Presence::Gone, now);
         for (what, looks, expected) in [
-            ("drained", vec![(cluster(true), now)], Some(End::Done)),
-            ("an old list", vec![(cluster(false), now)], None),
+            ("drained", vec![on(now)], Some(End::Done)),
+            ("an old list", vec![off(now)], None),
+            ("then the taint", vec![off(now), on(STALE)], Some(End::Done)),
+            ("never seen", vec![unseen()], None),
             (
-                "an old list, then the taint",
-                vec![(cluster(false), now), (cluster(true), STALE)],
-                Some(End::Done),
-            ),
-            ("never seen", vec![(unseen(), STALE)], None),
-            (
-                "no taint for long",
-                vec![(cluster(false), now), (cluster(false), STALE)],
+                "untainted",
+                vec![off(now), off(STALE)],
                 Some(End::Undrained),
             ),
-            (
-                "ended",
-                vec![(cluster(true), now), (cluster(false), now)],
-                Some(End::Undrained),
-            ),
-            (
-                "not seen any more, and nothing is there",
-                vec![(cluster(true), now), (unseen(), STALE)],
-                Some(End::Done),
-            ),
-            (
-                "removed",
-                vec![(cluster(true), now), (Presence::Gone, now)],
-                Some(End::Removed),
-            ),
+            ("ended", vec![on(now), off(now)], Some(End::Undrained)),
+            ("not seen again", vec![on(now), unseen()], Some(End::Done)),
+            ("removed", vec![on(now), gone], Some(End::Removed)),
         ] {
             let mut tainted = BTreeSet::new();
             let check = |(presence, waited)| {

@@ -152,35 +152,20 @@ mod tests {
     fn a_patch_changes_the_object_and_never_which_object_it_is() {
         let size = json!([{ "op": "replace", "path": "/spec/size", "value": 3 }]);
         assert_eq!(patched(&size).unwrap()["spec"]["size"], 3);
+        let replace =
+            |path: &str, value: Value| json!([{ "op": "replace", "path": path, "value": value }]);
+        let remove = |path: &str| json!([{ "op": "remove", "path": path }]);
+        let renamed = replace("/metadata/name", json!("x"));
+        let moved = json!([{ "op": "move", "from": "/metadata", "path": "/spec/m" }]);
+        let tested = json!([{ "op": "test", "path": "/spec/size", "value": 2 }]);
         for (operations, told) in [
-            (
-                json!([{ "op": "replace", "path": "/metadata/name", "value": "x" }]),
-                "changes /metadata/name",
-            ),
-            (
-                json!([{ "op": "remove", "path": "/metadata/uid" }]),
-                "changes /metadata/uid",
-            ),
-            (
-                json!([{ "op": "replace", "path": "/kind", "value": "Secret" }]),
-                "changes /kind",
-            ),
-            (
-                json!([{ "op": "replace", "path": "", "value": {} }]),
-                "changes /apiVersion",
-            ),
-            (
-                json!([{ "op": "move", "from": "/metadata", "path": "/spec/m" }]),
-                "changes /metadata/namespace",
-            ),
-            (
-                json!([{ "op": "remove", "path": "/spec/absent" }]),
-                "response.patch: ",
-            ),
-            (
-                json!([{ "op": "test", "path": "/spec/size", "value": 2 }]),
-                "response.patch: ",
-            ),
+            (renamed, "changes /metadata/name"),
+            (remove("/metadata/uid"), "changes /metadata/uid"),
+            (replace("/kind", json!("Secret")), "changes /kind"),
+            (replace("", json!({})), "changes /apiVersion"),
+            (moved, "changes /metadata/namespace"),
+            (remove("/spec/absent"), "response.patch: "),
+            (tested, "response.patch: "),
             (json!({ "op": "add" }), "response.patch: "),
         ] {
             let error = patched(&operations).unwrap_err();
@@ -221,14 +206,12 @@ mod tests {
         let deep: Vec<Value> = (0..120).map(|_| copy("/spec/a")).collect();
         let long: Vec<Value> = vec![json!({ "op": "test", "path": "", "value": 1 }); 10_001];
         let large = "x".repeat(LARGEST_OBJECT);
+        let added = json!([{ "op": "add", "path": "/spec/a", "value": large }]);
         for (operations, told) in [
             (json!(wide), "copies more than"),
             (json!(deep), "levels deep"),
             (json!(long), "10001 operations"),
-            (
-                json!([{ "op": "add", "path": "/spec/a", "value": large }]),
-                "larger than",
-            ),
+            (added, "larger than"),
         ] {
             let error = patched(&operations).unwrap_err();
             assert!(error.contains(told), "{error}");

@@ -33,28 +33,22 @@ fn each_operation_checks_what_its_function_returns() {
             other => panic!("{operation} {result}: {other:?}"),
         }
     };
+    let selector = "1, { nodeClaim = { nodeSelector = { a = 1 } } }";
+    let of_selector = "requires.nodeClaim.nodeSelector";
+    let cpu = "1, { resourceRequest = { cpu = true } }";
+    let of_cpu = "requires.resourceRequest.cpu";
+    let named = "{ { name = 'a', replicas = 'x' } }";
+    let kind = "{ { kind = 'Secret' } }";
     for (operation, result, expected) in [
         (Operation::InterpretReplica, "'3'", "replicas"),
         (Operation::InterpretReplica, "nil", "replicas"),
         (Operation::InterpretReplica, "-1", "replicas"),
         (Operation::InterpretReplica, "0 / 0", "replicas"),
         (Operation::InterpretReplica, "1, 'x'", "requires"),
-        (
-            Operation::InterpretReplica,
-            "1, { nodeClaim = { nodeSelector = { a = 1 } } }",
-            "requires.nodeClaim.nodeSelector",
-        ),
-        (
-            Operation::InterpretReplica,
-            "1, { resourceRequest = { cpu = true } }",
-            "requires.resourceRequest.cpu",
-        ),
+        (Operation::InterpretReplica, selector, of_selector),
+        (Operation::InterpretReplica, cpu, of_cpu),
         (Operation::InterpretComponent, "1", "result"),
-        (
-            Operation::InterpretComponent,
-            "{ { name = 'a', replicas = 'x' } }",
-            "result[1].replicas",
-        ),
+        (Operation::InterpretComponent, named, "result[1].replicas"),
         (Operation::ReviseReplica, "nil", "result"),
         (Operation::ReviseReplica, "{ a = 1 }", "result.apiVersion"),
         (Operation::Retain, "true", "result"),
@@ -63,11 +57,7 @@ fn each_operation_checks_what_its_function_returns() {
         (Operation::InterpretHealth, "1", "result"),
         (Operation::InterpretHealth, "nil", "result"),
         (Operation::InterpretDependency, "nil", "result"),
-        (
-            Operation::InterpretDependency,
-            "{ { kind = 'Secret' } }",
-            "result[1].apiVersion",
-        ),
+        (Operation::InterpretDependency, kind, "result[1].apiVersion"),
     ] {
         assert_eq!(path(operation, result), expected, "{operation} {result}");
     }
@@ -113,17 +103,13 @@ fn dependencies_of_all_scripts_go_together() {
 fn replicas_and_components_are_read_with_their_requirements() {
     let engine = Engine::default();
     let needs = "{ resourceRequest = { cpu = 0.5, memory = '1024Mi' }, nodeClaim = {}, priorityClassName = 'high' }";
+    let replicas = format!("function GetReplicas() return 2.9, {needs} end");
+    let components = format!(
+        "function GetComponents() return {{ {{ name = 'a', replicas = 1, replicaRequirements = {needs} }} }} end"
+    );
     let rules = rules(&[
-        (
-            Operation::InterpretReplica,
-            &format!("function GetReplicas() return 2.9, {needs} end"),
-        ),
-        (
-            Operation::InterpretComponent,
-            &format!(
-                "function GetComponents() return {{ {{ name = 'a', replicas = 1, replicaRequirements = {needs} }} }} end"
-            ),
-        ),
+        (Operation::InterpretReplica, &replicas),
+        (Operation::InterpretComponent, &components),
     ]);
     let object = widget(&json!({}));
     let found = engine.interpret_replica(&rules, &object).unwrap().unwrap();

@@ -38,39 +38,19 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
 
 #[test]
 fn the_state_of_a_workload_is_what_somebody_has_to_know_first() {
+    let stranded = condition("EvictionPending", "True", "NowhereToGo");
+    let evicted = condition("EvictionPending", "False", "Evicted");
+    let unplaced = condition("Scheduled", "False", "NoClusterFit");
+    let lacking = condition("DependenciesMissing", "True", "DependenciesNotPlaced");
+    let unheard = condition("FullyApplied", "Unknown", "ClustersNotHeard");
     for (conditions, leaving, state, since) in [
         (json!([]), None, "Placed", "-"),
         (json!([]), Some("m2"), "Moving", "60s"),
-        (
-            condition("EvictionPending", "True", "NowhereToGo"),
-            Some("m2"),
-            "NowhereToGo",
-            "5m0s",
-        ),
-        (
-            condition("EvictionPending", "False", "Evicted"),
-            None,
-            "Placed",
-            "-",
-        ),
-        (
-            condition("Scheduled", "False", "NoClusterFit"),
-            None,
-            "Unplaced",
-            "5m0s",
-        ),
-        (
-            condition("DependenciesMissing", "True", "DependenciesNotPlaced"),
-            None,
-            "DependenciesMissing",
-            "5m0s",
-        ),
-        (
-            condition("FullyApplied", "Unknown", "ClustersNotHeard"),
-            None,
-            "Unknown",
-            "5m0s",
-        ),
+        (stranded, Some("m2"), "NowhereToGo", "5m0s"),
+        (evicted, None, "Placed", "-"),
+        (unplaced, None, "Unplaced", "5m0s"),
+        (lacking, None, "DependenciesMissing", "5m0s"),
+        (unheard, None, "Unknown", "5m0s"),
     ] {
         let row = WorkloadRow::of(&binding(&conditions, leaving), &Left::default());
         assert_eq!(row.state, state, "{conditions}");
