@@ -117,10 +117,8 @@ fn well() -> Vec<Cluster> {
 fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it_is_gone() {
     let clusters = vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
     let whole = snapshot(clusters, vec![binding("web", &[], None)]);
-    let (left, none) = (
-        vec![work("web", "m1"), work("web", "m2")],
-        vec![work("web", "m2")],
-    );
+    let none = vec![work("web", "m2")];
+    let left = vec![work("web", "m1"), none[0].clone()];
     let told = "Two copies: 1 old copy not confirmed gone in m1 (silent): Deployment default/web. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first: kubectl --kubeconfig '<kubeconfig of m1>' scale deployment/web -n default --replicas=0\n";
     for (works, is_told) in [
         (Ok(left), true),
@@ -141,17 +139,9 @@ fn an_old_copy_in_a_silent_cluster_is_told_until_its_agent_has_confirmed_that_it
 #[test]
 fn a_workload_that_waits_for_its_fence_is_told_when_its_old_copy_is_stopped() {
     let binding = binding("web", &[("EvictionPending", "True", FOR_FENCE)], None);
-    for (message, expected) in [
-        (
-            "its copy may run until 400 s after the last renewal",
-            Some(60),
-        ),
-        (
-            "its copy may run until 80 s after the last renewal",
-            Some(0),
-        ),
-        ("its agent has not said whether it fences", None),
-    ] {
+    let until = |seconds| format!("its copy may run until {seconds} s after the last renewal");
+    let unsaid = "its agent has not said whether it fences".to_owned();
+    for (message, expected) in [(until(400), Some(60)), (until(80), Some(0)), (unsaid, None)] {
         let mut binding = (*binding).clone();
         let status = binding.status.as_mut().unwrap();
         status.conditions[0].message = format!("m1 has a taint: {message}");
@@ -213,21 +203,13 @@ fn a_cluster_that_falls_silent_while_nobody_acts_is_not_told_to_be_ready() {
     };
     // The lease of m1 has not been renewed for five minutes; m2 has none.
     let silent = vec!["m1 Unknown SilentAndNotJudged".to_owned()];
+    let dead = Ok(Some(lease("cp-0", "2026-01-01T00:03:00Z")));
+    let unread = Err("leases: forbidden".to_owned());
     for (what, leader, expected, words) in [
         ("it acts", Ok(Some(lease("cp-0", NOW))), vec![], "cp-0"),
-        (
-            "it died",
-            Ok(Some(lease("cp-0", "2026-01-01T00:03:00Z"))),
-            silent.clone(),
-            "NONE acts",
-        ),
+        ("it died", dead, silent.clone(), "NONE acts"),
         ("there was none", Ok(None), silent, "NONE"),
-        (
-            "its lease cannot be read",
-            Err("leases: forbidden".to_owned()),
-            vec![],
-            "could not be read",
-        ),
+        ("it cannot be read", unread, vec![], "could not be read"),
     ] {
         let (not_well, line, code) = told(leader);
         assert_eq!(not_well, expected, "{what}");
@@ -243,70 +225,7 @@ fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
     let lost = || vec![cluster("m1", "Unknown", &[]), cluster("m2", "True", &[])];
     let tainted = || vec![cluster("m1", "True", &["x"]), cluster("m2", "True", &[])];
     // The exit code, then clusters not well, unknown, moving, waiting, stranded, without a place.
-    for (what, clusters, bindings, expected) in [
-        (
-            "all is well",
-            well(),
-            with("EvictionPending", "False", "Evicted"),
-            [0, 0, 0, 0, 0, 0, 0],
-        ),
-        ("one is lost", lost(), vec![], [1, 1, 0, 0, 0, 0, 0]),
-        ("one is tainted", tainted(), vec![], [1, 1, 0, 0, 0, 0, 0]),
-        (
-            "unknown",
-            well(),
-            with("FullyApplied", "Unknown", "ClustersNotHeard"),
-            [1, 0, 1, 0, 0, 0, 0],
-        ),
-        (
-            "a move",
-            well(),
-            vec![sentence::moved_from("web", "Healthy")],
-            [0, 0, 0, 1, 0, 0, 0],
-        ),
-        (
-            "it waits for the rate",
-            well(),
-            pending("WaitingForRate"),
-            [1, 0, 0, 0, 1, 0, 0],
-        ),
-        (
-            "it is tolerated",
-            well(),
-            pending("WaitingForToleration"),
-            [1, 0, 0, 0, 1, 0, 0],
-        ),
-        (
-            "too many failed",
-            well(),
-            pending("StoppedByThreshold"),
-            [1, 0, 0, 0, 1, 0, 0],
-        ),
-        (
-            "movement is paused",
-            well(),
-            pending("Paused"),
-            [1, 0, 0, 0, 1, 0, 0],
-        ),
-        (
-            "nowhere to go",
-            well(),
-            pending("NowhereToGo"),
-            [1, 0, 0, 0, 0, 1, 0],
-        ),
-        (
-            "nothing stops it",
-            well(),
-            pending("NotFenced"),
-            [1, 0, 0, 0, 0, 1, 0],
-        ),
-        (
-            "no cluster fits",
-            well(),
-            with("Scheduled", "False", "NoClusterFit"),
-            [1, 0, 0, 0, 0, 0, 1],
-        ),
-    ] {
+    let tells = |what: &str, clusters, bindings, expected: [usize; 7]| {
         let report = decide(&snapshot(clusters, bindings));
         let found = [
             usize::from(report.code()),
@@ -318,7 +237,28 @@ fn each_thing_that_needs_attention_is_told_and_makes_the_exit_code_1() {
             report.unplaced.len(),
         ];
         assert_eq!(found, expected, "{what}");
+    };
+    let evicted = with("EvictionPending", "False", "Evicted");
+    tells("all is well", well(), evicted, [0; 7]);
+    tells("one is lost", lost(), vec![], [1, 1, 0, 0, 0, 0, 0]);
+    tells("one is tainted", tainted(), vec![], [1, 1, 0, 0, 0, 0, 0]);
+    let unheard = with("FullyApplied", "Unknown", "ClustersNotHeard");
+    tells("unknown", well(), unheard, [1, 0, 1, 0, 0, 0, 0]);
+    let moves = vec![sentence::moved_from("web", "Healthy")];
+    tells("a move", well(), moves, [0, 0, 0, 1, 0, 0, 0]);
+    for reason in [
+        "WaitingForRate",
+        "WaitingForToleration",
+        "StoppedByThreshold",
+        "Paused",
+    ] {
+        tells(reason, well(), pending(reason), [1, 0, 0, 0, 1, 0, 0]);
     }
+    for reason in ["NowhereToGo", "NotFenced"] {
+        tells(reason, well(), pending(reason), [1, 0, 0, 0, 0, 1, 0]);
+    }
+    let unplaced = with("Scheduled", "False", "NoClusterFit");
+    tells("no cluster fits", well(), unplaced, [1, 0, 0, 0, 0, 0, 1]);
 }
 
 #[test]
@@ -392,13 +332,8 @@ fn what_cannot_be_read_is_said_and_the_rest_is_shown() {
 #[test]
 fn the_estimate_follows_from_the_line_and_the_pace() {
     let line = || -> Vec<_> {
-        let one = |n| {
-            binding(
-                &format!("w{n}"),
-                &[("EvictionPending", "True", "WaitingForRate")],
-                None,
-            )
-        };
+        let waits = [("EvictionPending", "True", "WaitingForRate")];
+        let one = |n| binding(&format!("w{n}"), &waits, None);
         (0..3).map(one).collect()
     };
     let report = decide(&snapshot(well(), line()));
@@ -573,28 +508,15 @@ fn credentials_that_end_and_were_not_renewed_are_told() {
         .unwrap()
     };
     for (what, begin, end, told) in [
-        (
-            "ended",
-            "2025-01-01T00:00:00Z",
-            "2025-12-31T00:00:00Z",
-            true,
-        ),
-        ("ends", "2025-01-01T00:00:00Z", "2026-01-02T00:00:00Z", true),
-        (
-            "is far",
-            "2025-01-01T00:00:00Z",
-            "2027-01-01T00:00:00Z",
-            false,
-        ),
-        (
-            "is short",
-            "2026-01-01T00:00:00Z",
-            "2026-01-01T01:00:00Z",
-            false,
-        ),
+        ("ended", "2025-01-01T00", "2025-12-31T00", true),
+        ("ends", "2025-01-01T00", "2026-01-02T00", true),
+        ("is far", "2025-01-01T00", "2027-01-01T00", false),
+        ("is short", "2026-01-01T00", "2026-01-01T01", false),
     ] {
+        let [begin, end] = [begin, end].map(|hour| format!("{hour}:00:00Z"));
+        let lease = lease(&begin, &end);
         let report = decide(&Snapshot {
-            leases: Ok(BTreeMap::from([("m1".to_owned(), lease(begin, end))])),
+            leases: Ok(BTreeMap::from([("m1".to_owned(), lease)])),
             ..snapshot(well(), vec![])
         });
         assert_eq!(report.expires.len(), usize::from(told), "{what}");
