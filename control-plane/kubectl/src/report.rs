@@ -26,61 +26,21 @@ const MOST: u32 = 2_000;
 /// Bytes of one file in the archive at most; further objects are only counted.
 const LARGEST: usize = 16 << 20;
 
-/// Kinds that are read: group, version, kind, plural.
-const KINDS: [(&str, &str, &str, &str); 13] = [
-    ("cluster.karmada.io", "v1alpha1", "Cluster", "clusters"),
-    (
-        "policy.karmada.io",
-        "v1alpha1",
-        "ClusterTaintPolicy",
-        "clustertaintpolicies",
-    ),
-    (
-        "policy.karmada.io",
-        "v1alpha1",
-        "PropagationPolicy",
-        "propagationpolicies",
-    ),
-    (
-        "policy.karmada.io",
-        "v1alpha1",
-        "ClusterPropagationPolicy",
-        "clusterpropagationpolicies",
-    ),
-    (
-        "policy.karmada.io",
-        "v1alpha1",
-        "OverridePolicy",
-        "overridepolicies",
-    ),
-    (
-        "policy.karmada.io",
-        "v1alpha1",
-        "ClusterOverridePolicy",
-        "clusteroverridepolicies",
-    ),
-    (
-        "work.karmada.io",
-        "v1alpha2",
-        "ResourceBinding",
-        "resourcebindings",
-    ),
-    (
-        "work.karmada.io",
-        "v1alpha2",
-        "ClusterResourceBinding",
-        "clusterresourcebindings",
-    ),
-    ("work.karmada.io", "v1alpha1", "Work", "works"),
-    ("failover.muster.io", "v1alpha1", "Failover", "failovers"),
-    ("coordination.k8s.io", "v1", "Lease", "leases"),
-    (
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-    ),
-    ("", "v1", "Event", "events"),
+/// Kinds that are read: group, version, kind.
+const KINDS: [(&str, &str, &str); 13] = [
+    ("cluster.karmada.io", "v1alpha1", "Cluster"),
+    ("policy.karmada.io", "v1alpha1", "ClusterTaintPolicy"),
+    ("policy.karmada.io", "v1alpha1", "PropagationPolicy"),
+    ("policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy"),
+    ("policy.karmada.io", "v1alpha1", "OverridePolicy"),
+    ("policy.karmada.io", "v1alpha1", "ClusterOverridePolicy"),
+    ("work.karmada.io", "v1alpha2", "ResourceBinding"),
+    ("work.karmada.io", "v1alpha2", "ClusterResourceBinding"),
+    ("work.karmada.io", "v1alpha1", "Work"),
+    ("failover.muster.io", "v1alpha1", "Failover"),
+    ("coordination.k8s.io", "v1", "Lease"),
+    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+    ("", "v1", "Event"),
 ];
 
 #[derive(Debug, Args)]
@@ -114,9 +74,10 @@ pub(super) async fn carry_out(
     let archive = archive.with_context(|| format!("cannot create {path}"))?;
     let mut files = said;
     let mut missing = Vec::new();
-    for kind in KINDS {
-        let (.., plural) = kind;
-        match read(client, kind).await {
+    for (group, version, kind) in KINDS {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let plural = &kind.plural;
+        match read(client, &kind).await {
             Ok(content) => files.push(File {
                 name: format!("objects/{plural}.json"),
                 content,
@@ -140,13 +101,8 @@ pub(super) async fn carry_out(
     Ok(text)
 }
 
-async fn read(
-    client: &Client,
-    (group, version, kind, plural): (&str, &str, &str, &str),
-) -> Result<String, String> {
-    let kind = GroupVersionKind::gvk(group, version, kind);
-    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+async fn read(client: &Client, kind: &ApiResource) -> Result<String, String> {
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), kind);
     let list = api.list(&ListParams::default().limit(MOST)).await;
     let list = list.map_err(|error| client::brief(&error))?;
     let rest = list.metadata.continue_.filter(|it| !it.is_empty());

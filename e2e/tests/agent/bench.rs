@@ -152,15 +152,14 @@ impl Bench {
     }
 
     /// Objects of a kind in the member, in namespace `default`.
-    pub fn objects(&self, api_version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+    pub fn objects(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let gvk = GroupVersionKind::gvk(group, version, kind);
-        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         Api::namespaced_with(self.member_client.clone(), "default", &resource)
     }
 
     pub fn config_maps(&self) -> Api<DynamicObject> {
-        self.objects("v1", "ConfigMap", "configmaps")
+        self.objects("v1", "ConfigMap")
     }
 
     /// Creates a Work as the control plane would, with its finalizer.

@@ -75,7 +75,7 @@ async fn running(bench: &Bench) {
 }
 
 async fn phase(bench: &Bench, phase: &str) {
-    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    let widgets = bench.objects("example.com/v1", "Widget");
     merge(
         &widgets,
         "w",
@@ -110,7 +110,7 @@ async fn health_and_status_are_what_the_scripts_say_and_follow_them_when_they_ch
 
 /// Sees that the member's size stays where the Work changes something else.
 async fn size_is_the_members(bench: &Bench) {
-    let widgets = bench.objects("example.com/v1", "Widget", "widgets");
+    let widgets = bench.objects("example.com/v1", "Widget");
     merge(&widgets, "w", &json!({"spec": {"size": 7}})).await;
     let mut wanted = widget(2);
     wanted["spec"]["color"] = json!("red");

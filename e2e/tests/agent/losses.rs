@@ -127,9 +127,9 @@ async fn an_object_that_an_agent_made_before_it_died_is_removed_by_the_next_one(
 async fn a_work_goes_when_its_object_and_the_pods_of_it_are_gone() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("web", json!([deployment("web")])).await;
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let owner = deployments.get("web").await.unwrap();
-    let pods = bench.objects("v1", "Pod", "pods");
+    let pods = bench.objects("v1", "Pod");
     let pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web-1", "namespace": "default", "finalizers": ["example.com/slow"], "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": owner.uid(), "controller": true,
@@ -197,7 +197,7 @@ async fn a_namespace_goes_together_with_the_works_of_what_is_in_it() {
 async fn replicas_that_an_autoscaler_has_set_stay_until_the_work_says_another_number() {
     let (bench, _agent) = Bench::with_agent().await;
     bench.apply("web", json!([deployment("web")])).await;
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let params = PatchParams {
         field_manager: Some("kube-controller-manager".into()),
         ..PatchParams::default()

@@ -74,7 +74,7 @@ async fn a_work_and_an_object_that_cannot_be_read_are_told_of_and_harm_no_other(
 }
 
 async fn patch_status(bench: &Bench, name: &str, status: &Value) {
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let patch = json!({ "status": status });
     merge_status(&deployments, name, patch).await;
 }

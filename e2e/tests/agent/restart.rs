@@ -6,7 +6,7 @@ use http::StatusCode;
 use kube::api::ListParams;
 use muster_e2e::apiserver::faults::{Effect, Scope};
 use muster_e2e::harness::objects::{delete, list, merge};
-use muster_shared::k8s::{Api, DynamicObject, ResourceExt};
+use muster_shared::k8s::ResourceExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -62,12 +62,12 @@ fn requests(meter: &Meter, labels: &[&str]) -> f64 {
 async fn versions(bench: &Bench) -> Vec<(String, Option<String>)> {
     let ours = ListParams::default().labels("karmada.io/managed=true");
     let mut versions = Vec::new();
-    for (api_version, kind, plural) in [
-        ("v1", "ConfigMap", "configmaps"),
-        ("apps/v1", "Deployment", "deployments"),
-        ("v1", "Service", "services"),
+    for (api_version, kind) in [
+        ("v1", "ConfigMap"),
+        ("apps/v1", "Deployment"),
+        ("v1", "Service"),
     ] {
-        let api: Api<DynamicObject> = bench.objects(api_version, kind, plural);
+        let api = bench.objects(api_version, kind);
         let listed = api.list(&ours).await.unwrap();
         versions.extend(
             listed
@@ -135,10 +135,7 @@ async fn what_drifted_vanished_or_changed_while_the_agent_was_away_is_put_right(
         bench.applied(name, "True").await;
     }
     agent.stop().await.unwrap();
-    let (maps, deployments) = (
-        bench.config_maps(),
-        bench.objects("apps/v1", "Deployment", "deployments"),
-    );
+    let (maps, deployments) = (bench.config_maps(), bench.objects("apps/v1", "Deployment"));
     merge(&maps, "map-0", &json!({"data": {"k": "drifted"}})).await;
     delete(&maps, "map-1").await;
     let change = json!({"spec": {"workload": {"manifests": [config_map("map-2", "2")]}}});

@@ -21,7 +21,7 @@ async fn a_work_is_applied_and_its_status_comes_back_within_a_second() {
         "Manifest has been successfully applied"
     );
 
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let object = deployments.get("web").await.unwrap();
     assert_eq!(object.labels()["karmada.io/managed"], "true");
     assert_eq!(object.annotations()["work.karmada.io/name"], "web");
@@ -152,7 +152,7 @@ async fn a_workload_that_names_a_variable_or_a_port_twice_is_applied_and_changed
     pod.as_object_mut().unwrap().remove("nodeSelector");
     let change = json!({"spec": {"workload": {"manifests": [manifest]}}});
     merge(&bench.works(), "web", &change).await;
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let what = "it has the new value, and needs no node with that disk";
     until(&deployments, "web", what, |it| {
         let pod = &it.data["spec"]["template"]["spec"];
@@ -167,7 +167,7 @@ async fn a_workload_that_names_a_variable_or_a_port_twice_is_applied_and_changed
 #[tokio::test]
 async fn a_workload_that_is_overwritten_runs_what_its_template_says_and_nothing_of_before() {
     let (bench, _agent) = Bench::with_agent().await;
-    let deployments = bench.objects("apps/v1", "Deployment", "deployments");
+    let deployments = bench.objects("apps/v1", "Deployment");
     let mut theirs = deployment("web");
     let before = &mut theirs["spec"]["template"]["spec"];
     before["containers"] = json!([{"name": "legacy", "image": "httpd"}]);

@@ -35,19 +35,11 @@ impl Engine {
     const ALL: [Self; 2] = [Self::Volume, Self::Group];
 
     fn resource(self) -> ApiResource {
-        let (group, kind, plural) = match self {
-            Self::Volume => (
-                "replication.storage.openshift.io",
-                "VolumeReplication",
-                "volumereplications",
-            ),
-            Self::Group => (
-                "ramendr.openshift.io",
-                "VolumeReplicationGroup",
-                "volumereplicationgroups",
-            ),
+        let (group, kind) = match self {
+            Self::Volume => ("replication.storage.openshift.io", "VolumeReplication"),
+            Self::Group => ("ramendr.openshift.io", "VolumeReplicationGroup"),
         };
-        ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, "v1alpha1", kind), plural)
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1alpha1", kind))
     }
 
     /// Returns the states on the way to a role, the last of which is the role itself.

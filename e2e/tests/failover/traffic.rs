@@ -184,7 +184,7 @@ fn address(number: u8) -> Ipv4Addr {
 /// Follows the DNSEndpoints of the fleet, as external-dns does. Returns the last state of each.
 fn endpoints(story: &Story, stop: &CancellationToken) -> mpsc::UnboundedReceiver<(String, Value)> {
     let kind = GroupVersionKind::gvk("externaldns.k8s.io", "v1alpha1", "DNSEndpoint");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "dnsendpoints");
+    let kind = ApiResource::from_gvk(&kind);
     let client = story.fleet().api.watch_client.clone();
     let informer: Informer<DynamicObject> =
         Informer::new(Api::all_with(client, &kind), Selection::everything());

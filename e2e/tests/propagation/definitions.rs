@@ -68,9 +68,8 @@ impl Bench {
     }
 
     /// Objects of a kind that a test has defined.
-    pub fn defined(&self, kind: &str, plural: &str) -> Api<DynamicObject> {
-        let named = GroupVersionKind::gvk("example.com", "v1", kind);
-        let resource = ApiResource::from_gvk_with_plural(&named, plural);
+    pub fn defined(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", kind));
         Api::namespaced_with(self.client.clone(), "default", &resource)
     }
 }

@@ -72,7 +72,7 @@ async fn a_custom_resource_is_divided_shown_and_moved_as_its_webhook_says() {
         .await;
     let status = json!({ "phase": "Stuck", "ready": 2 });
     report(&bench, here, &of_widget("w"), "Unhealthy", &status).await;
-    let widgets = bench.defined("Widget", "widgets");
+    let widgets = bench.defined("Widget");
     muster_e2e::harness::test_bed::until(
         &widgets,
         "w",
@@ -137,7 +137,7 @@ async fn a_webhook_that_fails_stops_its_kind_alone_and_what_is_there_stays() {
 
     let gadget = json!({
         "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" } });
-    let gadgets = bench.defined("Gadget", "gadgets");
+    let gadgets = bench.defined("Gadget");
     create(&gadgets, gadget).await;
     let policy = json!({ "metadata": { "name": "g" }, "spec": {
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Gadget" }] } });
@@ -145,7 +145,7 @@ async fn a_webhook_that_fails_stops_its_kind_alone_and_what_is_there_stays() {
 
     is_broken.store(true, Ordering::Relaxed);
     let bigger = json!({ "spec": { "size": 8 } });
-    let widgets = bench.defined("Widget", "widgets");
+    let widgets = bench.defined("Widget");
     merge(&widgets, "w", bigger).await;
     // Others are not disturbed.
     bench.deploy("web").await;

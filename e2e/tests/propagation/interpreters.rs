@@ -66,7 +66,7 @@ pub async fn widget(bench: &Bench, name: &str, size: i64, more: &Value) {
         "apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": { "name": name }, "spec": { "size": size },
     });
-    let widgets = bench.defined("Widget", "widgets");
+    let widgets = bench.defined("Widget");
     create(&widgets, widget).await;
     let mut spec = json!({
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Widget", "name": name }],
@@ -153,7 +153,7 @@ async fn a_customization_that_comes_and_goes_changes_how_a_custom_resource_is_di
         let status = json!({ "ready": ready });
         report(&bench, member, &of_widget("w"), "Healthy", &status).await;
     }
-    let widgets = bench.defined("Widget", "widgets");
+    let widgets = bench.defined("Widget");
     until(&widgets, "w", "the sum is shown", |it: &DynamicObject| {
         it.data["status"] == json!({ "ready": 5 })
     })
@@ -216,9 +216,8 @@ async fn define_flink(bench: &Bench) -> Api<DynamicObject> {
     let version = ("flink.apache.org", "v1beta1");
     define(bench, version, ("FlinkDeployment", "flinkdeployments")).await;
     let kind = GroupVersionKind::gvk("flink.apache.org", "v1beta1", "FlinkDeployment");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "flinkdeployments");
     let client = bench.all::<Cluster>().into_client();
-    Api::namespaced_with(client, "default", &resource)
+    Api::namespaced_with(client, "default", &ApiResource::from_gvk(&kind))
 }
 
 #[tokio::test]
@@ -275,7 +274,7 @@ async fn a_script_that_loops_and_one_that_is_no_lua_are_told_and_stop_their_kind
     widget(&bench, "w", 6, &json!({})).await;
     let gadget =
         json!({ "apiVersion": "example.com/v1", "kind": "Gadget", "metadata": { "name": "g" } });
-    let gadgets = bench.defined("Gadget", "gadgets");
+    let gadgets = bench.defined("Gadget");
     create(&gadgets, gadget).await;
     let policy = json!({ "metadata": { "name": "g" }, "spec": {
         "resourceSelectors": [{ "apiVersion": "example.com/v1", "kind": "Gadget" }] } });

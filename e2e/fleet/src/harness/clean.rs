@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use muster_shared::client::is_not_found;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, execution_namespace};
@@ -24,56 +25,28 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Pause between two looks whether they are gone.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Group, version, kind and plural of what scenarios apply to the fleet API.
-const APPLIED: [[&str; 4]; 7] = [
-    [
-        "policy.karmada.io",
-        "v1alpha1",
-        "ClusterTaintPolicy",
-        "clustertaintpolicies",
-    ],
-    [
-        "policy.karmada.io",
-        "v1alpha1",
-        "ClusterPropagationPolicy",
-        "clusterpropagationpolicies",
-    ],
-    [
-        "policy.karmada.io",
-        "v1alpha1",
-        "PropagationPolicy",
-        "propagationpolicies",
-    ],
-    ["apps", "v1", "Deployment", "deployments"],
-    ["apps", "v1", "StatefulSet", "statefulsets"],
-    ["batch", "v1", "Job", "jobs"],
-    ["", "v1", "ConfigMap", "configmaps"],
+/// Group, version and kind of what scenarios apply to the fleet API.
+const APPLIED: [[&str; 3]; 7] = [
+    ["policy.karmada.io", "v1alpha1", "ClusterTaintPolicy"],
+    ["policy.karmada.io", "v1alpha1", "ClusterPropagationPolicy"],
+    ["policy.karmada.io", "v1alpha1", "PropagationPolicy"],
+    ["apps", "v1", "Deployment"],
+    ["apps", "v1", "StatefulSet"],
+    ["batch", "v1", "Job"],
+    ["", "v1", "ConfigMap"],
 ];
 /// What of it arrives in members.
 const COPIED: usize = 3;
 /// What comes of the copies there.
-const PLAYED: [[&str; 4]; 2] = [
-    ["apps", "v1", "ReplicaSet", "replicasets"],
-    ["", "v1", "Pod", "pods"],
-];
+const PLAYED: [[&str; 3]; 2] = [["apps", "v1", "ReplicaSet"], ["", "v1", "Pod"]];
 /// What the product makes of it.
-const BINDINGS: [[&str; 4]; 2] = [
-    [
-        "work.karmada.io",
-        "v1alpha2",
-        "ResourceBinding",
-        "resourcebindings",
-    ],
-    [
-        "work.karmada.io",
-        "v1alpha2",
-        "ClusterResourceBinding",
-        "clusterresourcebindings",
-    ],
+const BINDINGS: [[&str; 3]; 2] = [
+    ["work.karmada.io", "v1alpha2", "ResourceBinding"],
+    ["work.karmada.io", "v1alpha2", "ClusterResourceBinding"],
 ];
-const WORK: [&str; 4] = ["work.karmada.io", "v1alpha1", "Work", "works"];
-const CLUSTER: [&str; 4] = ["cluster.karmada.io", "v1alpha1", "Cluster", "clusters"];
-const LEASE: [&str; 4] = ["coordination.k8s.io", "v1", "Lease", "leases"];
+const WORK: [&str; 3] = ["work.karmada.io", "v1alpha1", "Work"];
+const CLUSTER: [&str; 3] = ["cluster.karmada.io", "v1alpha1", "Cluster"];
+const LEASE: [&str; 3] = ["coordination.k8s.io", "v1", "Lease"];
 
 /// A turn on clusters that others use as well. It is over when dropped.
 pub struct Turn(#[expect(dead_code, reason = "held for its lock")] File);
@@ -143,19 +116,12 @@ pub async fn member(fleet: &Client, name: &str, client: &Client) -> anyhow::Resu
 /// installed has no objects.
 async fn remove(
     client: &Client,
-    [group, version, kind, plural]: [&str; 4],
+    [group, version, kind]: [&str; 3],
     namespace: Option<&str>,
     selection: &ListParams,
 ) -> anyhow::Result<()> {
-    let resource = ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: format!("{group}/{version}")
-            .trim_start_matches('/')
-            .to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-    };
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let plural = &resource.plural;
     let all: Api<DynamicObject> = match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),

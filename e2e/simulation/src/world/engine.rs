@@ -27,7 +27,7 @@ pub(super) fn start(plan: &Plan, (write, watch): (Client, Client), stop: &Cancel
         return;
     }
     let kind = GroupVersionKind::gvk("data.example.com", "v1", "Replication");
-    let kind = ApiResource::from_gvk_with_plural(&kind, "replications");
+    let kind = ApiResource::from_gvk(&kind);
     let all = Api::all_with(watch, &kind);
     let informer: Informer<DynamicObject> = Informer::new(all, Selection::everything());
     informer.on_change(move |change| {
