@@ -51,9 +51,6 @@ struct Arguments {
     /// A muster-agent to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -74,7 +71,7 @@ fn size(text: &str) -> Result<(usize, usize), String> {
 }
 
 fn main() -> ExitCode {
-    common::measure("agent", || run(&Arguments::parse()))
+    common::measure("agent", run)
 }
 
 #[tokio::main(worker_threads = 2)]

@@ -31,13 +31,10 @@ struct Arguments {
     /// Workloads on the cluster that fails.
     #[arg(long, default_value_t = 100_000)]
     bindings: usize,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    common::measure("eviction", || queue(Arguments::parse().bindings))
+    common::measure("eviction", |it: &Arguments| queue(it.bindings))
 }
 
 fn name(number: usize) -> String {

@@ -45,13 +45,10 @@ struct Arguments {
     /// A muster-agent to run instead of the one inside this program; with --control-plane.
     #[arg(long, requires = "control_plane")]
     agent: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    common::measure("kills", || kill(&Arguments::parse()))
+    common::measure("kills", kill)
 }
 
 #[tokio::main(worker_threads = 2)]

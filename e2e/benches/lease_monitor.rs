@@ -42,13 +42,10 @@ struct Arguments {
     /// A muster-control-plane to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    common::measure("lease monitor", || heartbeats(&Arguments::parse()))
+    common::measure("lease monitor", heartbeats)
 }
 
 #[tokio::main(worker_threads = 2)]

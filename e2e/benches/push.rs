@@ -41,13 +41,10 @@ struct Arguments {
     /// A muster-control-plane to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    common::measure("push", || manage(&Arguments::parse()))
+    common::measure("push", manage)
 }
 
 #[tokio::main(worker_threads = 2)]

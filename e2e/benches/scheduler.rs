@@ -49,19 +49,10 @@ struct Arguments {
     /// Milliseconds for each figure.
     #[arg(long, default_value_t = 500)]
     time: u64,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("scheduler benchmark: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    common::measure("scheduler", run)
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {

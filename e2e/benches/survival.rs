@@ -56,13 +56,10 @@ struct Arguments {
     /// A muster-agent to measure instead of the one inside this program.
     #[arg(long)]
     binary: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 fn main() -> ExitCode {
-    common::measure("survival", || run(&Arguments::parse()))
+    common::measure("survival", run)
 }
 
 #[tokio::main(worker_threads = 2)]

@@ -14,17 +14,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Parser;
 use muster_e2e::harness::process::become_program;
 pub use muster_e2e::harness::test_bed::Scratch;
 
 /// Serves as the `main` of a benchmark whose processes are this very program, started again:
-/// measures, unless it is one of them.
-pub fn measure(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+/// measures with these arguments, unless it is one of them. `--bench` is cargo's own.
+pub fn measure<A: Parser>(name: &str, run: impl FnOnce(&A) -> anyhow::Result<()>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(code) = become_program(&arguments) {
         return code;
     }
-    match run() {
+    let line = std::env::args_os().filter(|it| it != "--bench");
+    match run(&A::parse_from(line)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name} benchmark: {error:#}");

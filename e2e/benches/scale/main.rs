@@ -50,9 +50,6 @@ struct Arguments {
     /// File that the curves are drawn into, as SVG.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// Given by cargo.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// Figures of one size.
@@ -95,7 +92,7 @@ struct Loss {
 }
 
 fn main() -> ExitCode {
-    common::measure("scale", || run(&Arguments::parse()))
+    common::measure("scale", run)
 }
 
 #[tokio::main(worker_threads = 2)]
