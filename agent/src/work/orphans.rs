@@ -220,7 +220,7 @@ impl Search {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::discovery::catalog::Served;

@@ -238,14 +238,9 @@ fn work_of(object: &Value) -> Option<Key> {
 mod tests {
     use serde_json::json;
 
+    use super::super::Rules;
     use super::super::testing::*;
-    use super::super::{Rules, objects};
     use super::*;
-
-    fn lease(api: &Api) -> Key {
-        let group = "coordination.k8s.io";
-        objects::key(api, group, "leases", "karmada-cluster", "m1")
-    }
 
     fn story() -> Story<Hosts> {
         let mut story = Story::with(
@@ -272,14 +267,14 @@ mod tests {
         story.world(World::Promoted);
         if is_found {
             let renewed = json!({"spec": {"renewTime": "1"}});
-            story.write(agent("m1"), &lease(&Api::Fleet), renewed);
+            story.write(agent("m1"), &lease_key(&Api::Fleet), renewed);
         }
         story
     }
 
     #[test]
     fn an_agent_that_has_found_the_promoted_store_writes_nothing_to_the_former_one() {
-        let former = lease(&Api::Standby);
+        let former = lease_key(&Api::Standby);
         let renewal = json!({"spec": {"renewTime": "2"}});
         let epoch = json!({"metadata": {"annotations": {"seen": "1"}}});
         for (what, is_found, seconds, patch, is_kept) in [

@@ -121,13 +121,7 @@ mod tests {
             let mut story = Story::new(Silence::default());
             story.write(agent("m1"), &cluster_key("m1"), cluster("True", &[]));
             if renewed {
-                let lease = objects::key(
-                    &Api::Fleet,
-                    "coordination.k8s.io",
-                    "leases",
-                    "karmada-cluster",
-                    "m1",
-                );
+                let lease = lease_key(&Api::Fleet);
                 // A clock that is years behind.
                 let old = json!({"spec": {"renewTime": "1999-01-01T00:00:00Z"}});
                 story.wait(100).write(agent("m1"), &lease, old);
@@ -147,13 +141,7 @@ mod tests {
             ("there was no long silence", 20, 0, false),
         ] {
             let mut story = Story::new(Silence::default());
-            let lease = objects::key(
-                &Api::Fleet,
-                "coordination.k8s.io",
-                "leases",
-                "karmada-cluster",
-                "m1",
-            );
+            let lease = lease_key(&Api::Fleet);
             let renewal = json!({"spec": {"renewTime": "2030-01-01T00:00:00Z"}});
             story.write(agent("m1"), &cluster_key("m1"), cluster("True", &[]));
             story

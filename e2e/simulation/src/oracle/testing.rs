@@ -204,6 +204,12 @@ pub fn cluster_key(name: &str) -> Key {
     objects::key(&Api::Fleet, objects::CLUSTER, "clusters", "", name)
 }
 
+/// Returns the key of the lease of `m1` at an API.
+pub fn lease_key(api: &Api) -> Key {
+    let group = "coordination.k8s.io";
+    objects::key(api, group, "leases", "karmada-cluster", "m1")
+}
+
 /// Returns the key of the PropagationPolicy `p`.
 pub fn policy_key() -> Key {
     objects::key(
