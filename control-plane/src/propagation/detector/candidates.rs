@@ -120,7 +120,7 @@ impl Candidates {
             return;
         };
         match Named::by(selector) {
-            Named::Name(name) => _ = take(&mut selecting.by_name, name, key),
+            Named::Name(name) => take(&mut selecting.by_name, name, key),
             Named::Label(label, value) => {
                 let label = (label.to_owned(), value.to_owned());
                 take(&mut selecting.by_label, &label, key);

@@ -171,8 +171,8 @@ fn take(
         }
     } else if all().any(|it| *it == Copy::Unseen) {
         service.perhaps.add(binding);
-        let places = spec.clusters.iter().map(|it| it.name.as_str());
-        let unseen = places.chain(left_from);
+        let names = spec.clusters.iter().map(|it| it.name.as_str());
+        let unseen = names.chain(left_from);
         let unseen = unseen.filter(|it| copy(it) == Copy::Unseen);
         service.unseen.extend(unseen.map(str::to_owned));
         let mut placed = spec.clusters.iter();

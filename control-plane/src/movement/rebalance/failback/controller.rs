@@ -332,15 +332,19 @@ impl Failback {
         }
         self.note(key, true);
         counter!(REQUESTED).increment(1);
-        let to = brought.join(", ");
         let since = brought.iter().filter_map(|it| due.get(*it)).min();
-        let since = since.map(ToString::to_string).unwrap_or_default();
-        let note = format!("returns to {to}, healthy since {since}: it is placed anew");
-        tracing::info!(binding = %key, "{note}");
-        let events = &fleet.events;
-        events.publish_about(binding.reference(), EventType::Normal, "Failback", note);
+        tell(fleet, binding.as_ref(), &brought.join(", "), since);
         Ok(later)
     }
+}
+
+/// Tells that a workload was asked to return to clusters that have been healthy since a time.
+fn tell(fleet: &Fleet, binding: &AnyBinding, to: &str, since: Option<&Timestamp>) {
+    let since = since.map(ToString::to_string).unwrap_or_default();
+    let note = format!("returns to {to}, healthy since {since}: it is placed anew");
+    tracing::info!(binding = %BindingKey::of(binding), "{note}");
+    let events = &fleet.events;
+    events.publish_about(binding.reference(), EventType::Normal, "Failback", note);
 }
 
 /// Returns what is left of the time in which what is read of clusters is not trusted; `None` if it
