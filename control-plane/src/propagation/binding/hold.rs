@@ -3,8 +3,9 @@
 //! A cluster that is not ready cannot remove its copy, and holds nothing back: otherwise the
 //! workload would be down for as long as that cluster is. A cluster that is ready and does not
 //! remove its copy (because of admission or a finalizer in the member) holds the new copy back for
-//! a bounded time, which a condition reports. That time begins when the removal is asked for: a
-//! pause of movement may put it off.
+//! a bounded time, which a condition reports. That time begins when the removal is asked for, which
+//! a pause of movement may put off. Where another copy runs already, it puts nothing off: that copy
+//! follows its template.
 
 use std::time::Duration;
 

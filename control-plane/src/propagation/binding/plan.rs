@@ -139,6 +139,8 @@ impl<'a> Plan<'a> {
             let is_heard = is_to_leave && (facts.is_heard)(cluster);
             is_heard.then(|| match &work.metadata.deletion_timestamp {
                 Some(at) => Asked::At(at.0),
+                // During a pause another copy that runs already follows its template.
+                None if is_there && is_paused(cluster) => Asked::At(Timestamp::MIN),
                 // It is asked for now, or once a pause ends.
                 None if has_place(cluster) && !(facts.is_to_go)(work) => Asked::NotYet,
                 // It was refused, or waits for the new copies: the time of the task bounds that.
@@ -502,8 +504,10 @@ mod tests {
             "creationTimestamp": "1960-01-01T00:00:00Z",
         }]);
         let leaves = with(to(&["m2"]), &json!({"gracefulEvictionTasks": long_ago}));
-        let planned = planned(&leaves, true, &["paused"], &[]);
-        assert_eq!(planned, "others wait, paused holds");
+        let planned = |works: &[&str]| planned(&leaves, true, works, &[]);
+        assert_eq!(planned(&["paused"]), "others wait, paused holds");
+        // What runs beside it gets what is edited.
+        assert_eq!(planned(&["paused", "m2"]), "others wait");
     }
 
     #[test]
