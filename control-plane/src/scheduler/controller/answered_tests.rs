@@ -1,6 +1,7 @@
 //! Tests of requests for a new placement whose answer could not be reported.
 
 use http::Method;
+use muster_shared::names::annotation::ANSWERED_REQUEST;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -56,4 +57,30 @@ async fn a_request_is_answered_once_although_the_answer_could_not_be_reported() 
     stand.api.put("resourcebindings", again);
     pass(60).await;
     assert_eq!(placed(), "m3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_answered_although_its_job_completed_before_the_answer_was_reported() {
+    let requested = "2024-01-02T00:00:00Z";
+    let mut moved = binding();
+    moved["metadata"]["generation"] = json!(3);
+    moved["metadata"]["annotations"] = json!({ ANSWERED_REQUEST: requested });
+    let spec = &mut moved["spec"];
+    spec["resource"]["apiVersion"] = json!("batch/v1");
+    spec["resource"]["kind"] = json!("Job");
+    spec["clusters"] = json!([{"name": "m2", "replicas": 2}]);
+    spec["rescheduleTriggeredAt"] = json!(requested);
+    let done = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    moved["status"] = json!({
+        "schedulerObservedGeneration": 2, "lastScheduledTime": "2024-01-01T00:00:00Z",
+        "aggregatedStatus": [{"clusterName": "m2", "status": done}],
+    });
+    let mut stand = Stand::new([("clusters", cluster("m2")), ("resourcebindings", moved)]);
+    let pace = Pace::of(&stand.fleet.settings);
+    start(&stand.fleet, pace, &mut stand.tasks);
+    stand.follow().await;
+    pass(60).await;
+    let status = stand.api.binding("web-deployment")["status"].clone();
+    assert_eq!(status["schedulerObservedGeneration"], 3);
+    assert_eq!(status["lastScheduledTime"], requested);
 }

@@ -425,11 +425,11 @@ impl Scheduler {
         now: Timestamp,
     ) -> (Outcome, Option<String>) {
         let reported = with_answer(binding);
-        if has_completed {
-            return (stay(&Subject::of(&reported), snapshot, now), None);
-        }
         let look = |binding: &AnyBinding| {
             let subject = Subject::of(binding);
+            if has_completed {
+                return (stay(&subject, snapshot, now), None);
+            }
             let place = |snapshot: &Snapshot| pass(&subject, snapshot, &self.options, now);
             let obstacle = |name: &str| obstacle(fleet, subject.spec, name);
             pass_around(&subject, snapshot, place, obstacle)
