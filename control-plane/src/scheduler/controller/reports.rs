@@ -187,7 +187,7 @@ mod tests {
             scheduled: Some(Verdict::success()),
             observed_generation: Some(generation),
             scheduled_at: Some(now),
-            affinity_name: None,
+            ..Report::default()
         }
     }
 

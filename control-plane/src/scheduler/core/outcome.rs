@@ -98,6 +98,7 @@ pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outco
     // Whoever asked for a new placement waits for an answer, and this is it.
     if is_reschedule_requested(subject.spec, subject.status) {
         outcome.report.scheduled_at = Some(answered(subject.spec, now));
+        outcome.report.is_answer = true;
     }
     let record = annotation_text(subject.spec, subject.applied_placement);
     Outcome {
@@ -356,6 +357,7 @@ impl Outcome {
                 observed_generation: Some(subject.generation),
                 scheduled_at: Some(answered(subject.spec, now)),
                 affinity_name: decision.affinity_name,
+                ..Report::default()
             },
             ..self
         }

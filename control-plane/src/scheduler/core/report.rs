@@ -21,6 +21,8 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// `lastScheduledTime`
     pub scheduled_at: Option<Timestamp>,
+    /// Whether that time answers a request, so that it is news by itself.
+    pub is_answer: bool,
     /// `schedulerObservingAffinityName`: the affinity group in use.
     pub affinity_name: Option<String>,
 }
@@ -111,8 +113,8 @@ impl Report {
     }
 
     /// Returns the merge patch that brings the report into the status, or `None` when it is no
-    /// news. A time alone is none: a binding that is looked at often and stays where it is would be
-    /// written each time.
+    /// news. A time alone is none unless it answers a request: a binding that is looked at often and
+    /// stays where it is would be written each time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
         let mut fields = Map::new();
@@ -131,16 +133,14 @@ impl Report {
                 json!(after.scheduler_observed_affinity_name),
             );
         }
-        if fields.is_empty() {
-            return None;
-        }
-        if after.last_scheduled_time != status.last_scheduled_time {
+        let has_news = !fields.is_empty() || self.is_answer;
+        if has_news && after.last_scheduled_time != status.last_scheduled_time {
             fields.insert(
                 "lastScheduledTime".to_owned(),
                 json!(after.last_scheduled_time),
             );
         }
-        Some(json!({ "status": fields }))
+        (!fields.is_empty()).then(|| json!({ "status": fields }))
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
             scheduled: Some(Verdict::success()),
             observed_generation: Some(generation),
             scheduled_at: Some(at(second)),
-            affinity_name: None,
+            ..Report::default()
         }
     }
 
