@@ -1,12 +1,14 @@
 //! Removes completed graceful eviction tasks from bindings.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
@@ -26,11 +28,11 @@ use crate::fleet::availability::{Workload, readiness};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::binding_index::Trait;
 use crate::fleet::budget::pace::Pace;
-use crate::fleet::completion::{is_over_as_a_whole, is_over_in, leaves_undone};
+use crate::fleet::completion::{is_divided_job, is_over_as_a_whole, is_over_in, leaves_undone};
 use crate::fleet::copy::WorkState;
 use crate::fleet::copy::least;
 use crate::fleet::standing::Standing;
-use crate::fleet::works::binding_of;
+use crate::fleet::works::{CachedWork, binding_of};
 use crate::fleet::write::Written;
 use crate::movement::eviction::judge::{Switches, placement};
 use crate::scheduler::controller::LiveSnapshot;
@@ -174,10 +176,11 @@ fn check(
     // them. Those that the copy has done are told by its Work alone, until the template says that
     // the Job is over.
     let undone = leaves_undone(fleet, spec, works.values().copied(), &[]);
+    let is_given = undone == Some(false) && !awaits_job(fleet, spec, &works);
     let work = |cluster: &str| match works.get(cluster) {
         None => WorkState::Absent,
         // No target has been sent what the old copy does: neither health nor time replaces that.
-        Some(_) if undone != Some(false) => WorkState::Sent,
+        Some(_) if !is_given => WorkState::Sent,
         Some(work) => WorkState::said(&work.status()),
     };
     let reports = if spec.graceful_eviction_tasks.iter().any(asks_for_health) {
@@ -226,6 +229,18 @@ fn check(
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();
     let assessment = assess(tasks, &facts, now).while_paused(tasks, is_paused);
     (assessment, retry.get())
+}
+
+/// Returns whether a target has still to get its part of a divided Job: it has no Work yet.
+fn awaits_job(
+    fleet: &Fleet,
+    spec: &ResourceBindingSpec,
+    works: &HashMap<&str, &CachedWork>,
+) -> bool {
+    let mut targets = spec.clusters.iter();
+    is_divided_job(spec)
+        && targets.any(|it| !works.contains_key(it.name.as_str()))
+        && !is_over_as_a_whole(fleet, &spec.resource)
 }
 
 /// Returns whether there are tasks to look at. The tasks of a binding that is being deleted are

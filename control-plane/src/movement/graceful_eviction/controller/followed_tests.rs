@@ -304,15 +304,17 @@ async fn an_old_copy_goes_where_the_new_one_runs_all_that_an_override_leaves_of_
 #[tokio::test(start_paused = true)]
 async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_completions() {
     let running = json!({"active": 3, "ready": 3});
-    // Completions that the Work of each target asks for, and whether the copy in `m1`, which has to
-    // do 27 of 40, may go.
+    let of = |name, asked| (name, Some(asked));
+    // Completions that the Work of each target asks for, if it has one, and whether the copy in
+    // `m1`, which has to do 27 of 40, may go.
     for (targets, grace, goes) in [
-        (&[("m2", 13)][..], None, false),
-        (&[("m2", 13), ("m3", 0)][..], None, false),
-        (&[("m2", 13), ("m3", 27)][..], None, true),
+        (&[of("m2", 13)][..], None, false),
+        (&[of("m2", 13), of("m3", 0)], None, false),
+        (&[of("m2", 13), of("m3", 27)], None, true),
         // Time ends no task while nobody takes over what the old copy does.
-        (&[("m2", 13)][..], Some(60), false),
-        (&[("m2", 13), ("m3", 27)][..], Some(60), true),
+        (&[of("m2", 13)], Some(60), false),
+        (&[of("m2", 13), ("m3", None)], Some(60), false),
+        (&[of("m2", 13), of("m3", 27)], Some(60), true),
     ] {
         let shares = targets.iter();
         let shares = shares.map(|(name, _)| json!({"name": name, "replicas": 1}));
@@ -323,7 +325,7 @@ async fn the_old_copy_of_a_divided_job_stays_while_nobody_else_takes_its_complet
         binding["status"]["aggregatedStatus"] = reports.collect();
         let clusters = ["m1", "m2", "m3"].map(|it| ("clusters", cluster(it)));
         let works = targets.iter();
-        let works = works.map(|(name, asked)| job_work(name, *asked, &running));
+        let works = works.filter_map(|(name, asked)| Some(job_work(name, (*asked)?, &running)));
         let stand = with_jobs(clusters.into_iter().chain(works).chain([
             job_work("m1", 27, &running),
             ("jobs", job(None)),
