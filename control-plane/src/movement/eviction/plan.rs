@@ -477,8 +477,9 @@ impl Departure<'_> {
         });
         let never_ran = matches!(self.reason, EvictionReason::Refused { .. })
             || !gives && self.unused_state().is_some();
-        let brought = self.spec.graceful_eviction_tasks.last();
-        let brought = brought.filter(|_| never_ran);
+        // A task of an earlier departure from the same cluster has gone with this one.
+        let mut others = self.spec.graceful_eviction_tasks.iter();
+        let brought = others.rfind(|it| never_ran && it.from_cluster != self.cluster);
         let last = brought.map_or(self.cluster, |it| it.from_cluster.as_str());
         let goes_last = |task: &GracefulEvictionTask| task.from_cluster == last;
         after.graceful_eviction_tasks.sort_by_key(goes_last);

@@ -664,6 +664,28 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
 }
 
 #[test]
+fn a_copy_that_was_refused_leaves_the_last_place_to_another_although_it_was_left_before() {
+    let mut spec = divided();
+    spec.clusters.truncate(1);
+    let task = |from: &str| json!({"fromCluster": from, "reason": "r", "producer": "p"});
+    let tasks = json!([task("member7"), task("member1")]);
+    spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
+    let reason = EvictionReason::Refused {
+        since: at(0),
+        why: "it exists already",
+    };
+    let departure = Departure {
+        reason,
+        ..departure(&spec, "member1")
+    };
+    let snapshot = fleet(&["member1"], &["member2"]);
+    let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
+    let tasks = plan.patch["spec"]["gracefulEvictionTasks"].as_array();
+    let from = tasks.unwrap().iter().map(|it| &it["fromCluster"]);
+    assert_eq!(Vec::from_iter(from), ["member1", "member7"]);
+}
+
+#[test]
 fn a_decision_for_the_cluster_that_is_left_is_none() {
     let mut spec = divided();
     spec.clusters.truncate(1);
