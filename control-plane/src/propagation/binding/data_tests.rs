@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass};
+use crate::settings::Settings;
 
 const KINDS: [(&str, &str, &str, &str); 2] = [
     ("/apis/apps/v1", "apps/v1", "statefulsets", "StatefulSet"),
@@ -63,7 +64,14 @@ fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
 
 /// Starts the controller over what is stored; nothing is known from before.
 async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
+    started_with(Settings::default(), objects).await
+}
+
+async fn started_with(
+    settings: Settings,
+    objects: impl IntoIterator<Item = (&str, Value)>,
+) -> Stand {
+    let mut stand = Stand::with(settings, objects);
     for (path, version, plural, kind) in KINDS {
         stand.api.serve(path, version, plural, kind);
     }
@@ -332,6 +340,52 @@ async fn no_copy_leaves_for_a_cluster_without_the_object_of_a_gate() {
     stand.api.put("resourcebindings", moved);
     pass(60).await;
     assert_eq!(seen(&stand), "primary secondary ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_has_a_work_without_replicas_gets_them_once_its_data_is_there() {
+    let gated = |mut binding: Value| {
+        binding["spec"]["dataReplication"]["roles"] = json!([]);
+        binding
+    };
+    let mut placed = gated(binding(0, &["m1", "m2"], 1));
+    placed["spec"]["clusters"][1]["replicas"] = json!(0);
+    let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
+    let bindings = [placed, binding(1, &["m1", "m2"], 1)].map(|it| ("resourcebindings", it));
+    let objects = clusters.into_iter().chain(bindings);
+    let settings = Settings {
+        enable_empty_workload_propagation: true,
+        ..Settings::default()
+    };
+    let stand = started_with(settings, objects.chain([0, 1].map(template))).await;
+    let says = async |cluster: &str, complete: &str| {
+        let mut object = work(&stand, 1, cluster).unwrap();
+        object["status"] = json!({
+            "conditions": [{"type": "Applied", "status": "True", "reason": "R"}],
+            "manifestStatuses": [{
+                "identifier": {},
+                "status": {"conditions": [{"type": "Complete", "status": complete}]},
+            }],
+        });
+        stand.api.put("works", object);
+        pass(10).await;
+    };
+    let replicas = |cluster: &str| {
+        let work = work(&stand, 0, cluster).unwrap();
+        work["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone()
+    };
+    for cluster in ["m1", "m2"] {
+        says(cluster, "True").await;
+    }
+    assert_eq!([replicas("m1"), replicas("m2")], [json!(1), json!(0)]);
+    says("m2", "False").await;
+    stand
+        .api
+        .put("resourcebindings", gated(binding(0, &["m2"], 2)));
+    pass(30).await;
+    assert_eq!(replicas("m2"), 0, "its data is not there");
+    says("m2", "True").await;
+    assert_eq!(replicas("m2"), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use super::prepare::Prepared;
 use super::render::{Origin, Rendered};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
-use crate::fleet::works::cluster_of;
+use crate::fleet::works::{CachedWork, cluster_of};
 use crate::propagation::data::facts::Roles;
 use crate::propagation::data::{self, gates};
 
@@ -113,10 +113,16 @@ async fn wait_for_data(
     } = *wanted;
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
+        let keeps_empty = fleet.settings.enable_empty_workload_propagation;
+        let is_counted = keeps_empty && spec.replicas > 0 && spec.components.is_empty();
         for target in &wanted.scope.targets {
             let cluster = &target.name;
+            // A Work of a share of none is no copy.
+            let is_copy =
+                |it: &CachedWork| !is_counted || target.replicas <= 0 || it.replicas != Some(0);
+            let mut works = works.iter().filter(|it| is_copy(it));
             // What is there goes on, and is kept up to date.
-            if works.iter().any(|work| cluster_of(work) == Some(cluster)) {
+            if works.any(|work| cluster_of(work) == Some(cluster)) {
                 continue;
             }
             let found = gates::closed(fleet, client, key, spec, cluster).await?;
