@@ -32,6 +32,9 @@ const GRACE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
 /// Part of the time in which one policy is looked through again and again, in a large fleet.
 const SHARE: u32 = 5000;
+/// Longest time until it is looked through again, since a look may have taken long for another
+/// reason: the machine was busy, or was suspended.
+const LONGEST_LOOK_AGAIN: Duration = Duration::from_mins(30);
 /// How long until a policy is looked through for which templates may just be bound.
 pub(super) const BEHIND: Duration = Duration::from_secs(10);
 /// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
@@ -194,7 +197,8 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
 /// Returns how long until a policy of which something has no effect is looked through again, after
 /// a look that took so long.
 pub(super) fn look_again(took: Duration) -> Duration {
-    LOOK_AGAIN.max(took.saturating_mul(SHARE))
+    took.saturating_mul(SHARE)
+        .clamp(LOOK_AGAIN, LONGEST_LOOK_AGAIN)
 }
 
 /// Returns the pause before the next attempt to find out why a kind cannot be listed. The reason
@@ -276,7 +280,9 @@ mod tests {
 
     #[test]
     fn a_policy_without_effect_is_looked_through_each_minute_or_less_often_where_that_takes_long() {
-        for (took, expected) in [(0, 60), (12, 60), (40, 200)] {
+        // A machine that was suspended meanwhile is no reason not to look for days.
+        let suspended = 3_600_000;
+        for (took, expected) in [(0, 60), (12, 60), (40, 200), (suspended, 1800)] {
             let next = look_again(Duration::from_millis(took));
             assert_eq!(next, Duration::from_secs(expected), "{took} ms");
         }
