@@ -37,6 +37,9 @@ const SHARE: u32 = 5000;
 const LONGEST_LOOK_AGAIN: Duration = Duration::from_mins(30);
 /// How long until a policy is looked through for which templates may just be bound.
 pub(super) const BEHIND: Duration = Duration::from_secs(10);
+/// Longest time in a row for which templates that wait to be bound keep policies from being looked
+/// through: where a webhook of the fleet API does not answer, some wait for ever.
+const LONGEST_BEHIND: Duration = Duration::from_mins(10);
 /// How long until a kind is looked at again that cannot be listed, and nobody knows why: a request
 /// for it may take longer than the grace. Doubled with each look, up to ten minutes.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -48,6 +51,31 @@ const LOOKS: u32 = 3;
 pub(super) struct Audits {
     queue: Queue<PolicyKey>,
     state: Mutex<HashMap<PolicyKey, State>>,
+    rush: Mutex<Rush>,
+}
+
+/// The time for which templates have waited to be bound, as far as somebody looked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rush {
+    began: Option<Instant>,
+    seen: Option<Instant>,
+}
+
+impl Rush {
+    /// Takes in whether templates wait to be bound, and returns whether looks at policies wait for
+    /// these: not longer than [`LONGEST_BEHIND`] in a row.
+    fn see(&mut self, is_behind: bool, now: Instant) -> bool {
+        if !is_behind {
+            *self = Self::default();
+            return false;
+        }
+        if self.seen.is_none_or(|seen| now - seen > BEHIND * 2) {
+            // Nobody has looked for a while, so that this may be another one.
+            self.began = None;
+        }
+        self.seen = Some(now);
+        now - *self.began.get_or_insert(now) < LONGEST_BEHIND
+    }
 }
 
 struct State {
@@ -64,11 +92,18 @@ impl Default for Audits {
         Self {
             queue: Queue::new("policy audits"),
             state: Mutex::default(),
+            rush: Mutex::default(),
         }
     }
 }
 
 impl Audits {
+    /// Returns whether looks at policies wait, because these templates may just be bound.
+    pub(super) fn wait_for(&self, templates: &Queue<TemplateKey>) -> bool {
+        let is_behind = templates.is_behind();
+        self.rush.lock().see(is_behind, Instant::now())
+    }
+
     /// Has a policy looked through that is new or changed.
     pub(super) fn add(&self, key: PolicyKey) {
         let changed = Instant::now();
@@ -147,7 +182,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
         return Next::Done;
     };
     let left = GRACE.saturating_sub(changed.elapsed());
-    if left.is_zero() && detector.templates.is_behind() {
+    if left.is_zero() && detector.audits.wait_for(&detector.templates) {
         return Next::After(BEHIND);
     }
     // The comparison with the fleet may take long, and nobody else waits for it.
@@ -276,7 +311,67 @@ impl Facts for Now<'_> {
 
 #[cfg(test)]
 mod tests {
+    use http::Method;
+    use serde_json::json;
+
     use super::*;
+    use crate::fleet::testing::{self, Stand, pass, refusal};
+
+    #[test]
+    fn looks_at_policies_wait_for_templates_for_ten_minutes_in_a_row_at_most() {
+        let began = Instant::now();
+        // Seconds from one look to the next, and whether templates waited at each.
+        for (what, seen, expected) in [
+            ("nothing waits", &[(0, false)][..], false),
+            ("templates wait", &[(0, true)], true),
+            ("until they are bound", &[(0, true), (10, false)], false),
+            ("for as long", &[(10, true); 60], true),
+            ("for too long", &[(10, true); 61], false),
+            ("another time", &[(0, true), (3600, true)], true),
+        ] {
+            let (mut rush, mut now) = (Rush::default(), began);
+            let looks = seen.iter().map(|(pause, is_behind)| {
+                now += Duration::from_secs(*pause);
+                rush.see(*is_behind, now)
+            });
+            assert_eq!(looks.last(), Some(expected), "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_without_effect_is_told_of_although_templates_wait_to_be_bound_for_ever() {
+        let mut typo = testing::policy();
+        typo["metadata"]["name"] = json!("typo");
+        typo["metadata"]["uid"] = json!("typo");
+        typo["metadata"]["labels"] = json!({"propagationpolicy.karmada.io/permanent-id": "typo"});
+        typo["spec"]["resourceSelectors"][0]["name"] = json!("wep");
+        let templates = (0..400).map(|number| {
+            let template = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {
+                    "namespace": "shop", "name": format!("web-{number}"),
+                    "uid": number.to_string(), "generation": 1,
+                },
+                "spec": {"replicas": 2},
+            });
+            ("deployments", template)
+        });
+        let policies = [typo, testing::policy()].map(|it| ("propagationpolicies", it));
+        let mut stand = Stand::new(policies.into_iter().chain(templates));
+        stand.api.serve_deployments();
+        let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
+        stand.api.answer(Method::POST, path, 500, refused);
+        stand.api.delay(Method::POST, path, Duration::from_secs(10));
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(900).await;
+        let told = stand.api.object("propagationpolicies", "shop", "typo");
+        let told = told.expect("it stays")["status"].clone();
+        let conditions = told["conditions"].as_array().expect("it has conditions");
+        let effective = conditions.iter().find(|it| it["type"] == "Effective");
+        let reason = effective.map(|it| it["reason"].clone());
+        assert_eq!(reason, Some(json!("NothingSelected")), "{told}");
+    }
 
     #[test]
     fn a_policy_without_effect_is_looked_through_each_minute_or_less_often_where_that_takes_long() {

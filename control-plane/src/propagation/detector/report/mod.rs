@@ -136,7 +136,7 @@ impl Detector {
         let tally = self.tally(key);
         let is_empty = tally.is_empty();
         // To find out why it has none takes longer than to bind what it selects.
-        if is_empty && self.templates.is_behind() {
+        if is_empty && self.audits.wait_for(&self.templates) {
             return Ok(Next::After(BEHIND));
         }
         let (findings, is_complete) = self.audits.findings(key);
