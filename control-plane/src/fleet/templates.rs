@@ -208,18 +208,22 @@ impl Templates {
         is_selected: F,
     ) -> Option<impl Iterator<Item = Arc<Template>> + use<F>> {
         let none = || Some(None.into_iter().flatten());
-        let kinds = self.read();
-        let Some(entry) = kinds.get(kind) else {
-            return if is_reserved(kind) { none() } else { None };
-        };
-        match &entry.watched {
-            Watched::Following { informer, .. } if informer.is_synced() => {
-                let selected = informer.iter_selected(namespace, is_selected);
-                Some(Some(selected).into_iter().flatten())
+        // Templates are compared when others can look for kinds again.
+        let informer = {
+            let kinds = self.read();
+            let Some(entry) = kinds.get(kind) else {
+                return if is_reserved(kind) { none() } else { None };
+            };
+            match &entry.watched {
+                Watched::Following { informer, .. } if informer.is_synced() => informer.clone(),
+                Watched::Unfit => return none(),
+                Watched::Following { .. } | Watched::Sought | Watched::Missing { .. } => {
+                    return None;
+                }
             }
-            Watched::Unfit => none(),
-            Watched::Following { .. } | Watched::Sought | Watched::Missing { .. } => None,
-        }
+        };
+        let selected = informer.iter_selected(namespace, is_selected);
+        Some(Some(selected).into_iter().flatten())
     }
 
     /// Returns what is known about a kind.

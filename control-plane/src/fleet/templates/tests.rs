@@ -165,6 +165,18 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_comparison_with_all_templates_of_a_kind_keeps_nobody_from_naming_kinds() {
+    let templates = served(&Arc::default());
+    let widget = Kind::new("example.com/v1", "Widget");
+    tokio::spawn(templates.clone().run());
+    templates.name(&widget);
+    until("it is known", || templates.is_known(&widget)).await;
+    let can_name = |_: Outline<'_>| templates.inner.kinds.try_write().is_some();
+    let found = templates.select(&widget, None, can_name).unwrap();
+    assert_eq!(found.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_panics_is_started_anew() {
     for panics_when_known in [false, true] {
         let templates = served(&Arc::new(AtomicBool::new(false)));
