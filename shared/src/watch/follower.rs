@@ -98,8 +98,8 @@ pub(super) struct Follower<K> {
     asked: Arc<Notify>,
     /// The version up to which all is known, while such a list is asked for.
     known: Option<String>,
-    /// Whether the server was away and has not told its version since: it may be back with an older
-    /// store.
+    /// Whether the server was away, or a watch broke, and the server has not told its version since:
+    /// it may be back with an older store.
     was_away: bool,
 }
 
@@ -352,7 +352,12 @@ impl<K: Followed> Follower<K> {
                 self.fruitless.ended();
                 Ok(State::Listed { resource_version })
             }
-            Err(stumble) => Err((self.after_break(resource_version, silent_for), stumble)),
+            Err(stumble) => {
+                // A machine that is put back to a snapshot is away for too short a time to refuse
+                // anything.
+                self.was_away = true;
+                Err((self.after_break(resource_version, silent_for), stumble))
+            }
         }
     }
 
