@@ -329,12 +329,12 @@ mod tests {
             ("for too long", &[(10, true); 61], false),
             ("another time", &[(0, true), (3600, true)], true),
         ] {
-            let (mut rush, mut now) = (Rush::default(), began);
-            let looks = seen.iter().map(|(pause, is_behind)| {
+            let (mut rush, mut now, mut waits) = (Rush::default(), began, None);
+            for (pause, is_behind) in seen {
                 now += Duration::from_secs(*pause);
-                rush.see(*is_behind, now)
-            });
-            assert_eq!(looks.last(), Some(expected), "{what}");
+                waits = Some(rush.see(*is_behind, now));
+            }
+            assert_eq!(waits, Some(expected), "{what}");
         }
     }
 
