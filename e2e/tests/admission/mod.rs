@@ -1,6 +1,7 @@
 //! Admission webhooks of the embedded API server, against a webhook over real TLS. The texts are
 //! those of kube-apiserver.
 
+mod choosing;
 mod namespaces;
 mod policy;
 mod reviews;
