@@ -7,6 +7,21 @@ fn holds(rule: &str, this: &Value) -> Result<bool, Failure> {
 }
 
 #[test]
+fn values_of_json_are_those_of_the_language_and_texts_have_the_functions_of_kubernetes() {
+    let this = json!({"a": "text", "n": 3, "f": 1.5, "list": [1, 2, 3], "map": {"k": "v"},
+        "items": [{"name": "x", "on": true}, {"name": "y"}], "none": null});
+    for rule in [
+        "self.f < 2 && self.n > 2.5 && self.n == 3.0 && self.none == null",
+        "[1, 2] + [3] == self.list && self.map['k'] == 'v'",
+        "self.items.all(i, !has(i.on) || i.on)",
+        "self.items.map(i, i.name).join(',') == 'x,y' && 'a b'.split(' ').size() == 2",
+        "self.a.contains('ex') && self.a.replace('t', 'T') == 'TexT'",
+    ] {
+        assert_eq!(holds(rule, &this), Ok(true), "{rule}");
+    }
+}
+
+#[test]
 fn urls_are_read_as_go_reads_them() {
     for (rule, expected) in [
         (
@@ -43,6 +58,7 @@ fn functions_that_are_not_there_are_told_from_errors() {
     for (rule, words) in [
         ("other == 1", "Undeclared"),
         ("self.b == 1", "no such key: b"),
+        ("'a'", "must evaluate to a bool"),
     ] {
         let Err(Failure::Wrong(error)) = holds(rule, &json!({})) else {
             panic!("{rule} is no error");
