@@ -145,6 +145,9 @@ fn the_libraries_of_lua_5_1_are_there() {
         ("#'abc' + ('abc'):len()", json!(6)),
         ("('a.b'):find('.', 1, true)", json!(2)),
         ("('key=value'):match('=(.*)')", json!("value")),
+        ("('k1v2'):match('%d', 3)", json!("2")),
+        ("('abc'):match('.', -1)", json!("c")),
+        ("('abcabc'):find('b', 3)", json!(5)),
         (
             "string.format('%d %s %5.2f %s', 3, 'x', 1.5, nil)",
             json!("3 x  1.50 nil"),
@@ -174,9 +177,11 @@ fn the_libraries_of_lua_5_1_are_there() {
         for key, number in ('a=1, b=2'):gmatch('(%w+)=(%w+)') do table.insert(words, key .. number) end
         for empty in ('xy'):gmatch('') do table.insert(words, 'e') end
         for first in ('aab'):gmatch('^a') do table.insert(words, 'anchored') end
+        for run in ('baac'):gmatch('a*') do table.insert(words, '<' .. run .. '>') end
         return { words = words }";
-    let expected =
-        json!({ "words": ["one", "two", "three", "a1", "b2", "e", "e", "e", "anchored"] });
+    let expected = json!({ "words": [
+        "one", "two", "three", "a1", "b2", "e", "e", "e", "anchored", "<>", "<aa>", "<>", "<>",
+    ] });
     assert_eq!(reported(body, &json!({})), Ok(expected));
 }
 
