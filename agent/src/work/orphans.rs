@@ -243,6 +243,7 @@ mod tests {
             changed["annotations"][key] = json!(value);
             changed
         };
+        let elsewhere = noted(WORK_NAMESPACE, "karmada-es-m2");
         let mut released = whole.clone();
         released["labels"][label::MANAGED] = json!("false");
         let mut deleted = whole.clone();
@@ -250,7 +251,7 @@ mod tests {
         for (what, metadata, expected) in [
             ("its Work is gone", whole.clone(), true),
             ("its Work is there", noted(WORK_NAME, "there"), false),
-            ("another cluster's", noted(WORK_NAMESPACE, "m2"), false),
+            ("another cluster's Work", elsewhere, false),
             ("another fleet's", noted(FLEET, "g"), false),
             ("released", released, false),
             ("being deleted", deleted, false),

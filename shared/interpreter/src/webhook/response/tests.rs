@@ -87,6 +87,7 @@ fn an_answer_that_cannot_be_used_says_why() {
     let patch = |kind: &str, patch: &str| json!({ "patchType": kind, "patch": patch });
     let merge = "expected \"JSONPatch\"";
     let failed = json!({ "successful": false });
+    let without = json!({ "patchType": "JSONPatch" });
     for (operation, response, told) in [
         (InterpretHealth, json!({}), "response.healthy is absent"),
         (InterpretHealth, json!({ "healthy": "yes" }), "invalid type"),
@@ -97,6 +98,7 @@ fn an_answer_that_cannot_be_used_says_why() {
         (InterpretStatus, json!({}), "response.rawStatus is absent"),
         (InterpretStatus, json!({ "rawStatus": [1] }), "no object"),
         (Retain, json!({ "patch": "W10=" }), "patchType is absent"),
+        (Retain, without, "patch is empty"),
         (Retain, patch("JSONPatch", ""), "patch is empty"),
         (Retain, patch("Merge", "W10="), merge),
         (Retain, patch("JSONPatch", "%%"), "response.patch"),
