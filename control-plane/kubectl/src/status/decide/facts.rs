@@ -55,9 +55,13 @@ fn gate(report: &Report) -> String {
     let drained: Vec<String> = drained.map(|it| it.name.clone()).collect();
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
-        (Some(true), _) if !report.paused.is_empty() => "on, but PAUSED".to_owned(),
+        (Some(true), _) if report.paused_clusters.contains(&None) => "on, but PAUSED".to_owned(),
         (Some(true), _) if report.pace.band == "stopped" && report.clusters.is_some() => {
             "on, but STOPPED: too many clusters have failed".to_owned()
+        }
+        (Some(true), _) if !report.paused_clusters.is_empty() => {
+            let paused: Vec<String> = report.paused_clusters.iter().flatten().cloned().collect();
+            format!("on, but PAUSED out of {}", listed(&paused, MOST))
         }
         (Some(true), _) if report.nobody_leads() => "on, as the last leader had it".to_owned(),
         (Some(true), _) => "on".to_owned(),
@@ -94,12 +98,15 @@ fn pace(report: &Report) -> String {
         Source::Gates | Source::Defaults => "; by the default flags",
         Source::CommandLine | Source::Leader => "",
     };
+    let paused = if report.paused_clusters.contains(&None) {
+        "0 a second (paused); without the pause "
+    } else {
+        ""
+    };
     let halted = if report.nobody_leads() {
         "nothing moves, because nobody leads; with a leader "
     } else if !report.leader.acts && !report.leader.is_unread {
         "nothing moves, unless a control plane acts without an election (--leader-elect=false); then "
-    } else if report.paused_clusters.contains(&None) {
-        "0 a second (paused); without the pause "
     } else {
         ""
     };
@@ -109,7 +116,7 @@ fn pace(report: &Report) -> String {
         format!(", at most {} may", pace.may_fail)
     };
     format!(
-        "{halted}{} a second ({}): {} of {} clusters {failed}{most}{settings}",
+        "{paused}{halted}{} a second ({}): {} of {} clusters {failed}{most}{settings}",
         pace.per_second, pace.band, pace.failed, pace.counted,
     )
 }

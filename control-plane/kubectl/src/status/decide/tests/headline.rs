@@ -349,6 +349,19 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         pause: Ok(Some(serde_json::from_value(record).unwrap())),
         ..snapshot(five(&[]), Vec::new())
     };
+    let halted = Snapshot {
+        leader: Ok(Some(lease("cp-0", "2026-01-01T00:06:00Z"))),
+        pause: paused.pause.clone(),
+        ..snapshot(five(&[]), Vec::new())
+    };
+    let with_pauses = |ready: &[&str]| {
+        let mut clusters = five(ready);
+        for it in &mut clusters[3..] {
+            let pause = (PAUSED.to_owned(), "disks".to_owned());
+            it.annotations_mut().extend([pause]);
+        }
+        snapshot(clusters, Vec::new())
+    };
     let unread = Snapshot {
         leader: Err("get lease: forbidden".to_owned()),
         failover: None,
@@ -360,6 +373,10 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     };
     let many = (0..11).map(|at| cluster(&format!("m{at}"), "True", &[]));
     let well = "0.5 a second (primary): 0 of 5 clusters have failed, at most 2 may";
+    let stopped = (
+        "on, but STOPPED: too many clusters have failed",
+        "0 a second (stopped): 3 of 5 clusters have failed, at most 2 may",
+    );
     for (found, failover, pace) in [
         (facts(&snapshot(five(&[]), Vec::new())), "on", well),
         (
@@ -368,9 +385,22 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
             &*format!("0 a second (paused); without the pause {well}"),
         ),
         (
+            facts(&halted),
+            "on, but PAUSED",
+            &*format!(
+                "0 a second (paused); without the pause nothing moves, because nobody leads; with a leader {well}"
+            ),
+        ),
+        (
+            facts(&with_pauses(&[])),
+            "on, but PAUSED out of m4, m5",
+            well,
+        ),
+        (facts(&with_pauses(&["Unknown"; 3])), stopped.0, stopped.1),
+        (
             facts(&snapshot(five(&["Unknown"; 3]), Vec::new())),
-            "on, but STOPPED: too many clusters have failed",
-            "0 a second (stopped): 3 of 5 clusters have failed, at most 2 may",
+            stopped.0,
+            stopped.1,
         ),
         (
             facts(&snapshot(many.collect(), Vec::new())),
