@@ -183,11 +183,16 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-/// Returns how many clusters may have failed while something moves.
+/// Returns how many clusters may have failed before that stops movement. A large fleet goes on at
+/// its secondary rate, which may be none.
 fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
     let moves = |failed: &usize| {
         let failed = *failed;
-        rates.band(FleetHealth { failed, ..health }) != Band::Stopped
+        match rates.band(FleetHealth { failed, ..health }) {
+            Band::Primary => true,
+            Band::Secondary => rates.secondary > 0.0,
+            Band::Stopped => false,
+        }
     };
     (0..=health.total).rev().find(moves).unwrap_or(0)
 }

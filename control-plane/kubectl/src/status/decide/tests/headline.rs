@@ -372,6 +372,9 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         ..snapshot(five(&[]), Vec::new())
     };
     let many = (0..11).map(|at| cluster(&format!("m{at}"), "True", &[]));
+    let many = snapshot(many.collect(), Vec::new());
+    let mut held = snapshot(many.clusters.clone().unwrap(), Vec::new());
+    held.rates.secondary = 0.0;
     let well = "0.5 a second (primary): 0 of 5 clusters have failed, at most 2 may";
     let stopped = (
         "on, but STOPPED: too many clusters have failed",
@@ -403,9 +406,14 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
             stopped.1,
         ),
         (
-            facts(&snapshot(many.collect(), Vec::new())),
+            facts(&many),
             "on",
             "0.5 a second (primary): 0 of 11 clusters have failed; no number of failed clusters stops movement",
+        ),
+        (
+            facts(&held),
+            "on",
+            "0.5 a second (primary): 0 of 11 clusters have failed, at most 6 may",
         ),
         (facts(&unread), "not known", well),
         (
