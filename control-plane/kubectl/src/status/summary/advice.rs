@@ -1,5 +1,6 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+use muster_shared::conditions;
 use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
@@ -52,7 +53,9 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .iter()
         .filter(|it| it.ready != "True")
         .collect();
-    if !down.is_empty() && report.clusters == Some(down.len()) && down.len() > 1 {
+    // A cluster that says that it is not ready has reached the fleet API.
+    let is_heard = down.iter().any(|it| it.ready == conditions::FALSE);
+    if !is_heard && report.clusters == Some(down.len()) && down.len() > 1 {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
             "mend the network of the fleet API (address, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong"

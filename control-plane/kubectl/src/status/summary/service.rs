@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use muster_shared::check::{first_of, listed};
-use muster_shared::conditions::TRUE;
+use muster_shared::conditions::{FALSE, TRUE};
 use serde::Serialize;
 
 use super::super::decide::{Group, Report, Service};
@@ -115,6 +115,13 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
         1 => ("cluster", "is"),
         _ => ("clusters", "are"),
     };
+    // What says that it is not ready is heard.
+    let unready = here.clone().filter(|it| it.ready == FALSE).count();
+    let state = match unready {
+        0 => "not heard",
+        _ if unready == here.clone().count() => "not ready",
+        _ => "not heard or not ready",
+    };
     let which = if unseen.len() < down.count() {
         let names: Vec<&str> = here.map(|it| it.name.as_str()).collect();
         format!(" ({})", listed(&names, NAMED))
@@ -125,7 +132,7 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
         format!("{who} not seen {names}: {run}")
     } else {
         format!(
-            "perhaps {who} without service{since} {names}: {whose} {clusters}{which} {are} not heard"
+            "perhaps {who} without service{since} {names}: {whose} {clusters}{which} {are} {state}"
         )
     };
     let (before, after) = match perhaps.count {

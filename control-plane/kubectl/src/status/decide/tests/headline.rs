@@ -296,6 +296,38 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
 }
 
 #[test]
+fn clusters_that_say_that_they_are_not_ready_are_heard() {
+    let placed = || [healthy(1, "m1"), healthy(1, "m2")].concat();
+    for (ready, state, is_network) in [
+        (["Unknown"; 5], "not seen", true),
+        (
+            ["False"; 5],
+            ": their clusters (m1, m2) are not ready",
+            false,
+        ),
+        (
+            ["False", "Unknown", "False", "False", "False"],
+            ": their clusters (m1, m2) are not heard or not ready",
+            false,
+        ),
+        (
+            ["Unknown", "Unknown", "False", "False", "False"],
+            ": their clusters (m1, m2) are not heard",
+            false,
+        ),
+    ] {
+        let summary = decide(&snapshot(five(&ready), placed())).summary;
+        assert!(summary.service.contains(state), "{}", summary.service);
+        let advice = summary.advice.words;
+        assert_eq!(
+            advice.contains("network of the fleet API"),
+            is_network,
+            "{advice}"
+        );
+    }
+}
+
+#[test]
 fn a_fleet_whose_workloads_are_not_back_does_not_look_as_if_nothing_had_happened() {
     let line = decide(&snapshot(back(), vec![moved("a", true), moved("b", false)]))
         .summary
