@@ -65,7 +65,8 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
     for waiting in &mut report.waiting {
         let cluster = cluster_of(&waiting.message);
         waiting.at_most_seconds = match waiting.reason.as_str() {
-            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
+            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace)
+                .filter(|_| !cluster.is_some_and(is_paused)),
             FOR_TOLERATION => {
                 let leaves =
                     tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));

@@ -349,6 +349,15 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
     let report = decide(&snapshot(lost, line()));
     assert_eq!((report.pace.band, report.pace.failed), ("stopped", 2));
     assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
+    // The control plane says only with its next look that they wait for the end of a pause.
+    let paused = Snapshot {
+        pause: Ok(Some(
+            serde_json::from_value(json!({"data": {"by": "ann", "since": NOW}})).unwrap(),
+        )),
+        ..snapshot(well(), line())
+    };
+    let report = decide(&paused);
+    assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
 }
 
 #[test]
