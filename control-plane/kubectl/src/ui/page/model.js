@@ -13,8 +13,9 @@ export function span(seconds) {
   return `${Math.floor(all / 86400)} days`;
 }
 export const moment = (time) => (time ? time.replace("T", " ").replace(/\.\d+Z$/, "Z") : "–");
+const LAST = 8.64e15; // milliseconds of the last moment that a date can be
 // Returns the time of day of a moment in milliseconds, with its date if that is more than a day away.
-const clock = (at, now) => moment(new Date(at).toISOString()).slice(Math.abs(now - at) > 86400000 ? 0 : 11);
+const clock = (at, now) => moment(new Date(Math.min(at, LAST)).toISOString()).slice(Math.abs(now - at) > 86400000 ? 0 : 11);
 export const ago = (time, now) => (time ? `${span((now - Date.parse(time)) / 1000)} ago` : "never");
 // Tells when so many seconds are over, with the time of day.
 const coming = (seconds, now) => (seconds ? `in ${span(seconds)} (${clock(now + 1000 * seconds, now)})` : "any moment now");

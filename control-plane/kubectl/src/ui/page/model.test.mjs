@@ -68,6 +68,7 @@ test("an empty queue says what comes later, and a row when its copy stops althou
     [{ reason: "WaitingForToleration", atMostSeconds: 0 }, "may leave any moment now"],
     [{ reason: "WaitingForFence", atMostSeconds: 9, stopsSeconds: 9 }, "starts elsewhere in 9 s (00:10:09Z)"],
     [{ reason: "WaitingForRate", atMostSeconds: 9 }, "leaves in 9 s (00:10:09Z) at the latest"],
+    [{ reason: "WaitingForRate", atMostSeconds: 1e15 }, "leaves in 11574074074 days (+275760-09-13 00:00:00Z) at the latest"],
     [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z) at the latest, and it stays down"],
     [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],
   ]) assert.equal(model.latest(row, NOW), expected);
