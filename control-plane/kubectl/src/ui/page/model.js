@@ -395,7 +395,7 @@ export function strip(it, status, now) {
   const often = causes.length > 1 ? `${why} ${causes.length} times` : "";
   const lasts = heard.length ? `${isApart ? `${span((now - latest) / 1000)} to ` : ""}${span((now - earliest) / 1000)}` : long(...causes.at(-1));
   const lasted = often && !isOpen ? often : `${often ? `${often}, now` : why} for ${lasts}`;
-  const lately = often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${clock(start, now)}${isApart ? ` to ${clock(latest, now)}` : ""}`;
+  const lately = !isOpen ? `${clock(start, now)} to ${clock(start + 1000 * causes.at(-1)[1], now)}` : often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${clock(start, now)}${isApart ? ` to ${clock(latest, now)}` : ""}`;
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: upcoming(next(it, status), now),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,

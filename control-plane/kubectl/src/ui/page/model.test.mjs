@@ -207,6 +207,8 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { ready: "Unknown", lastHeard: "2026-01-01T00:05:00.8Z", since: "2026-01-01T00:05:09Z" })] };
   const again = model.strip(failover(back, times), status(late), NOW);
   assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
+  const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
+  assert.deepEqual([over({ state: "Settling" }), over(back)], ["00:00:00Z to 00:06:00Z", "00:00:00Z to 00:06:00Z"]);
   const past = model.strip(failover({ state: "Ended" }, { ...times, recovered: "2026-01-01T00:04:00Z" }), status(), NOW);
   assert.deepEqual([past.title, past.when, past.lanes[0].words], ["m1: was silent", "2026-01-01 00:00:00Z to 00:04:00Z", "was silent for 4 min"]);
   const drain = model.strip(failover({ cause: { type: "Drain" } }, times), status(), NOW);
