@@ -296,6 +296,21 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
 }
 
 #[test]
+fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
+    let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
+    let mut binding = pending("ledger", FOR_FENCE, fence).as_ref().clone();
+    let second = serde_json::from_value(json!({ "name": "m2", "replicas": 1 })).unwrap();
+    binding.spec.clusters.push(second);
+    let leases = [("m1".to_owned(), lease("m1", "2026-01-01T00:03:00Z"))];
+    let report = decide(&Snapshot {
+        leases: Ok(BTreeMap::from(leases)),
+        ..snapshot(five(&["Unknown"; 2]), vec![Arc::new(binding)])
+    });
+    let expected = "perhaps 1 workload is without service, at worst since 00:05:00Z (Deployment default/ledger): its cluster (m2) is not heard";
+    assert_eq!(report.summary.service, expected);
+}
+
+#[test]
 fn clusters_that_say_that_they_are_not_ready_are_heard() {
     let placed = || [healthy(1, "m1"), healthy(1, "m2")].concat();
     for (ready, state, is_network) in [
