@@ -63,7 +63,14 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         return Advice::new(words, "kubectl muster check");
     }
     if !down.is_empty() && report.failover == Some(false) {
-        let words = "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true";
+        let clusters = if down.len() == 1 {
+            "cluster"
+        } else {
+            "clusters"
+        };
+        let words = format!(
+            "bring the {clusters} back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true"
+        );
         return Advice::new(words, format!("{DESCRIBE} {}", down[0].name));
     }
     if !report.paused.is_empty()

@@ -227,6 +227,13 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             "bring the cluster back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
         ),
         (
+            "failover is off, and two are lost",
+            Snapshot { failover: Some(false), ..with(&["Unknown"; 2], healthy(1, "m1")) },
+            "perhaps 1 workload is without service, at worst since 00:04:20Z (Deployment default/web0): its cluster (m1) is not heard",
+            "nothing moves, because failover is off",
+            "bring the clusters back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true: kubectl describe cluster m1".to_owned(),
+        ),
+        (
             "drained",
             snapshot(ordered("failover.muster.io/drain", "NoExecute"), healthy(1, "m2")),
             nothing.0,
