@@ -15,7 +15,7 @@ use muster_shared::write::{delete_params, patch_params, post_params};
 use serde_json::Value;
 use tokio::time::timeout;
 
-pub use self::clash::Clash;
+pub use self::clash::{Clash, Obstacle};
 use self::error::Cause;
 pub use self::error::Error;
 use super::desired::ObjectKey;

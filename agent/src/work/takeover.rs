@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::member::{Clash, FIELD_MANAGER};
+use super::member::{Clash, FIELD_MANAGER, Obstacle};
 
 /// Field managers of Karmada's processes in members: the names of the binaries, as client-go
 /// chooses them. This agent's own writes whole objects where an apply is refused.
@@ -57,6 +57,11 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
             || entry["apiVersion"] != observed["apiVersion"]
             || CONTROLLERS.iter().any(|name| entry["manager"] == *name)
     };
+    let mut others = json!({});
+    let theirs = entries.iter().filter(|it| !is_ours(it));
+    for entry in theirs.filter(|_| clashes.is_some()) {
+        add(&mut others, &entry["fieldsV1"]);
+    }
     let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
     let mut is_any = false;
     for mut entry in entries.iter().cloned() {
@@ -72,8 +77,13 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
             continue;
         };
         let taken: Vec<_> = if let Some((applied, clashes)) = clashes {
+            let place = Place {
+                applied,
+                observed,
+                others: &others,
+            };
             let parts = clashes.iter();
-            let parts = parts.map(|it| take(owned, applied, &it.path, it.is_of_entries));
+            let parts = parts.map(|it| take(owned, place, &it.path, &it.obstacle));
             parts.collect()
         } else {
             let metadata = owned.remove_entry("f:metadata").into_iter();
@@ -147,23 +157,22 @@ fn take_out(patch: &mut Value, owned: &Value, observed: &Value) {
     }
 }
 
-/// Takes out of a set of fields what clashes below a path with what is applied: entries of a list
-/// that are not applied, or fields that are not beside others that are. Leaves nothing empty
-/// behind.
+/// Takes out of a set of fields what is in the way of what is applied below a path. Leaves nothing
+/// empty behind.
 fn take(
     fields: &mut Map<String, Value>,
-    applied: &Value,
+    place: Place<'_>,
     path: &[String],
-    is_of_entries: bool,
+    obstacle: &Obstacle,
 ) -> Map<String, Value> {
     let mut taken = Map::new();
     for (name, mut below) in std::mem::take(fields) {
-        match Step::of(&name, applied, path, is_of_entries) {
+        match place.step(&name, path, obstacle) {
             Step::Take => _ = taken.insert(name, below),
             Step::Leave => _ = fields.insert(name, below),
-            Step::Into(applied, path) => {
+            Step::Into(place, path) => {
                 let inner = below.as_object_mut();
-                let found = inner.map(|it| take(it, applied, path, is_of_entries));
+                let found = inner.map(|it| take(it, place, path, obstacle));
                 let found = found.unwrap_or_default();
                 let is_left = found.is_empty() || below != json!({});
                 if !found.is_empty() {
@@ -184,30 +193,87 @@ enum Step<'a> {
     Leave,
     /// It is taken with all below it.
     Take,
-    /// What is below it is looked at, with what is applied there and the rest of the path.
-    Into(&'a Value, &'a [String]),
+    /// What is below it is looked at, with the rest of the path.
+    Into(Place<'a>, &'a [String]),
 }
 
-impl<'a> Step<'a> {
-    fn of(name: &str, applied: &'a Value, path: &'a [String], is_of_entries: bool) -> Self {
-        if let Value::Array(entries) = applied {
-            return match find(entries, name) {
-                Some(entry) => Self::Into(entry, path),
-                None if path.is_empty() && is_of_entries && name != "." => Self::Take,
-                None => Self::Leave,
+/// One place of an object: what is applied there, what the member has, and the fields that others
+/// own below it. Null where there is nothing.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    applied: &'a Value,
+    observed: &'a Value,
+    others: &'a Value,
+}
+
+impl<'a> Place<'a> {
+    /// Returns the place below this one that a set of fields names.
+    fn below(self, name: &str) -> Self {
+        let of = |value: &'a Value| match (value, name.strip_prefix("f:")) {
+            (Value::Array(entries), _) => find(entries, name).unwrap_or(&Value::Null),
+            (value, Some(name)) => &value[name],
+            (_, None) => &Value::Null,
+        };
+        Self {
+            applied: of(self.applied),
+            observed: of(self.observed),
+            others: &self.others[name],
+        }
+    }
+
+    /// Returns what becomes of a name in the set of fields that others own here.
+    fn step(self, name: &str, path: &'a [String], obstacle: &Obstacle) -> Step<'a> {
+        let below = self.below(name);
+        let is_applied = !below.applied.is_null();
+        if let Value::Array(entries) = self.applied {
+            let is_end = path.is_empty() && name != ".";
+            return if is_applied {
+                Step::Into(below, path)
+            } else if is_end && below.blocks(entries, obstacle) {
+                Step::Take
+            } else {
+                Step::Leave
             };
         }
         let Some(name) = name.strip_prefix("f:") else {
-            return Self::Leave;
+            return Step::Leave;
         };
-        let held = &applied[name];
+        let is_excluded = || match obstacle {
+            Obstacle::Others => true,
+            Obstacle::Field(field) => field == name,
+            Obstacle::Entries(_) | Obstacle::Rest(_) => false,
+        };
+        let is_rest =
+            |path| matches!(obstacle, Obstacle::Rest(field) if below.lacks(path, field.as_deref()));
         match path.split_first() {
-            Some((first, _)) if first != name => Self::Leave,
-            Some(_) if held.is_null() => Self::Take,
-            Some((_, rest)) => Self::Into(held, rest),
-            None if held.is_null() && !is_of_entries => Self::Take,
-            None => Self::Leave,
+            Some((first, _)) if first != name => Step::Leave,
+            Some((_, rest)) if is_applied => Step::Into(below, rest),
+            Some((_, rest)) if is_rest(rest) => Step::Take,
+            None if !is_applied && is_excluded() => Step::Take,
+            _ => Step::Leave,
         }
+    }
+
+    /// Returns whether this entry, which is not applied, is in the way of those that are.
+    fn blocks(self, applied: &[Value], obstacle: &Obstacle) -> bool {
+        match obstacle {
+            Obstacle::Entries(None) => true,
+            Obstacle::Entries(Some(field)) => {
+                let held = &self.observed[field];
+                applied.iter().any(|it| it[field] == *held)
+            }
+            Obstacle::Rest(field) => self.lacks(&[], field.as_deref()),
+            Obstacle::Field(_) | Obstacle::Others => false,
+        }
+    }
+
+    /// Returns whether others own no field of this name below a path; true without a name.
+    fn lacks(self, path: &[String], field: Option<&str>) -> bool {
+        let mut held = self.others;
+        for name in path.iter().map(String::as_str).chain(field) {
+            held = &held[format!("f:{name}")];
+        }
+        field.is_none() || held.is_null()
     }
 }
 
@@ -336,64 +402,126 @@ mod tests {
         assert_eq!(adoption(&after, None), None, "nothing of others is left");
     }
 
+    /// Returns what of a set of fields below `.spec` is adopted because of a clash, and what stays.
+    fn adopted(theirs: &[Value], (applied, held): (&Value, &Value), clash: Clash) -> [Value; 2] {
+        let entries = theirs.iter().map(|fields| {
+            json!({"manager": "kubectl-set", "operation": "Update", "apiVersion": "v1",
+                "fieldsV1": {"f:spec": fields}})
+        });
+        let entries: Vec<_> = entries.collect();
+        let observed = json!({"apiVersion": "v1", "spec": held,
+            "metadata": {"resourceVersion": "7", "managedFields": entries}});
+        let applied = json!({"spec": applied});
+        let patch = adoption(&observed, Some((&applied, &[clash]))).unwrap_or_default();
+        let (mut ours, mut left) = (json!({}), json!({}));
+        let after = &patch["metadata"]["managedFields"];
+        for entry in after.as_array().into_iter().flatten() {
+            let to = if is_ours(entry) { &mut ours } else { &mut left };
+            add(to, &entry["fieldsV1"]["f:spec"]);
+        }
+        [ours, left]
+    }
+
+    /// Returns a clash at a place below `.spec`.
+    fn clash(path: &[&str], obstacle: Obstacle) -> Clash {
+        let path = ["spec"].iter().chain(path);
+        let path = path.map(|&it| it.to_owned()).collect();
+        Clash { path, obstacle }
+    }
+
     #[test]
     fn of_what_others_wrote_that_alone_is_adopted_which_clashes_with_what_is_applied() {
-        let web = "k:{\"name\":\"web\"}";
-        let theirs = json!({"f:spec": {"f:paused": {}, "f:containers": {
+        let (web, side) = ("k:{\"name\":\"web\"}", "k:{\"name\":\"side\"}");
+        let [port, other_port] =
+            [80, 81].map(|it| format!(r#"k:{{"containerPort":{it},"protocol":"TCP"}}"#));
+        let probe = json!({"f:exec": {"f:command": {}}, "f:periodSeconds": {}, "f:grpc": {}});
+        let theirs = json!({"f:paused": {}, "f:containers": {
             web: {
                 "f:env": {
                     "k:{\"name\":\"A\"}": {"f:value": {}},
                     "k:{\"name\":\"RELOADED\"}": {".": {}, "f:name": {}, "f:value": {}},
                 },
-                "f:livenessProbe": {"f:exec": {"f:command": {}}, "f:periodSeconds": {}},
-                "f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}},
-                    "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {"f:hostIP": {}}},
+                "f:livenessProbe": probe,
+                "f:ports": {other_port.clone(): {".": {}}, port: {"f:hostIP": {}}},
             },
-            "k:{\"name\":\"proxy\"}": {".": {}, "f:image": {}},
-        }}});
+            side: {
+                "f:livenessProbe": probe,
+                "f:ports": {other_port.clone(): {".": {}}},
+                "f:env": {"k:{\"name\":\"A\"}": {"f:value": {}}},
+            },
+        }});
         let probe = json!({"httpGet": {"port": 80}, "periodSeconds": 5});
-        let applied = json!({"spec": {"containers": [{
-            "name": "web", "env": [{"name": "A", "valueFrom": {}}], "livenessProbe": probe,
-            "ports": [{"containerPort": 80}],
-        }]}});
-        for (path, is_of_entries, expected) in [
+        let applied = json!({"containers": [
+            {"name": "web", "env": [{"name": "A", "valueFrom": {}}], "livenessProbe": probe,
+                "ports": [{"containerPort": 80}]},
+            {"name": "side"},
+        ]});
+        for (path, obstacle, expected) in [
             (
                 "env",
-                false,
-                json!({"f:env": {"k:{\"name\":\"A\"}": {"f:value": {}}}}),
+                Obstacle::Others,
+                json!({"k:{\"name\":\"A\"}": {"f:value": {}}}),
             ),
             (
                 "livenessProbe",
-                false,
-                json!({"f:livenessProbe": {"f:exec": {"f:command": {}}}}),
+                Obstacle::Others,
+                json!({"f:exec": {"f:command": {}}, "f:grpc": {}}),
+            ),
+            (
+                "livenessProbe",
+                Obstacle::Field("grpc".to_owned()),
+                json!({"f:grpc": {}}),
             ),
             (
                 "ports",
-                true,
-                json!({"f:ports": {"k:{\"containerPort\":81,\"protocol\":\"TCP\"}": {".": {}}}}),
+                Obstacle::Entries(None),
+                json!({other_port: {".": {}}}),
             ),
-            ("volumeMounts", false, json!(null)),
+            ("volumeMounts", Obstacle::Others, Value::Null),
         ] {
-            let observed = json!({"apiVersion": "v1", "metadata": {"resourceVersion": "7",
-                "managedFields": [{"manager": "kubectl-set", "operation": "Update",
-                    "apiVersion": "v1", "fieldsV1": theirs}]}});
-            let path = ["spec", "containers", path].map(str::to_owned).to_vec();
-            let clash = Clash {
-                path,
-                is_of_entries,
-            };
-            let adopting = adoption(&observed, Some((&applied, &[clash])));
-            let managers = adopting.map(|it| it["metadata"]["managedFields"].clone());
-            let taken = managers
-                .as_ref()
-                .map(|it| &it[1]["fieldsV1"]["f:spec"]["f:containers"]);
-            assert_eq!(
-                taken.unwrap_or(&Value::Null)[web],
-                expected,
-                "{is_of_entries}"
-            );
-            let left = managers.as_ref().map(|it| &it[0]["fieldsV1"]["f:spec"]);
-            assert!(left.is_none_or(|it| it.get("f:paused").is_some()));
+            let name = format!("f:{path}");
+            let clash = clash(&["containers", path], obstacle);
+            let what = format!("{clash:?}");
+            let [ours, left] =
+                adopted(std::slice::from_ref(&theirs), (&applied, &json!({})), clash);
+            let ours = &ours["f:containers"];
+            assert_eq!(ours[web][name], expected, "{what}");
+            assert_eq!(ours[side], Value::Null, "{what}: that container is right");
+            let is_left = left["f:paused"].is_object();
+            assert_eq!(is_left, !expected.is_null(), "{what}");
         }
+    }
+
+    #[test]
+    fn of_a_list_that_has_something_twice_others_keep_what_is_there_once() {
+        let theirs =
+            json!({"f:ports": {"k:{\"port\":8080}": {".": {}}, "k:{\"port\":9090}": {".": {}}}});
+        let applied = json!({"ports": [{"name": "http", "port": 80}]});
+        let held = json!({"ports": [
+            {"name": "http", "port": 8080}, {"name": "metrics", "port": 9090},
+        ]});
+        let clash = clash(&["ports"], Obstacle::Entries(Some("name".to_owned())));
+        let [ours, left] = adopted(&[theirs], (&applied, &held), clash);
+        let port =
+            |number: u16| json!({"f:ports": {(format!("k:{{\"port\":{number}}}")): {".": {}}}});
+        assert_eq!([ours, left], [port(8080), port(9090)]);
+    }
+
+    #[test]
+    fn of_containers_of_others_those_stay_that_are_whole() {
+        let (old, proxy) = ("k:{\"name\":\"old\"}", "k:{\"name\":\"proxy\"}");
+        let limits = json!({"f:resources": {"f:limits": {"f:cpu": {}}}});
+        let theirs = [
+            json!({"f:containers": {old: limits, proxy: limits}}),
+            json!({"f:containers": {proxy: {".": {}, "f:name": {}, "f:image": {}}}}),
+        ];
+        let applied = json!({"containers": [{"name": "web", "image": "web:1"}]});
+        let clash = clash(&["containers"], Obstacle::Rest(Some("image".to_owned())));
+        let [ours, left] = adopted(&theirs, (&applied, &json!({})), clash);
+        assert_eq!(ours, json!({"f:containers": {old: limits}}));
+        assert_eq!(
+            left["f:containers"][proxy]["f:resources"],
+            limits["f:resources"]
+        );
     }
 }

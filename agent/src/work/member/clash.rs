@@ -11,10 +11,36 @@ use serde_json::Value;
 pub struct Clash {
     /// Names of the fields that lead there. Lists stand for their entries.
     pub path: Vec<String>,
-    /// Whether entries that are not applied are in the way there, and not fields beside applied
-    /// ones.
-    pub is_of_entries: bool,
+    /// What is in the way there.
+    pub obstacle: Obstacle,
 }
+
+/// What others have written in the place of what is applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Entries of a list that are not applied; with a field, those that have it as an applied one
+    /// has it.
+    Entries(Option<String>),
+    /// What is left of an entry or an object that is not applied; with a field, what lacks it.
+    Rest(Option<String>),
+    /// A field that is not applied, and excludes those that are.
+    Field(String),
+    /// Fields beside those that are applied, one of which is refused.
+    Others,
+}
+
+/// Words by which Kubernetes says that one field excludes another.
+const EXCLUSIONS: [&str; 7] = [
+    " when ",
+    "only allowed for",
+    "more than 1 ",
+    "more than one",
+    "both ",
+    "exclusive",
+    "together",
+];
+/// Words by which Kubernetes says that a field keeps its value, whoever has written what beside it.
+const CHANGES: [&str; 5] = ["immutable", "change", "updated", "updates", "modified"];
 
 impl Clash {
     /// Reads a cause of a refusal, by its reason, its message and the path of the field; `None`
@@ -25,35 +51,34 @@ impl Clash {
         applied: &Value,
     ) -> Option<Self> {
         let says = |words: &[&str]| words.iter().any(|it| message.contains(it));
+        let excludes = says(&EXCLUSIONS) && !says(&CHANGES);
         let mut path: Vec<&str> = field.split('.').collect();
         let last = path.pop()?;
         // Of several fields below the one that is named, one alone is allowed.
         let is_above = reason == "FieldValueInvalid" && says(&["more than one", "both set"]);
-        if is_above || last.contains('[') {
+        let is_entry = last.contains('[');
+        if is_above || is_entry {
             path.push(last);
         }
         let name = |part: &str| part.split('[').next().unwrap_or_default().to_owned();
         let path: Vec<String> = path.into_iter().map(name).collect();
-        let is_of_entries = match reason {
-            "FieldValueDuplicate" => true,
+        if path.is_empty() {
+            return None;
+        }
+        let found = reached(applied, &path);
+        let has_it = |it: &&Value| !it[last].is_null();
+        let field = (!is_entry).then(|| last.to_owned());
+        let obstacle = match reason {
+            "FieldValueDuplicate" => Obstacle::Entries(field),
             // Of an entry or an object that is applied no more, others own the rest.
-            "FieldValueRequired" => {
-                let found = reached(applied, &path);
-                if found.iter().any(|it| it[last].is_null()) {
-                    return None;
-                }
-                true
-            }
-            _ if says(&["immutable"]) => return None,
-            "FieldValueForbidden" => false,
-            // Words by which Kubernetes says that one field excludes another.
-            "FieldValueInvalid" if is_above || says(&[" when ", "only allowed for"]) => false,
+            "FieldValueRequired" if found.iter().all(has_it) => Obstacle::Rest(field),
+            "FieldValueForbidden" | "FieldValueInvalid" if excludes => match field {
+                Some(field) if !is_above && !found.iter().any(has_it) => Obstacle::Field(field),
+                _ => Obstacle::Others,
+            },
             _ => return None,
         };
-        (!path.is_empty()).then_some(Self {
-            path,
-            is_of_entries,
-        })
+        Some(Self { path, obstacle })
     }
 }
 
@@ -73,9 +98,9 @@ mod tests {
 
     use super::*;
 
-    fn clash(cause: (&str, &str), field: &str, applied: &Value) -> Option<(String, bool)> {
+    fn clash(cause: (&str, &str), field: &str, applied: &Value) -> Option<(String, Obstacle)> {
         let clash = Clash::of(cause, field, applied)?;
-        Some((clash.path.join("."), clash.is_of_entries))
+        Some((clash.path.join("."), clash.obstacle))
     }
 
     fn deployment(containers: &Value) -> Value {
@@ -87,74 +112,113 @@ mod tests {
         let whole = deployment(&json!([{"name": "web", "image": "web:1"}]));
         let part = deployment(&json!([{"name": "web"}]));
         let (duplicate, required) = ("FieldValueDuplicate", "FieldValueRequired");
+        let entries = |field: Option<&str>| Obstacle::Entries(field.map(str::to_owned));
+        let rest = |field: Option<&str>| Obstacle::Rest(field.map(str::to_owned));
         let list = "spec.template.spec.containers";
         let ports = "spec.template.spec.containers.ports";
-        let [second_port, image, other_image] =
+        let [port, image, other_image] =
             ["[0].ports[1]", "[0].image", "[1].image"].map(|it| format!("{list}{it}"));
+        let named = ("spec.ports", entries(Some("name")));
+        let strategy = ("spec.conversion", rest(Some("strategy")));
+        let volumes = ("spec.template.spec.volumes", rest(None));
         for (reason, field, applied, expected) in [
-            (duplicate, "spec.ports[1].name", &whole, Some("spec.ports")),
-            (duplicate, second_port.as_str(), &whole, Some(ports)),
-            (required, other_image.as_str(), &whole, Some(list)),
-            (required, image.as_str(), &part, None),
+            (duplicate, "spec.ports[1].name", &whole, Some(named)),
+            (
+                duplicate,
+                port.as_str(),
+                &whole,
+                Some((ports, entries(None))),
+            ),
             (
                 required,
-                "spec.conversion.strategy",
+                other_image.as_str(),
                 &whole,
-                Some("spec.conversion"),
+                Some((list, rest(Some("image")))),
+            ),
+            (required, image.as_str(), &part, None),
+            (required, "spec.conversion.strategy", &whole, Some(strategy)),
+            (
+                required,
+                "spec.template.spec.volumes[0]",
+                &whole,
+                Some(volumes),
             ),
             (required, "spec.replicas", &whole, None),
             ("FieldValueNotSupported", "spec.type", &whole, None),
         ] {
-            let expected = expected.map(|path| (path.to_owned(), true));
-            assert_eq!(
-                clash((reason, ""), field, applied),
-                expected,
-                "{reason} {field}"
-            );
+            let expected = expected.map(|(path, obstacle)| (path.to_owned(), obstacle));
+            let found = clash((reason, ""), field, applied);
+            assert_eq!(found, expected, "{reason} {field}");
         }
     }
 
     #[test]
     fn a_field_that_another_excludes_is_told_from_one_that_is_wrong() {
-        let applied = deployment(&json!([{"name": "web", "image": "web:1"}]));
+        let probe = json!({"exec": {"command": ["a"]}});
+        let variable = json!({"name": "A", "valueFrom": {"fieldRef": {}}});
+        let applied = deployment(&json!([
+            {"name": "web", "image": "web:1", "livenessProbe": probe, "env": [variable]},
+        ]));
         let (forbidden, invalid) = ("FieldValueForbidden", "FieldValueInvalid");
         let container = "spec.template.spec.containers";
         let source = format!("{container}[0].env[2].valueFrom");
-        for (reason, message, field, expected) in [
+        let field = |name: &str| Obstacle::Field(name.to_owned());
+        let probe = format!("{container}.livenessProbe");
+        let probed = |kind: &str| format!("{container}[0].livenessProbe.{kind}");
+        let one_handler = "may not specify more than 1 handler type";
+        let is_string = "may not be specified when `value` is not empty";
+        let one = "may not have more than one field specified at a time";
+        let both = "minAvailable and maxUnavailable cannot be both set";
+        let rolling = "only allowed for updateStrategy 'RollingUpdate'";
+        let update = "spec.updateStrategy";
+        for (reason, message, place, path, expected) in [
             (
                 forbidden,
-                "may not specify more than 1 handler type",
-                format!("{container}[0].livenessProbe.httpGet"),
-                Some(format!("{container}.livenessProbe")),
+                one_handler,
+                probed("httpGet"),
+                probe.clone(),
+                field("httpGet"),
+            ),
+            (
+                forbidden,
+                one_handler,
+                probed("exec"),
+                probe,
+                Obstacle::Others,
             ),
             (
                 invalid,
-                "may not be specified when `value` is not empty",
+                is_string,
                 source.clone(),
-                Some(format!("{container}.env")),
+                format!("{container}.env"),
+                Obstacle::Others,
             ),
             (
                 invalid,
-                "may not have more than one field specified at a time",
+                one,
                 source,
-                Some(format!("{container}.env.valueFrom")),
+                format!("{container}.env.valueFrom"),
+                Obstacle::Others,
             ),
             (
                 invalid,
-                "minAvailable and maxUnavailable cannot be both set",
+                both,
                 "spec".to_owned(),
-                Some("spec".to_owned()),
+                "spec".to_owned(),
+                Obstacle::Others,
             ),
             (
                 invalid,
-                "only allowed for updateStrategy 'RollingUpdate'",
-                "spec.updateStrategy.rollingUpdate".to_owned(),
-                Some("spec.updateStrategy".to_owned()),
+                rolling,
+                format!("{update}.rollingUpdate"),
+                update.to_owned(),
+                field("rollingUpdate"),
             ),
         ] {
-            let expected = expected.map(|path| (path, false));
-            assert_eq!(clash((reason, message), &field, &applied), expected);
+            let found = clash((reason, message), &place, &applied);
+            assert_eq!(found, Some((path, expected)), "{place}: {message}");
         }
+        let size = "spec.resources.requests.storage";
         for (reason, message, field) in [
             (invalid, "must be greater than 0", "spec.replicas"),
             (invalid, "field is immutable", "spec.selector"),
@@ -164,6 +228,21 @@ mod tests {
                 "spec.volumeName",
             ),
             (forbidden, "pod updates may not change fields", "spec"),
+            (
+                forbidden,
+                "may not be changed when it is bound",
+                "spec.class.name",
+            ),
+            (
+                forbidden,
+                "field can not be less than status.capacity",
+                size,
+            ),
+            (
+                forbidden,
+                "disabled by feature gate",
+                "spec.template.spec.hostUsers",
+            ),
         ] {
             assert_eq!(clash((reason, message), field, &applied), None, "{message}");
         }
