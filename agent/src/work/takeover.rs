@@ -65,12 +65,13 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
     let mut is_any = false;
     for mut entry in entries.iter().cloned() {
-        if is_left(&entry) {
-            rest.push(entry);
-            continue;
-        }
+        // An API server knows one entry of a writer that applies, whatever its version.
         if is_ours(&entry) {
             add(&mut fields, &entry["fieldsV1"]);
+            continue;
+        }
+        if is_left(&entry) {
+            rest.push(entry);
             continue;
         }
         let Some(owned) = entry["fieldsV1"].as_object_mut() else {
@@ -111,17 +112,28 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
 /// Returns the merge patch that has the record of fields name the version in which an object was
 /// read in the place of one that is not served any more; `None` when nothing names that.
 pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
-    let mut entries = observed
-        .pointer("/metadata/managedFields")?
-        .as_array()?
-        .clone();
+    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
+    let mut rewritten: Vec<Value> = Vec::with_capacity(entries.len());
     let mut is_any = false;
-    for entry in entries.iter_mut().filter(|it| it["apiVersion"] == gone) {
-        entry["apiVersion"] = observed["apiVersion"].clone();
-        is_any = true;
+    for mut entry in entries.iter().cloned() {
+        if entry["apiVersion"] == gone {
+            entry["apiVersion"] = observed["apiVersion"].clone();
+            is_any = true;
+        }
+        // Of two entries of one writer in one version an API server knows the last alone.
+        match rewritten.iter_mut().find(|it| is_twin(it, &entry)) {
+            Some(twin) => add(&mut twin["fieldsV1"], &entry["fieldsV1"]),
+            None => rewritten.push(entry),
+        }
     }
     let version = observed.pointer("/metadata/resourceVersion")?;
-    is_any.then(|| json!({"metadata": {"managedFields": entries, "resourceVersion": version}}))
+    is_any.then(|| json!({"metadata": {"managedFields": rewritten, "resourceVersion": version}}))
+}
+
+/// Returns whether two entries of a record of fields are one writer's, in one version.
+fn is_twin(one: &Value, other: &Value) -> bool {
+    let mut keys = ["manager", "operation", "apiVersion", "subresource"].into_iter();
+    keys.all(|key| one[key] == other[key])
 }
 
 /// Returns a merge patch with what is wanted that takes out what this agent wrote before and what
@@ -427,6 +439,39 @@ mod tests {
         let path = ["spec"].iter().chain(path);
         let path = path.map(|&it| it.to_owned()).collect();
         Clash { path, obstacle }
+    }
+
+    #[test]
+    fn what_this_agent_applied_in_another_version_stays_its_own_beside_what_is_adopted() {
+        let mut ours = entry(FIELD_MANAGER, "Apply", "f:x");
+        ours["apiVersion"] = json!("v1beta1");
+        let mut before = observed(&[ours, entry("kubectl", "Update", "f:k")]);
+        before["apiVersion"] = json!("v1");
+        let mut after = entry(FIELD_MANAGER, "Apply", "f:k");
+        after["fieldsV1"]["f:data"]["f:x"] = json!({});
+        let patch = adoption(&before, None).unwrap();
+        assert_eq!(patch["metadata"]["managedFields"], json!([after]));
+    }
+
+    #[test]
+    fn whose_fields_are_whose_stays_as_it_was_in_a_record_without_a_version_that_is_gone() {
+        let entry = |manager: &str, version: &str, field: &str| {
+            let mut entry = entry(manager, "Update", field);
+            entry["apiVersion"] = json!(version);
+            entry
+        };
+        let other = entry("other", "v1", "f:o");
+        let mut before = observed(&[
+            entry("operator", "v1alpha1", "f:a"),
+            other.clone(),
+            entry("operator", "v1", "f:b"),
+        ]);
+        before["apiVersion"] = json!("v1");
+        let mut both = entry("operator", "v1", "f:a");
+        both["fieldsV1"]["f:data"]["f:b"] = json!({});
+        let patch = without_version(&before, "v1alpha1").unwrap();
+        assert_eq!(patch["metadata"]["managedFields"], json!([both, other]));
+        assert_eq!(without_version(&before, "v2"), None);
     }
 
     #[test]
