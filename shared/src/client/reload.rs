@@ -279,11 +279,21 @@ impl Gateway {
         Ok(Client::new(service, namespace))
     }
 
+    /// Returns whether the credentials of a configuration have expired, by the clock of the API's
+    /// server where that is known, and those in use end later.
+    fn is_outlived(&self, config: &Config) -> bool {
+        let now = self.server_clock.at(Instant::now());
+        let now = now.unwrap_or_else(calendar);
+        let (held, found) = (self.credentials(), credentials(config));
+        found.is_some_and(|found| found.end <= now && held.is_none_or(|held| held.end > found.end))
+    }
+
     /// Watches the files until shutdown.
     pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
         // kube itself re-reads a service account's token and certificate authority.
         let path = self.source.kubeconfig.as_deref();
         let mut seen = path.and_then(fingerprint);
+        let mut refused = None;
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -295,14 +305,18 @@ impl Gateway {
                 continue;
             };
             match kubeconfig(Some(path), self.source.context.as_deref()).await {
-                // Those of before are back, from a backup or a repository.
-                Ok(config) if has_ended(&config) && !has_ended(&self.config()) => {
-                    tracing::warn!(
-                        api = self.api,
-                        path = %path.display(),
-                        "the credentials on disk have expired: those in use stay"
-                    );
-                    seen = now;
+                // Those of before are back, from a backup or a repository. They are looked at
+                // again: a clock that is ahead is set back.
+                Ok(config) if self.is_outlived(&config) => {
+                    if refused != now {
+                        tracing::warn!(
+                            api = self.api,
+                            path = %path.display(),
+                            "the credentials on disk have expired: those in use stay"
+                        );
+                    }
+                    refused = now;
+                    self.report_state();
                 }
                 Ok(config) => {
                     tracing::info!(api = self.api, path = %path.display(), "credentials changed on disk");
@@ -393,11 +407,6 @@ pub fn credentials(config: &Config) -> Option<Life> {
     lives.min_by_key(|life| life.end)
 }
 
-/// Returns whether the credentials of a configuration have expired.
-fn has_ended(config: &Config) -> bool {
-    credentials(config).is_some_and(|life| life.end <= calendar())
-}
-
 /// Returns the lives of the client certificate and of the token of a configuration.
 fn lives(config: &Config) -> (Option<Life>, Option<Life>) {
     let certificate = certificate(config).and_then(|pem| Life::of_certificate(&pem));
@@ -482,12 +491,26 @@ mod tests {
         assert_eq!(remaining("test", &config, now), Some(-100.0));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn credentials_that_have_expired_do_not_take_the_place_of_good_ones() {
-        let folder = std::env::temp_dir().join(format!("muster-expired-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("kubeconfig");
-        let write = |end: i64| {
+    /// A kubeconfig on disk, whose token can be given another end.
+    struct OnDisk {
+        folder: PathBuf,
+        gateway: Arc<Gateway>,
+    }
+
+    impl OnDisk {
+        async fn of(name: &str, end: i64) -> Self {
+            let folder = std::env::temp_dir().join(format!("muster-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&folder).unwrap();
+            Self::write(&folder, end);
+            let source = Source {
+                kubeconfig: Some(folder.join("kubeconfig")),
+                ..Source::default()
+            };
+            let gateway = Gateway::open("test", source).await.unwrap();
+            Self { folder, gateway }
+        }
+
+        fn write(folder: &Path, end: i64) {
             let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp": {end}}}"#));
             let text = format!(
                 "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
@@ -495,25 +518,56 @@ mod tests {
                  contexts: [{{name: c, context: {{cluster: c, user: c}}}}]\n\
                  users: [{{name: c, user: {{token: e30.{claims}.c2ln}}}}]\n"
             );
-            std::fs::write(&path, text).unwrap();
-        };
+            std::fs::write(folder.join("kubeconfig"), text).unwrap();
+        }
+
+        /// Returns the end of the credentials in use.
+        fn end(&self) -> i64 {
+            self.gateway.credentials().unwrap().end.as_second()
+        }
+
+        /// Follows the file for two looks at it, beside something else.
+        async fn follow(&self, beside: impl Future<Output = ()>) {
+            let follow = Arc::clone(&self.gateway).follow(CancellationToken::new());
+            let follow = tokio::time::timeout(LOOK_EVERY * 5 / 2, follow);
+            let (stopped, ()) = tokio::join!(follow, beside);
+            assert!(stopped.is_err());
+        }
+    }
+
+    impl Drop for OnDisk {
+        fn drop(&mut self) {
+            _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_have_expired_do_not_take_the_place_of_good_ones() {
         let now = calendar().as_second();
         let (past, good, better) = (now - 3_600, now + 3_600, now + 7_200);
-        write(good);
-        let source = Source {
-            kubeconfig: Some(path.clone()),
-            ..Source::default()
-        };
-        let gateway = Gateway::open("test", source).await.unwrap();
+        let disk = OnDisk::of("expired", good).await;
         for (end, expected) in [(past, good), (better, better), (good, good)] {
-            let follow = Arc::clone(&gateway).follow(CancellationToken::new());
-            let follow = tokio::time::timeout(LOOK_EVERY * 2, follow);
-            let (stopped, ()) = tokio::join!(follow, async { write(end) });
-            assert!(stopped.is_err());
-            let life = gateway.credentials().unwrap();
-            assert_eq!(life.end.as_second(), expected, "{end}");
+            disk.follow(async { OnDisk::write(&disk.folder, end) })
+                .await;
+            assert_eq!(disk.end(), expected, "{end}");
         }
-        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn credentials_that_are_good_by_the_clock_of_their_server_are_taken() {
+        let now = calendar();
+        let (end, good) = (now.as_second() - 3_600, now.as_second() + 3_600);
+        let disk = OnDisk::of("ahead", good).await;
+        let (clock, servers) = (disk.gateway.server_clock(), now.as_second() - 7_200);
+        let servers = Timestamp::from_second(servers).unwrap();
+        disk.follow(async {
+            OnDisk::write(&disk.folder, end);
+            tokio::time::sleep(LOOK_EVERY * 3 / 2).await; // allowed: paused time
+            assert_eq!(disk.end(), good);
+            clock.observe(servers, Instant::now(), Instant::now());
+        })
+        .await;
+        assert_eq!(disk.end(), end);
     }
 
     #[test]
