@@ -1,6 +1,7 @@
 """The charts on a real kube-apiserver: installed twice, upgraded, refused where they should be, and uninstalled."""
 
 import contextlib
+import json
 import pathlib
 
 import pytest
@@ -75,6 +76,14 @@ def test_life(cluster):
     ):
         _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, refused)
         assert reason in words, f"what the API would refuse in the midst of an upgrade: refused before it: {words}"
+    own = {"type": "LoadBalancer", "loadBalancerClass": "example.com/own"}
+    for service, reason in ((own, None), ({"type": "LoadBalancer"}, "muster-fleet-api is there with example.com/own"), ({}, None)):
+        release, words = upgrade(cluster.helm("third"), CONTROL_PLANE, {"fleetApi": {"service": service}})
+        assert reason in words if reason else release is not None, f"another class of a load balancer that is there: refused before the upgrade: {words}"
+    code, words = kubectl(cluster.kubeconfig, "patch", "service", "muster-fleet-api", "--namespace=third", "--type=merge", "--patch", json.dumps({"spec": own}))
+    assert code == 0, words
+    release, words = upgrade(cluster.helm("third"), CONTROL_PLANE, {"fleetApi": {"service": {"type": "LoadBalancer"}}})
+    assert release is not None, f"a class that is not the chart's, as one of the cluster's admission: it stays: {words}"
     beside = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}}]}}
     restored["fleetApi"]["etcd"] |= {"affinity": beside, "snapshots": {}}
     release, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, restored)

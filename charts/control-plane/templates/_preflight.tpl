@@ -157,15 +157,23 @@ stays when none is wanted.
 {{- end -}}
 {{- end }}
 
-{{- /* Kubernetes changes the class of no load balancer, nor gives one to a Service that is of this type without. */ -}}
+{{- /*
+Kubernetes changes the class of no load balancer, nor gives one to a Service that is of this type without. A class that the chart did not write stays when none is wanted: AWS's controller gives one by
+admission, which nobody owns. The chart's writer owns the selector, too.
+*/ -}}
 {{- define "muster.preflight.service" -}}
 {{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") (eq .Values.fleetApi.service.type "LoadBalancer") -}}
 {{- $name := printf "%s-api" (include "muster.fleet" .) -}}
 {{- $service := lookup "v1" "Service" .Release.Namespace $name -}}
 {{- $class := dig "spec" "loadBalancerClass" "" $service -}}
-{{- $wanted := .Values.fleetApi.service.loadBalancerClass -}}
-{{- if and (eq (dig "spec" "type" "" $service) "LoadBalancer") (ne $class $wanted) -}}
-{{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes changes that of no load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" $wanted $name ($class | default "none")) -}}
+{{- $wanted := .Values.fleetApi.service.loadBalancerClass | default "" -}}
+{{- $isChosen := ne $wanted "" -}}
+{{- range dig "metadata" "managedFields" list $service -}}
+{{- $fields := dig "fieldsV1" "f:spec" dict . -}}
+{{- if and (hasKey $fields "f:loadBalancerClass") (hasKey $fields "f:selector") }}{{ $isChosen = true }}{{ end -}}
+{{- end -}}
+{{- if and $isChosen (eq (dig "spec" "type" "" $service) "LoadBalancer") (ne $class $wanted) -}}
+{{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes changes that of no load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" ($wanted | default "none") $name ($class | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
