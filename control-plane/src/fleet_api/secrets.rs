@@ -131,6 +131,13 @@ impl Keeper {
             // One that is gone, as while its issuer makes it anew, takes no authority back: the
             // certificate in use is still of that.
             let known = found.get(&site.name("control-plane"));
+            // Where neither is read it is not known whom clients trust.
+            if brought.is_none()
+                && known.is_none()
+                && let Some(error) = problems.pop()
+            {
+                return Err(error);
+            }
             let source = brought.as_ref().or_else(|| known?.as_ref());
             let text = source.and_then(|it| judge::text(it, AUTHORITIES));
             trusted = judge::bundle(&trusted, &text.unwrap_or_default());
@@ -495,10 +502,14 @@ mod tests {
             (trusted.clone(), vec![])
         );
         let (path, body) = (format!("/{name}"), refusal(500, "InternalError", ""));
-        stand.api.answer(Method::GET, &path, 500, body);
+        stand.api.answer(Method::GET, &path, 500, body.clone());
         let outcome = keeper.pass(now).await.unwrap();
         assert_eq!((outcome.trusted, outcome.written), (trusted, vec![]));
         assert_eq!(outcome.problems.len(), 1, "{:?}", outcome.problems);
+        let known = format!("/{}", site().name("control-plane"));
+        stand.api.answer(Method::GET, &known, 500, body);
+        let outcome = keeper.pass(now).await;
+        assert!(outcome.is_err(), "nothing says whom clients trust");
     }
 
     #[tokio::test(start_paused = true)]
