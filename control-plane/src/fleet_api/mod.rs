@@ -251,6 +251,7 @@ pub async fn run(
         applied: None,
         said: String::new(),
         waits: false,
+        refusals: 0,
     };
     if *program.settings.certificate_lifetime < SHORTEST_LIFE {
         tracing::warn!(
@@ -283,6 +284,8 @@ struct Program {
     said: String,
     /// Whether the load balancer has no address yet.
     waits: bool,
+    /// How often in a row the fleet API has refused an object.
+    refusals: u32,
 }
 
 impl Program {
@@ -297,7 +300,7 @@ impl Program {
             let pause = match (text.is_empty(), self.waits) {
                 (true, false) => check,
                 (true, true) => check.min(LOOK_FOR_ADDRESS),
-                (false, _) => RETRY,
+                (false, _) => retry(self.refusals).min(check).max(RETRY),
             };
             self.said = text;
             tokio::time::sleep(jittered(pause)).await;
@@ -343,7 +346,16 @@ impl Program {
         }
         let fleet = client::connect(&config, Profile::Write)?;
         let directory = self.settings.objects_directory.as_deref();
-        let newer = prepare(&fleet, &address, &outcome.trusted, directory).await?;
+        let prepared = prepare(&fleet, &address, &outcome.trusted, directory).await;
+        let error = prepared.as_ref().err();
+        let error = error.and_then(|it| it.downcast_ref::<objects::Error>());
+        let is_refusal = error.is_some_and(objects::Error::is_refusal);
+        self.refusals = if is_refusal {
+            self.refusals.saturating_add(1)
+        } else {
+            0
+        };
+        let newer = prepared?;
         // After a rollback, which has to become ready: the control plane works with newer objects.
         self.health.note(FLEET, newer);
         self.applied = Some(Applied {
@@ -388,6 +400,12 @@ pub async fn prepare(
     Ok((!newer.is_empty()).then(words))
 }
 
+/// Returns the pause after a pass that left something to do. Each applies everything, which is work
+/// for the API, and an object that it refuses waits for a person.
+fn retry(refusals: u32) -> StdDuration {
+    (RETRY * 2_u32.pow(refusals.min(5))).min(LOOK)
+}
+
 fn say(outcome: &Outcome) {
     for (secret, why) in &outcome.written {
         tracing::info!(secret, why, "wrote a Secret");
@@ -397,6 +415,12 @@ fn say(outcome: &Outcome) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_api_that_refuses_an_object_is_asked_less_and_less() {
+        let pauses = [0, 1, 2, 5, 6, u32::MAX].map(|it| retry(it).as_secs());
+        assert_eq!(pauses, [2, 4, 8, 60, 60, 60]);
+    }
 
     #[test]
     fn settings_that_cannot_be_are_refused_with_their_name() {

@@ -62,6 +62,13 @@ pub(super) enum Error {
     Kubeconfig(#[from] serde_saphyr::ser::Error),
 }
 
+impl Error {
+    /// Returns whether the API refuses an object until somebody changes something.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Api(error) if error.is_lasting())
+    }
+}
+
 /// Returns the objects that belong to this version, in the order in which they are applied.
 pub(super) fn own() -> Result<Vec<DynamicObject>, Error> {
     let mut all = Vec::new();
@@ -295,7 +302,9 @@ mod tests {
         let objects = ["a", "b"].into_iter().map(role);
         let objects = objects.map(|it| serde_json::from_value(it).unwrap());
         let applied = apply(&stand.fleet.client, objects.collect(), "0.1.0").await;
-        assert!(applied.unwrap_err().to_string().contains("ClusterRole a"));
+        let error = applied.unwrap_err();
+        assert!(error.to_string().contains("ClusterRole a"));
+        assert!(error.is_refusal());
         let mut written = stand.api.writes().into_iter();
         assert!(written.any(|(_, path, _)| path.ends_with("/clusterroles/b")));
     }
