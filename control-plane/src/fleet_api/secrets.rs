@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::issue::{self, Pair};
 use super::judge::{self, AUTHORITIES, Authority, CERTIFICATE, KEY, TOKENS, Verdict};
-use super::plan::{Kubeconfig, Leaf, PORT, Signer, Site};
+use super::plan::{Kubeconfig, Leaf, PORT, Signer, Site, sorted};
 use crate::fleet::api_error::ApiError;
 use crate::settings::COMPONENT;
 
@@ -143,14 +143,19 @@ impl Keeper {
             trusted = judge::bundle(&trusted, &text.unwrap_or_default());
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
-        // A load balancer that has lost its address may get it back in a moment, and clients go on
-        // with that.
+        // A load balancer that has lost an address, as that of a node which restarts, may get it
+        // back in a moment, and clients go on with that.
+        let is_given = site.address != self.site.address;
         let mut serving = leaves.iter_mut().filter(|it| it.serves);
-        if waits.is_some()
+        if (waits.is_some() || is_given)
             && let Some(leaf) = serving.find(|it| it.signer == Signer::Fleet)
             && let Some(Some(held)) = found.get(&leaf.secret)
         {
-            leaf.names.extend(judge::names_of(held));
+            let held = judge::names_of(held);
+            if waits.is_some() || leaf.names.iter().all(|it| held.contains(it)) {
+                leaf.names.extend(held);
+                leaf.names = sorted(std::mem::take(&mut leaf.names));
+            }
         }
         for leaf in &leaves {
             let Some(found) = found.get(&leaf.secret) else {
@@ -513,7 +518,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_certificate_keeps_the_address_that_its_load_balancer_has_lost_for_a_moment() {
+    async fn a_certificate_keeps_the_addresses_that_its_load_balancer_has_lost_for_a_moment() {
         let (stand, serving) = (Stand::new([]), site().name("api-tls"));
         let keeper = Keeper {
             site: Site {
@@ -523,13 +528,17 @@ mod tests {
             ..keeper(&stand, None)
         };
         let metadata = json!({"name": site().name("api"), "namespace": site().namespace});
-        for (address, is_made) in [
-            (Some("192.0.2.9"), true),
-            (None, false),
-            (Some("192.0.2.9"), false),
-            (Some("192.0.2.10"), true),
+        for (addresses, is_made) in [
+            (&["192.0.2.9"][..], true),
+            (&[], false),
+            (&["192.0.2.9"], false),
+            (&["192.0.2.9", "192.0.2.10"], true),
+            (&["192.0.2.10"], false),
+            (&["192.0.2.10", "192.0.2.9"], false),
+            (&["192.0.2.11"], true),
+            (&["192.0.2.9"], true),
         ] {
-            let ingress: Vec<_> = address.into_iter().map(|it| json!({"ip": it})).collect();
+            let ingress: Vec<_> = addresses.iter().map(|it| json!({"ip": it})).collect();
             let service = json!({
                 "metadata": metadata, "spec": {"type": "LoadBalancer"},
                 "status": {"loadBalancer": {"ingress": ingress}},
@@ -538,7 +547,7 @@ mod tests {
             let outcome = keeper.pass(now()).await.unwrap();
             settle(&stand);
             let mut written = outcome.written.iter();
-            assert_eq!(written.any(|it| it.0 == serving), is_made, "{address:?}");
+            assert_eq!(written.any(|it| it.0 == serving), is_made, "{addresses:?}");
         }
     }
 
