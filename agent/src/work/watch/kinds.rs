@@ -117,8 +117,6 @@ impl Watches {
                     let stream = Stream::new(self, watched, place.resource, is_behind);
                     stream.run(stop.clone()).await;
                     is_behind = true;
-                    // The catalog may be older than the end of the kind.
-                    _ = stop.run_until_cancelled(self.discovery.refresh()).await;
                 }
                 // A kind that cannot be watched, or is not served, is not listed.
                 Ok(_) => self.store.listed(kind, []),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use muster_shared::k8s::{Api, ApiResource};
+use muster_shared::k8s::{Api, ApiResource, GroupVersionKind};
 use muster_shared::names::label;
 use muster_shared::watch::{self, Event, Refused, Selection, Trouble};
 use serde_json::Value;
@@ -74,7 +74,8 @@ impl Stream {
         }
     }
 
-    /// Follows the objects until `stop`, or until the member has not served the kind for a while.
+    /// Follows the objects until `stop`, or until the member says that it serves the kind no more,
+    /// or as another resource.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let api: Api<Raw> = Api::all_with(self.on.member.clone(), &self.resource);
         let selection = Selection::everything()
@@ -90,9 +91,8 @@ impl Stream {
                 // A list that has begun comes to its end, however long it takes.
                 () = self.relist.due(), if self.listed.is_none() => events = Box::pin(follow()),
                 _ = count.tick() => {
-                    self.take_stock().await;
-                    // The kind may come back as another resource.
-                    if self.trouble.is_unserved() {
+                    let goes_on = stop.run_until_cancelled(self.take_stock()).await;
+                    if goes_on != Some(true) {
                         break;
                     }
                 }
@@ -187,8 +187,9 @@ impl Stream {
         }
     }
 
-    /// Counts what belongs to no Work, and reports objects that may not be seen any more.
-    async fn take_stock(&mut self) {
+    /// Counts what belongs to no Work, and reports objects that may not be seen any more. Returns
+    /// whether there is still something to follow.
+    async fn take_stock(&mut self) -> bool {
         // A large Work is not held for longer than its objects change.
         self.opened = None;
         let works = &self.on.store.works;
@@ -197,11 +198,17 @@ impl Stream {
                 .retain_former(|work| works.cached(work).is_some());
         }
         self.count_orphans();
-        let is_hidden = is_refused(&self.trouble) || self.trouble.is_unserved();
+        let served = if self.trouble.is_unserved() {
+            served(&self.on, &self.watched.kind, &self.resource).await
+        } else {
+            Some(self.resource.clone())
+        };
+        let is_hidden = is_refused(&self.trouble) || served.is_none();
         if is_hidden && !self.is_hidden {
             self.lose_sight().await;
         }
         self.is_hidden = is_hidden;
+        served.is_some_and(|it| it == self.resource)
     }
 
     /// Counts the objects that name a missing Work, and so are neither updated nor removed.
@@ -218,6 +225,19 @@ impl Stream {
             tracing::debug!(%object, work, count, "objects name a Work that is not there");
         }
         gauge_orphans(&self.watched, count);
+    }
+}
+
+/// Returns the resource as which the member serves a kind; that of a watch which finds none where
+/// the member does not say otherwise. A proxy that knows no way to the member answers a watch as an
+/// API does that serves no such kind.
+async fn served(on: &Watches, kind: &GroupVersionKind, of: &ApiResource) -> Option<ApiResource> {
+    let version = kind.api_version();
+    match on.discovery.refresh().await {
+        Ok(catalog) if catalog.unread().all(|unread| unread != version) => {
+            catalog.resolve(kind).map(|place| place.resource)
+        }
+        Ok(_) | Err(_) => Some(of.clone()),
     }
 }
 

@@ -156,28 +156,43 @@ async fn the_loss_of_an_object_is_told_where_it_is_seen_and_what_cannot_be_seen_
     assert_eq!(health("b"), (ResourceHealth::Unknown, false));
 }
 
-/// Returns a client of an API server that serves no kind.
-fn unserved() -> Client {
-    let service = tower::service_fn(|_: Request<Body>| async {
-        let body = Body::from(b"404 page not found\n".to_vec());
-        Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap())
+/// Returns a client of an API server that serves no kind, or of a proxy that finds none.
+fn unserved(is_proxys: bool) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_list = ["/api", "/apis"].contains(&request.uri().path());
+        let (code, body) = if is_list && !is_proxys {
+            (200, r#"{"kind": "APIGroupDiscoveryList", "items": []}"#)
+        } else {
+            (404, "404 page not found\n")
+        };
+        let body = Body::from(body.as_bytes().to_vec());
+        let answer = Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, Infallible>(answer) }
     });
     Client::new(service, "default")
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_tell_of_it() {
-    let (mut watches, fleet) = watches().await;
-    Arc::get_mut(&mut watches).unwrap().member = unserved();
-    let mut stream = stream(&watches, watched());
-    let seen = stream.see(&place("a"), (object(&fleet, "a"), None)).await;
-    stream.index.note(place("a"), seen.work, seen.wanted);
-    let (statuses, queue) = (&watches.store.statuses, &watches.store.waits.to_apply);
-    assert!(queue.is_empty(), "it is at rest");
-    stream.run(CancellationToken::new()).await;
-    let seen = statuses.seen("a", &place("a")).unwrap();
-    assert_eq!((seen.health, seen.lost), (ResourceHealth::Unknown, false));
-    assert_eq!(queue.len(), 1);
+    for is_proxys in [false, true] {
+        let (mut watches, fleet) = watches().await;
+        let client = unserved(is_proxys);
+        let changed = Arc::get_mut(&mut watches).unwrap();
+        changed.member = client.clone();
+        changed.discovery = Discovery::new(client);
+        let mut stream = stream(&watches, watched());
+        let seen = stream.see(&place("a"), (object(&fleet, "a"), None)).await;
+        stream.index.note(place("a"), seen.work, seen.wanted);
+        let (statuses, queue) = (&watches.store.statuses, &watches.store.waits.to_apply);
+        assert!(queue.is_empty(), "it is at rest");
+        let run = stream.run(CancellationToken::new());
+        let run = tokio::time::timeout(std::time::Duration::from_mins(10), run);
+        assert_eq!(run.await.is_err(), is_proxys, "a proxy knows nothing");
+        let seen = statuses.seen("a", &place("a")).unwrap();
+        let is_unknown = seen.health == ResourceHealth::Unknown;
+        assert_eq!((is_unknown, seen.lost), (!is_proxys, false));
+        assert_eq!(queue.is_empty(), is_proxys);
+    }
 }
 
 #[tokio::test(start_paused = true)]
