@@ -98,8 +98,8 @@ pub(super) struct Follower<K> {
     asked: Arc<Notify>,
     /// The version up to which all is known, while such a list is asked for.
     known: Option<String>,
-    /// Whether the server was away, or a watch broke, and the server has not told its version since:
-    /// it may be back with an older store.
+    /// Whether the server was away, or a watch broke, and the server has not told its version
+    /// since: it may be back with an older store.
     was_away: bool,
 }
 

@@ -116,7 +116,7 @@ mod tests {
         let rest = |field: Option<&str>| Obstacle::Rest(field.map(str::to_owned));
         let list = "spec.template.spec.containers";
         let ports = "spec.template.spec.containers.ports";
-        let [port, image, other_image] =
+        let [second_port, image, other_image] =
             ["[0].ports[1]", "[0].image", "[1].image"].map(|it| format!("{list}{it}"));
         let named = ("spec.ports", entries(Some("name")));
         let strategy = ("spec.conversion", rest(Some("strategy")));
@@ -125,7 +125,7 @@ mod tests {
             (duplicate, "spec.ports[1].name", &whole, Some(named)),
             (
                 duplicate,
-                port.as_str(),
+                second_port.as_str(),
                 &whole,
                 Some((ports, entries(None))),
             ),

@@ -147,8 +147,8 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Plans what workloads need that leave later, the most important ones first: each a binding, the
-    /// cluster that it leaves, and why.
+    /// Plans what workloads need that leave later, the most important ones first: each a binding,
+    /// the cluster that it leaves, and why.
     pub fn of<'a, B: Deref<Target = AnyBinding>>(
         later: impl IntoIterator<Item = (B, &'a str, Cause)>,
         switches: &Switches,

@@ -236,8 +236,8 @@ impl Facts<'_> {
         is_heard && (self.work)(name) == WorkState::Applied
     }
 
-    /// Returns whether the copy in a chosen cluster was seen to run as it was ordered last, as if it
-    /// had been given so many replicas.
+    /// Returns whether the copy in a chosen cluster was seen to run as it was ordered last, as if
+    /// it had been given so many replicas.
     fn runs(&self, name: &str, report: Option<&AggregatedStatusItem>, given: i32) -> bool {
         let is_healthy = report.is_some_and(|report| {
             report.health == Some(ResourceHealth::Healthy)

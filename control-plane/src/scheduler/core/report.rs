@@ -113,8 +113,8 @@ impl Report {
     }
 
     /// Returns the merge patch that brings the report into the status, or `None` when it is no
-    /// news. A time alone is none unless it answers a request: a binding that is looked at often and
-    /// stays where it is would be written each time.
+    /// news. A time alone is none unless it answers a request: a binding that is looked at often
+    /// and stays where it is would be written each time.
     pub fn patch(&self, status: &ResourceBindingStatus, now: Timestamp) -> Option<Value> {
         let after = self.on(status, now);
         let mut fields = Map::new();

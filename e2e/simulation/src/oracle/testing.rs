@@ -275,7 +275,8 @@ pub fn binding(clusters: &[&str]) -> Value {
     })
 }
 
-/// Returns the Work of the binding `web` with its Deployment, of which its member has reported something.
+/// Returns the Work of the binding `web` with its Deployment, of which its member has reported
+/// something.
 pub fn work() -> Value {
     json!({
         "metadata": {"annotations": {

@@ -63,8 +63,8 @@ fn a_malformed_pattern_is_an_error() {
     }
 }
 
-/// Returns what Lua's own `string.find` answers from an offset on: positions and captures, as texts;
-/// `None` is an error.
+/// Returns what Lua's own `string.find` answers from an offset on: positions and captures, as
+/// texts; `None` is an error.
 fn of_lua(lua: &Lua, text: &[u8], pattern: &[u8], from: usize) -> Option<Vec<String>> {
     let find: mlua::Function = lua.load("string.find").eval().unwrap();
     let text = lua.create_string(text).unwrap();
