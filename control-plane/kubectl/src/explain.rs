@@ -15,6 +15,7 @@ use kube::Client;
 use kube::api::{Api, ListParams};
 use muster_control_plane::fleet::availability::{Workload, can_hold};
 use muster_control_plane::fleet::binding::BindingKey;
+use muster_control_plane::fleet::completion::is_divided_job;
 use muster_control_plane::fleet::copy::WorkState;
 use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
@@ -85,6 +86,9 @@ impl Options {
         Ok(())
     }
 }
+
+/// What the old copy of a part of a Job waits for whatever its task says.
+const UNDONE: &str = "other clusters have to take over the completions that this part has not done, whatever the grace period of the policy says";
 
 /// Explains an object, by the settings of the running control plane.
 pub(super) async fn carry_out(
@@ -355,6 +359,10 @@ impl Answer {
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
             leaving.waits_for = missing(task, &facts, now);
+            // Works, which tell what is left to do, are not read for this.
+            if is_divided_job(spec) {
+                leaving.waits_for.push(UNDONE.to_owned());
+            }
             if let Some(paused) = &self.paused {
                 leaving.waits_for.push(paused.clone());
             }

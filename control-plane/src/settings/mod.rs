@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ArgAction::Set;
+use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::settings::{
     BindAddress, Controllers, Duration, Error, FeatureGates, FleetServers, Gate, Stage, Words,
     load_from,
@@ -537,17 +538,22 @@ impl Settings {
             .any(|controller| self.runs(controller))
     }
 
-    /// Returns whether the scheduler of this process places bindings that name this scheduler;
-    /// `None` and the empty string mean the default one.
+    /// Returns whether the scheduler of this process places bindings that name this scheduler.
     pub fn schedules(&self, scheduler: Option<&str>) -> bool {
-        let ours = |name: &str| name.is_empty() || name == self.scheduler_name;
-        self.runs("scheduler") && scheduler.is_none_or(ours)
+        self.runs("scheduler") && names_scheduler(scheduler, &self.scheduler_name)
     }
 
     /// Returns whether this process answers admission reviews.
     pub fn serves_admission(&self) -> bool {
         self.cert_dir.is_some() || !self.webhook_certificate_names.0.is_empty()
     }
+}
+
+/// Returns whether the name of a scheduler in a binding means this one; `None` and the empty string
+/// mean the default one.
+pub fn names_scheduler(named: Option<&str>, scheduler: &str) -> bool {
+    let named = named.filter(|name| !name.is_empty());
+    named.unwrap_or(DEFAULT_SCHEDULER) == scheduler
 }
 
 #[cfg(test)]

@@ -237,3 +237,21 @@ fn receivers_of_notices_are_a_list_in_a_file_and_json_elsewhere() {
         "{error}"
     );
 }
+
+#[test]
+fn a_binding_that_names_no_scheduler_is_for_the_default_one() {
+    for (ours, named, is_ours) in [
+        ("default-scheduler", None, true),
+        ("default-scheduler", Some(""), true),
+        ("default-scheduler", Some("other"), false),
+        ("ours", None, false),
+        ("ours", Some(""), false),
+        ("ours", Some("default-scheduler"), false),
+        ("ours", Some("ours"), true),
+    ] {
+        let settings = load(&[&format!("--scheduler-name={ours}")]).unwrap();
+        assert_eq!(settings.schedules(named), is_ours, "{ours} {named:?}");
+    }
+    let settings = load(&["--controllers=*,-scheduler"]).unwrap();
+    assert!(!settings.schedules(None));
+}

@@ -90,6 +90,21 @@ fn what_an_old_copy_waits_for_is_told_beside_it() {
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
+    assert!(!text.contains(UNDONE), "{text}");
+}
+
+#[test]
+fn no_grace_period_is_told_to_end_the_part_of_a_job_that_nobody_has_done() {
+    let (mut binding, snapshot) = scene();
+    binding.spec.resource.api_version = "batch/v1".into();
+    binding.spec.resource.kind = "Job".into();
+    let now = "2024-01-01T00:03:00Z".parse().unwrap();
+    let answer = answer().waiting(&binding, &snapshot, &Settings::default(), now);
+    let text = answer.to_string();
+    assert!(
+        text.contains(&format!("\n  its copy there waits: {UNDONE}\n")),
+        "{text}"
+    );
 }
 
 #[test]

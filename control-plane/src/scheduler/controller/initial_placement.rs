@@ -10,13 +10,13 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus};
 use muster_shared::clock::Clock;
 use muster_shared::events::EventType;
-use muster_shared::names::DEFAULT_SCHEDULER;
 
 use super::events::success_note;
 use super::live::LiveSnapshot;
 use crate::fleet::Fleet;
 use crate::scheduler::core::Options;
 use crate::scheduler::core::outcome::{Placed, Subject, pass};
+use crate::settings::names_scheduler;
 
 /// Places bindings that do not exist yet.
 #[derive(Debug)]
@@ -43,11 +43,7 @@ impl InitialPlacement {
     /// which one is in use.
     pub fn of(&self, spec: &ResourceBindingSpec) -> Option<Placed> {
         let placement = spec.placement.as_ref()?;
-        let named = spec
-            .scheduler_name
-            .as_deref()
-            .filter(|name| !name.is_empty());
-        let ours = named.unwrap_or(DEFAULT_SCHEDULER) == self.scheduler_name
+        let ours = names_scheduler(spec.scheduler_name.as_deref(), &self.scheduler_name)
             && !spec.scheduling_suspended();
         if !ours || !placement.cluster_affinities.is_empty() {
             return None;

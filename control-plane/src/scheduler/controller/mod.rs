@@ -38,7 +38,6 @@ use muster_shared::client::{self, is_gone};
 use muster_shared::clock::whole_second;
 use muster_shared::conditions::is_true;
 use muster_shared::controller::Controller;
-use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::names::condition::DATA_PENDING;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
@@ -66,7 +65,7 @@ use crate::scheduler::core::Options;
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::outcome::{Outcome, Subject, pass, stay};
 use crate::scheduler::core::report::{Report, Verdict};
-use crate::settings::PRIORITY_BASED_SCHEDULING;
+use crate::settings::{PRIORITY_BASED_SCHEDULING, names_scheduler};
 
 /// A binding that waits is looked at again after this time even if no cluster seemed to change
 /// (Karmada flushes its queue of unschedulable bindings as often). A move that waits may have
@@ -468,12 +467,11 @@ impl Scheduler {
 /// has a placement (bindings that only follow others as their dependencies have none).
 fn is_ours(binding: &AnyBinding, fleet: &Fleet) -> bool {
     let spec = &binding.spec;
-    let scheduler = spec
-        .scheduler_name
-        .as_deref()
-        .filter(|name| !name.is_empty());
     binding.metadata.deletion_timestamp.is_none()
-        && scheduler.unwrap_or(DEFAULT_SCHEDULER) == fleet.settings.scheduler_name
+        && names_scheduler(
+            spec.scheduler_name.as_deref(),
+            &fleet.settings.scheduler_name,
+        )
         && !spec.scheduling_suspended()
         && spec.placement.is_some()
 }

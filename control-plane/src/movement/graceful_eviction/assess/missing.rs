@@ -54,7 +54,7 @@ pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -
     }
     if let Some(end) = facts.end(task, created) {
         missing.push(if end > now {
-            format!("at {end:.0} the grace period of the policy ends it in any case, if a chosen cluster is available and has applied its Work")
+            format!("at {end:.0} the grace period of the policy ends it whatever their health is, if a chosen cluster is available and has applied its Work")
         } else {
             "the grace period of the policy is over: it ends when a chosen cluster is available and has applied its Work".to_owned()
         });
