@@ -123,7 +123,7 @@ def versions(definitions):
 def test_upgrade_and_rollback(fleet_programs, host, cluster, previous, tmp_path):
     (charts, old), port = previous, free_port()
     default_class(cluster)
-    values = {"fleetApi": {"address": f"https://127.0.0.1:{port}"}}
+    values = {"fleetApi": {"address": f"https://127.0.0.1:{port}", "profile": "trial"}}
     release, words = cluster.install(charts, values)
     assert release is not None, f"the previous version is installed: {words}"
     with Node(host, NAMESPACE, tmp_path / "node") as node:
