@@ -261,7 +261,7 @@ impl Objects {
         refuse_terminating(key, &observed)?;
         // An object that is overwritten keeps nothing that its template does not have.
         let is_overwritten = !ownership::is_managed(&observed);
-        let adoption = || adoption(&observed, None).filter(|_| is_overwritten);
+        let adoption = || is_overwritten.then(|| adoption(&observed, None)).flatten();
         let observed = match takeover(&observed).or_else(adoption) {
             Some(takeover) => self.member.patch(key, &takeover).await?,
             None => observed,
