@@ -15,8 +15,6 @@ const PREDECESSORS: [&str; 3] = ["karmada-agent", "karmada-controller-manager", 
 
 /// Returns the merge patch that changes Karmada's record in `managedFields` to this agent's; `None`
 /// when there is none, or when this agent has applied the object already.
-///
-/// The patch has the resourceVersion that was read, because it replaces the whole list.
 pub fn takeover(observed: &Value) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     if entries.iter().any(is_ours) {
@@ -38,8 +36,14 @@ pub fn takeover(observed: &Value) -> Option<Value> {
             rewritten.push(entry.clone());
         }
     }
+    with_record(observed, &rewritten)
+}
+
+/// Returns the merge patch that replaces the whole `managedFields` of an object in the version that
+/// was read.
+fn with_record(observed: &Value, entries: &[Value]) -> Option<Value> {
     let version = observed.pointer("/metadata/resourceVersion")?;
-    Some(json!({"metadata": {"managedFields": rewritten, "resourceVersion": version}}))
+    Some(json!({"metadata": {"managedFields": entries, "resourceVersion": version}}))
 }
 
 /// Field managers of a cluster's own controllers, whose fields stay theirs: the volume of a claim,
@@ -53,7 +57,7 @@ const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let is_left = |entry: &Value| {
-        entry.get("subresource").is_some_and(|it| it != "")
+        is_of_subresource(entry)
             || entry["apiVersion"] != observed["apiVersion"]
             || CONTROLLERS.iter().any(|name| entry["manager"] == *name)
     };
@@ -105,8 +109,7 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
         "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": observed["apiVersion"],
         "fieldsType": "FieldsV1", "fieldsV1": fields,
     }));
-    let version = observed.pointer("/metadata/resourceVersion")?;
-    Some(json!({"metadata": {"managedFields": rest, "resourceVersion": version}}))
+    with_record(observed, &rest)
 }
 
 /// Returns the merge patch that has the record of fields name the version in which an object was
@@ -126,8 +129,7 @@ pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
             None => rewritten.push(entry),
         }
     }
-    let version = observed.pointer("/metadata/resourceVersion")?;
-    is_any.then(|| json!({"metadata": {"managedFields": rewritten, "resourceVersion": version}}))
+    with_record(observed, &rewritten).filter(|_| is_any)
 }
 
 /// Returns whether two entries of a record of fields are one writer's, in one version.
@@ -142,7 +144,7 @@ pub fn without_dropped(mut wanted: Value, observed: &Value) -> Value {
     let entries = observed.pointer("/metadata/managedFields");
     for entry in entries.and_then(Value::as_array).into_iter().flatten() {
         let is_own = entry["manager"] == FIELD_MANAGER;
-        if is_own && entry.get("subresource").is_none_or(|it| it == "") {
+        if is_own && !is_of_subresource(entry) {
             take_out(&mut wanted, &entry["fieldsV1"], observed);
         }
     }
@@ -324,9 +326,11 @@ fn is_ours(entry: &Value) -> bool {
 fn is_predecessor(entry: &Value) -> bool {
     PREDECESSORS.iter().any(|name| entry["manager"] == *name)
         && entry["operation"] == "Update"
-        && entry
-            .get("subresource")
-            .is_none_or(|subresource| subresource == "")
+        && !is_of_subresource(entry)
+}
+
+fn is_of_subresource(entry: &Value) -> bool {
+    entry.get("subresource").is_some_and(|it| it != "")
 }
 
 #[cfg(test)]
