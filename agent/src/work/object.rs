@@ -383,9 +383,9 @@ impl Objects {
                 adoption.or_else(|| without_version(&after, it.version_of_record()?))
             });
             after = match (applied, mend) {
-                // What somebody wrote stands beside what the template has in its place, or a part
-                // of an entry where the template drops the entry. Or the server cannot read its own
-                // record.
+                // The refusal names a field that somebody set beside one of the template which it
+                // excludes, or a part of an entry that the template drops, or a version in the
+                // record of fields that the server cannot read.
                 (Err(_), Some(mend)) => {
                     let mended = self.member.patch(key, &mend).await?;
                     versioned["metadata"]["resourceVersion"] = json!(version_of(&mended));

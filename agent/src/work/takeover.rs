@@ -50,10 +50,10 @@ fn with_record(observed: &Value, entries: &[Value]) -> Option<Value> {
 /// for example.
 const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
-/// Returns the merge patch that makes what others wrote into an object this agent's, so that what
-/// its template does not have goes with the next apply; `None` when there is nothing of theirs.
-/// Metadata and subresources stay with their writers, as does all that clashes with nothing
-/// applied, if clashes are given.
+/// Returns the merge patch that makes the fields of others in an object this agent's, so that the
+/// next apply removes those that the template lacks; `None` when others own none. Metadata and
+/// subresources stay with their writers. If an applied object and its clashes are given, all other
+/// fields do as well.
 pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let is_left = |entry: &Value| {
@@ -112,8 +112,9 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     with_record(observed, &rest)
 }
 
-/// Returns the merge patch that has the record of fields name the version in which an object was
-/// read in the place of one that is not served any more; `None` when nothing names that.
+/// Returns the merge patch that replaces an API version which is not served any more, in the record
+/// of fields of an object, by the version in which the object was read; `None` when no entry names
+/// the former one.
 pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
     let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
     let mut rewritten: Vec<Value> = Vec::with_capacity(entries.len());
@@ -171,8 +172,8 @@ fn take_out(patch: &mut Value, owned: &Value, observed: &Value) {
     }
 }
 
-/// Takes out of a set of fields what is in the way of what is applied below a path. Leaves nothing
-/// empty behind.
+/// Removes from a set of fields those at the end of a path that are an obstacle to the applied
+/// object, and returns them as a set. Names below which no field is left go as well.
 fn take(
     fields: &mut Map<String, Value>,
     place: Place<'_>,
@@ -201,22 +202,24 @@ fn take(
     taken
 }
 
-/// What becomes of one name in a set of fields.
+/// Decision about one name in a set of fields of others.
 enum Step<'a> {
-    /// It stays.
+    /// Leaves the name, with all below it, to its owner.
     Leave,
-    /// It is taken with all below it.
+    /// Takes the name, with all below it, from its owner.
     Take,
-    /// What is below it is looked at, with the rest of the path.
+    /// Decides about each name below this one, with the rest of the path.
     Into(Place<'a>, &'a [String]),
 }
 
-/// One place of an object: what is applied there, what the member has, and the fields that others
-/// own below it. Null where there is nothing.
+/// Place in an object.
 #[derive(Clone, Copy)]
 struct Place<'a> {
+    /// Value of the applied object there, or null.
     applied: &'a Value,
+    /// Value of the member there, or null.
     observed: &'a Value,
+    /// Set of fields that others own below the place, or null.
     others: &'a Value,
 }
 
@@ -235,7 +238,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns what becomes of a name in the set of fields that others own here.
+    /// Returns the decision about a name in the set of fields that one of the others owns here.
     fn step(self, name: &str, path: &'a [String], obstacle: &Obstacle) -> Step<'a> {
         let below = self.below(name);
         let is_applied = !below.applied.is_null();
@@ -268,7 +271,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Returns whether this entry, which is not applied, is in the way of those that are.
+    /// Returns whether this entry, which the applied list lacks, is an obstacle to that list.
     fn blocks(self, applied: &[Value], obstacle: &Obstacle) -> bool {
         match obstacle {
             Obstacle::Entries(None) => true,
@@ -291,8 +294,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Returns the entry of a list that a set of fields names. A key that the entry leaves out is a
-/// default of the server's.
+/// Returns the entry of a list that a name in a set of fields stands for. A key that the entry
+/// lacks is taken for a default that the server filled in.
 fn find<'a>(entries: &'a [Value], name: &str) -> Option<&'a Value> {
     if let Some(value) = name.strip_prefix("v:") {
         let value: Value = serde_json::from_str(value).ok()?;

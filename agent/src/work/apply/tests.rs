@@ -228,7 +228,8 @@ async fn a_work_that_cannot_be_read_is_tried_again_and_nothing_of_it_is_touched(
 async fn an_object_of_a_kind_that_the_member_does_not_serve_is_of_unknown_health() {
     for (api_version, expected) in [
         ("example.io/v1", Some(ResourceHealth::Unknown)),
-        // What was reported stays where the member does not say what it serves.
+        // A member that does not say what it serves may serve the kind: the health that was
+        // reported stays.
         ("stale.example.io/v1", None),
     ] {
         let thing = json!({ "apiVersion": api_version, "kind": "Thing",

@@ -1,31 +1,33 @@
-//! Parts of an applied object that an API server refuses beside what others have written. Pure.
+//! Reads from a refused apply which fields of others exclude those that are applied. Pure.
 //!
-//! A server-side apply leaves what others own. Where a person has changed the port of an entry, the
-//! source of a variable or the kind of a probe in the member, the apply of the manifest adds the
-//! former one to that, and Kubernetes takes one of them alone.
+//! A server-side apply leaves the fields of others. Where a person has changed the port of an
+//! entry, the source of a variable or the kind of a probe in the member, the apply of the manifest
+//! adds the former one beside it, and Kubernetes allows only one of the two.
 
 use serde_json::Value;
 
 /// Place at which an applied object does not go together with what the server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clash {
-    /// Names of the fields that lead there. Lists stand for their entries.
+    /// Names of the fields from the root of the object to the place. The name of a list leads to
+    /// each of its entries.
     pub path: Vec<String>,
-    /// What is in the way there.
+    /// Fields of others for which the apply is refused.
     pub obstacle: Obstacle,
 }
 
-/// What others have written in the place of what is applied.
+/// Fields of others, at the place of a clash, for which an apply is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Entries of a list that are not applied; with a field, those that have it as an applied one
-    /// has it.
+    /// Entries of a list that the applied list lacks. If a field is given: those whose value of the
+    /// field an applied entry has as well.
     Entries(Option<String>),
-    /// What is left of an entry or an object that is not applied; with a field, what lacks it.
+    /// Entries or objects that the applied object lacks, and of which others own some fields. If a
+    /// field is given: those of which others do not own that field.
     Rest(Option<String>),
-    /// A field that is not applied, and excludes those that are.
+    /// Field that the applied object lacks, and that excludes fields which are applied.
     Field(String),
-    /// Fields beside those that are applied, one of which is refused.
+    /// All fields that the applied object lacks: one of them excludes fields which are applied.
     Others,
 }
 
@@ -39,12 +41,12 @@ const EXCLUSIONS: [&str; 7] = [
     "exclusive",
     "together",
 ];
-/// Words by which Kubernetes says that a field keeps its value, whoever has written what beside it.
+/// Words by which Kubernetes says that a field cannot be changed, whatever fields others own.
 const CHANGES: [&str; 5] = ["immutable", "change", "updated", "updates", "modified"];
 
 impl Clash {
-    /// Reads a cause of a refusal, by its reason, its message and the path of the field; `None`
-    /// where nothing that others have written would be in the way.
+    /// Reads a cause of a refusal, by its reason, its message and the path of its field; `None`
+    /// where no field of others explains it.
     pub(super) fn of(
         (reason, message): (&str, &str),
         field: &str,
@@ -54,7 +56,7 @@ impl Clash {
         let excludes = says(&EXCLUSIONS) && !says(&CHANGES);
         let mut path: Vec<&str> = field.split('.').collect();
         let last = path.pop()?;
-        // Of several fields below the one that is named, one alone is allowed.
+        // The cause names the object in which only one of several fields is allowed.
         let is_above = reason == "FieldValueInvalid" && says(&["more than one", "both set"]);
         let is_entry = last.contains('[');
         if is_above || is_entry {
@@ -70,7 +72,8 @@ impl Clash {
         let field = (!is_entry).then(|| last.to_owned());
         let obstacle = match reason {
             "FieldValueDuplicate" => Obstacle::Entries(field),
-            // Of an entry or an object that is applied no more, others own the rest.
+            // The field is missing where others own a part of an entry or of an object that is
+            // not applied any more.
             "FieldValueRequired" if found.iter().all(has_it) => Obstacle::Rest(field),
             "FieldValueForbidden" | "FieldValueInvalid" if excludes => match field {
                 Some(field) if !is_above && !found.iter().any(has_it) => Obstacle::Field(field),
@@ -82,7 +85,7 @@ impl Clash {
     }
 }
 
-/// Returns what a path leads to, through all entries of the lists on the way.
+/// Returns the values at the end of a path, which leads through all entries of the lists on it.
 fn reached<'a>(value: &'a Value, path: &[String]) -> Vec<&'a Value> {
     match (value, path.split_first()) {
         (Value::Null, _) => Vec::new(),

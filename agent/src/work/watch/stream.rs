@@ -228,9 +228,9 @@ impl Stream {
     }
 }
 
-/// Returns the resource as which the member serves a kind; that of a watch which finds none where
-/// the member does not say otherwise. A proxy that knows no way to the member answers a watch as an
-/// API does that serves no such kind.
+/// Returns the resource as which the member serves a kind, `None` if it does not serve it; the
+/// resource of the watch as long as discovery cannot tell. A refused watch is no proof: a proxy
+/// that knows no way to the member answers it as an API does that serves no such kind.
 async fn served(on: &Watches, kind: &GroupVersionKind, of: &ApiResource) -> Option<ApiResource> {
     let version = kind.api_version();
     match on.discovery.refresh().await {
