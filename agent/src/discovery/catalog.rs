@@ -91,6 +91,11 @@ impl Catalog {
         self.unread.iter().map(String::as_str)
     }
 
+    /// Returns whether a group version is announced and could not be read.
+    pub fn is_unread(&self, group_version: &str) -> bool {
+        self.unread().any(|unread| unread == group_version)
+    }
+
     /// Returns a version in which a kind is served: the one in `kind`, else any other of the group.
     pub fn version_of(&self, kind: &GroupVersionKind) -> Option<String> {
         if self.resolve(kind).is_some() {

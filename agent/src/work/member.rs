@@ -217,8 +217,7 @@ impl Member {
         let found = self.discovery.resolve(&key.kind).await?;
         let Some(place) = found else {
             let (api_version, kind) = (key.kind.api_version(), key.kind.kind.clone());
-            let catalog = self.discovery.catalog();
-            return Err(if catalog.unread().any(|unread| unread == api_version) {
+            return Err(if self.discovery.catalog().is_unread(&api_version) {
                 Error::Unread(api_version)
             } else {
                 Error::UnknownKind { api_version, kind }

@@ -232,9 +232,8 @@ impl Stream {
 /// resource of the watch as long as discovery cannot tell. A refused watch is no proof: a proxy
 /// that knows no way to the member answers it as an API does that serves no such kind.
 async fn served(on: &Watches, kind: &GroupVersionKind, of: &ApiResource) -> Option<ApiResource> {
-    let version = kind.api_version();
     match on.discovery.refresh().await {
-        Ok(catalog) if catalog.unread().all(|unread| unread != version) => {
+        Ok(catalog) if !catalog.is_unread(&kind.api_version()) => {
             catalog.resolve(kind).map(|place| place.resource)
         }
         Ok(_) | Err(_) => Some(of.clone()),
