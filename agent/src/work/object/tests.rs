@@ -316,12 +316,36 @@ fn edited(
     (owned, cause): (&'static str, Value),
     patches: &Arc<Mutex<Vec<Value>>>,
 ) -> Objects {
-    let mut held = desired(object, WORK, None);
-    held["metadata"]["resourceVersion"] = json!("7");
-    held["metadata"]["managedFields"] = json!([{
+    let entry = json!({
         "manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
         "fieldsV1": fields,
-    }]);
+    });
+    let refusal = move |entries: &[Value]| {
+        let is_theirs = entries
+            .iter()
+            .any(|it| it["manager"] == "kubectl-edit" && it["fieldsV1"].pointer(owned).is_some());
+        is_theirs.then(|| {
+            let status = json!({
+                "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
+                "message": "", "details": {"causes": [cause]},
+            });
+            (422, status)
+        })
+    };
+    refusing(object, &entry, refusal, patches)
+}
+
+/// Returns a member with an object that has one entry in its record of fields. The member refuses
+/// an apply as a function says for the record, and notes the patches of the record.
+fn refusing(
+    object: &Value,
+    entry: &Value,
+    refusal: impl Fn(&[Value]) -> Option<(u16, Value)> + Send + Sync + 'static,
+    patches: &Arc<Mutex<Vec<Value>>>,
+) -> Objects {
+    let mut held = desired(object, WORK, None);
+    held["metadata"]["resourceVersion"] = json!("7");
+    held["metadata"]["managedFields"] = json!([entry]);
     let (held, patches) = (Mutex::new(held), Arc::clone(patches));
     let core = group(
         "",
@@ -343,18 +367,9 @@ fn edited(
             patches.lock().push(sent);
             return (200, held.clone());
         }
-        let managers = held["metadata"]["managedFields"].as_array().unwrap();
-        let is_theirs = managers
-            .iter()
-            .any(|it| it["manager"] == "kubectl-edit" && it["fieldsV1"].pointer(owned).is_some());
-        if is_theirs {
-            return (
-                422,
-                json!({
-                    "kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422,
-                    "message": "", "details": {"causes": [cause]},
-                }),
-            );
+        let entries = held["metadata"]["managedFields"].as_array().unwrap();
+        if let Some(refused) = refusal(entries) {
+            return refused;
         }
         assert_eq!(sent["metadata"]["resourceVersion"], "8");
         held["spec"] = sent["spec"].clone();
@@ -479,36 +494,21 @@ async fn a_variable_whose_source_somebody_replaced_in_the_member_has_that_of_the
 
 #[tokio::test]
 async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
-    let mut held = desired(&service(&json!({"ports": []})), WORK, None);
-    held["metadata"]["resourceVersion"] = json!("7");
-    held["metadata"]["managedFields"] = json!([
-        {"manager": "operator", "operation": "Update", "apiVersion": "example.io/v1alpha1",
-            "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:type": {}}}},
-    ]);
-    let held = Mutex::new(held);
-    let core = group("", &[("services", "Service")]);
-    let objects = objects(testing::member(vec![core], move |head, body| {
-        let mut held = held.lock();
-        if head.method == http::Method::GET {
-            return (200, held.clone());
-        }
-        let sent: Value = serde_json::from_slice(body).unwrap();
-        let kind = head.headers.get(http::header::CONTENT_TYPE);
-        if kind.is_some_and(|kind| kind == "application/merge-patch+json") {
-            held["metadata"]["managedFields"] = sent["metadata"]["managedFields"].clone();
-            return (200, held.clone());
-        }
-        let named = &held["metadata"]["managedFields"][0]["apiVersion"];
-        if named != "v1" {
-            let gone = named.as_str().unwrap();
-            let message = format!("request to convert CR to an invalid group/version: {gone}");
-            let refusal =
+    let entry = json!({
+        "manager": "operator", "operation": "Update", "apiVersion": "example.io/v1alpha1",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:type": {}}},
+    });
+    let refusal = |entries: &[Value]| {
+        let version = entries[0]["apiVersion"].as_str().unwrap();
+        (version != "v1").then(|| {
+            let message = format!("request to convert CR to an invalid group/version: {version}");
+            let status =
                 json!({"kind": "Status", "status": "Failure", "code": 500, "message": message});
-            return (500, refusal);
-        }
-        held["spec"] = sent["spec"].clone();
-        (200, held.clone())
-    }));
+            (500, status)
+        })
+    };
+    let before = service(&json!({"ports": []}));
+    let objects = refusing(&before, &entry, refusal, &Arc::default());
     let manifest = desired(&service(&json!({"ports": [{"port": 80}]})), WORK, None);
     let key = ObjectKey::of(&manifest, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
