@@ -305,8 +305,8 @@ impl Gateway {
                 continue;
             };
             match kubeconfig(Some(path), self.source.context.as_deref()).await {
-                // Those of before are back, from a backup or a repository. They are looked at
-                // again: a clock that is ahead is set back.
+                // A backup or a repository has put former credentials back on disk. They are
+                // examined at each look: a clock that is ahead may be set back.
                 Ok(config) if self.is_outlived(&config) => {
                     if refused != now {
                         tracing::warn!(

@@ -38,7 +38,8 @@ const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// before everything is listed on request: no list tells what was deleted.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Time in which a server that is back tells its version, while what a watch tells waits.
+/// Time that a server has to tell its version after it was away. The events of the watch that is
+/// open again wait for it.
 const VERSION_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where we are with the collection.
@@ -256,10 +257,9 @@ impl<K: Followed> Follower<K> {
         }
     }
 
-    /// Returns whether the server says that it has an older store than the one of which all is
-    /// known up to a version, as where a backup was restored: a watch would tell nothing until the
-    /// server has caught up with that version. Versions that are no numbers tell nothing; a server
-    /// whose versions have no order is listed once too often.
+    /// Returns whether the version of the server is before the known one, as after a backup was
+    /// restored: a watch would tell nothing until the server has caught up. Versions that are not
+    /// numbers are not compared. A server whose versions have no order is listed once too often.
     async fn has_older_store(&mut self, known: &str) -> bool {
         let Ok(Ok(version)) = timeout(VERSION_DEADLINE, self.source.version()).await else {
             // The next watch asks again.

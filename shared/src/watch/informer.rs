@@ -473,9 +473,9 @@ impl<K: Followed> Informer<K> {
         self.iter_selected(namespace, |_| true)
     }
 
-    /// Returns those of [`iter_of`](Self::iter_of) that are selected by names and labels, a
-    /// question that must not ask this cache. Those that are not are not decoded where the codec
-    /// keeps labels.
+    /// Returns those objects of [`iter_of`](Self::iter_of) that a function selects by their names
+    /// and labels. The function is called while the cache is locked, and must not read it. Objects
+    /// that it does not select are not decoded where the codec keeps labels.
     pub fn iter_selected<F: Fn(Outline<'_>) -> bool>(
         &self,
         namespace: Option<&str>,

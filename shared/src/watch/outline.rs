@@ -1,5 +1,5 @@
-//! What selectors ask of an object: its names and its labels. They are at hand without decoding an
-//! object that is packed, so that one policy is compared with a hundred thousand objects in
+//! Names and labels of an object, which selectors compare. Those of a packed object are read
+//! without decoding it, so that one policy is compared with a hundred thousand objects in
 //! milliseconds.
 
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use kube::Resource;
 
 use super::store::address;
 
-/// Stands before each label of a text; no label has it.
+/// Character before each label in a text; no label has it.
 const BEFORE: char = '\n';
-/// Stands between the key and the value of a label; no key has it.
+/// Character between the key and the value of a label; no key has it.
 const BETWEEN: char = '=';
 
-/// Labels of an object, in the form in which they are at hand.
+/// Labels of an object, as a map or as a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Labels<'a> {
-    /// A map, or none.
+    /// Labels of an object that is decoded, if it has any.
     Map(Option<&'a BTreeMap<String, String>>),
-    /// A text of [`text`], which never is empty.
+    /// Labels of an object that is packed, as [`text`] writes them. The text is never empty.
     Text(&'a str),
 }
 
@@ -85,7 +85,9 @@ pub fn text(labels: Option<&BTreeMap<String, String>>) -> Option<String> {
         if at > 0 {
             text.push(BEFORE);
         }
-        text.extend([key.as_str(), "=", value.as_str()]);
+        text.push_str(key);
+        text.push(BETWEEN);
+        text.push_str(value);
     }
     Some(text)
 }

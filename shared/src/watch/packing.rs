@@ -78,7 +78,7 @@ impl Packed {
         (self.part(0, namespace), self.part(namespace, name))
     }
 
-    /// Returns what selectors ask of the object, if it is at hand.
+    /// Returns the names and the labels of the object; `None` if only its text has the labels.
     pub(super) fn outline(&self) -> Option<Outline<'_>> {
         let labels = self.part(self.ends[1], self.ends[2]);
         (!labels.is_empty()).then(|| Outline::at(self.address(), Labels::Text(labels)))

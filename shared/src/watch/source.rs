@@ -146,7 +146,7 @@ impl<K: DeserializeOwned> Source<K> {
         Ok(Listing::new(bytes(answer), decode))
     }
 
-    /// Returns the version of what the server has now; `None` if it does not tell.
+    /// Returns the present version of the collection; `None` if the server does not tell it.
     pub(super) async fn version(&self) -> Result<Option<String>, WatchError> {
         let limit = 1;
         let mut listing = self.list(&Extent::Page { limit, from: None }).await?;

@@ -44,7 +44,7 @@ impl<K: Resource> Held<K> {
         }
     }
 
-    /// Returns what selectors ask of the object, if that is at hand.
+    /// Returns the names and the labels of the object; `None` if it has to be decoded for that.
     pub(super) fn outline(&self) -> Option<Outline<'_>> {
         match self {
             Self::Whole(object) => Some(Outline::of(object.as_ref())),
