@@ -191,10 +191,9 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         self.len() == 0
     }
 
-    /// Returns whether a key is due that nobody works on.
+    /// Returns whether a key is due and waits for a worker.
     pub fn is_behind(&self) -> bool {
-        let next = self.lock().line.next_due();
-        next.is_some_and(|next| next <= Instant::now())
+        self.next_due().is_some_and(|next| next <= Instant::now())
     }
 
     /// Works on due keys until shutdown, on at most `workers` keys at a time and never twice on the
