@@ -7,6 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::drift::Identity;
 use super::member::{Clash, FIELD_MANAGER, Obstacle};
 
 /// Field managers of Karmada's processes in members: the names of the binaries, as client-go
@@ -297,11 +298,10 @@ impl<'a> Place<'a> {
 /// Returns the entry of a list that a name in a set of fields stands for. A key that the entry
 /// lacks is taken for a default that the server filled in.
 fn find<'a>(entries: &'a [Value], name: &str) -> Option<&'a Value> {
-    if let Some(value) = name.strip_prefix("v:") {
-        let value: Value = serde_json::from_str(value).ok()?;
-        return entries.iter().find(|it| **it == value);
-    }
-    let keys: Map<String, Value> = serde_json::from_str(name.strip_prefix("k:")?).ok()?;
+    let keys = match Identity::read(name)? {
+        Identity::Keys(keys) => keys,
+        Identity::Value(value) => return entries.iter().find(|it| **it == value),
+    };
     let is_it = |entry: &Value, is_open: bool| {
         let mut keys = keys.iter();
         keys.all(|(key, value)| entry[key] == *value || is_open && entry[key].is_null())

@@ -11,6 +11,7 @@ mod quantities;
 
 use serde_json::{Map, Value};
 
+pub use self::elements::Identity;
 use self::elements::{Elements, Identities};
 use self::quantities::is_quantity;
 use crate::work::member::FIELD_MANAGER;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 const MOST_KEYS: usize = 4;
 
 /// Name of a list element in `managedFields`.
-pub(super) enum Identity {
+pub enum Identity {
     /// Keys of an element of an associative list.
     Keys(Map<String, Value>),
     /// Element of a set.
@@ -17,7 +17,8 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    fn read(text: &str) -> Option<Self> {
+    /// Reads the name of an element; `None` for any other name.
+    pub fn read(text: &str) -> Option<Self> {
         if let Some(keys) = text.strip_prefix("k:") {
             serde_json::from_str(keys).ok().map(Self::Keys)
         } else {
