@@ -70,7 +70,7 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
     let mut is_any = false;
     for mut entry in entries.iter().cloned() {
-        // An API server knows one entry of a writer that applies, whatever its version.
+        // An API server keeps one entry of a writer that applies, whatever its version.
         if is_ours(&entry) {
             add(&mut fields, &entry["fieldsV1"]);
             continue;
@@ -125,7 +125,7 @@ pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
             entry["apiVersion"] = observed["apiVersion"].clone();
             is_any = true;
         }
-        // Of two entries of one writer in one version an API server knows the last alone.
+        // Of two entries of one writer in one version an API server keeps only the last.
         match rewritten.iter_mut().find(|it| is_twin(it, &entry)) {
             Some(twin) => add(&mut twin["fieldsV1"], &entry["fieldsV1"]),
             None => rewritten.push(entry),

@@ -253,7 +253,7 @@ pub fn is_gone(error: &kube::Error) -> bool {
 /// Reads an object; `None` if the API says that it does not have it (see [`says_absent`]).
 ///
 /// # Errors
-/// Any other answer of the API, and a request without one.
+/// If the API answers anything else, or does not answer.
 pub async fn get_opt<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,
@@ -265,7 +265,7 @@ where
 /// [`says_absent`]).
 ///
 /// # Errors
-/// Any other answer of the API, and a request without one.
+/// If the API answers anything else, or does not answer.
 pub async fn get_metadata_opt<K>(
     api: &Api<K>,
     name: &str,

@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(remaining("test", &config, now), Some(-100.0));
     }
 
-    /// A kubeconfig on disk, whose token can be given another end.
+    /// Kubeconfig on disk, whose token can be given another end.
     struct OnDisk {
         folder: PathBuf,
         gateway: Arc<Gateway>,
@@ -526,7 +526,7 @@ mod tests {
             self.gateway.credentials().unwrap().end.as_second()
         }
 
-        /// Follows the file for two looks at it, beside something else.
+        /// Follows the file until it was looked at twice, while a future runs beside it.
         async fn follow(&self, beside: impl Future<Output = ()>) {
             let follow = Arc::clone(&self.gateway).follow(CancellationToken::new());
             let follow = tokio::time::timeout(LOOK_EVERY * 5 / 2, follow);

@@ -49,11 +49,11 @@ impl<'a> Labels<'a> {
 /// Names and labels of an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
-    /// Its namespace, `None` for kinds without one.
+    /// Namespace of the object; `None` for kinds without one.
     pub namespace: Option<&'a str>,
-    /// Its name.
+    /// Name of the object.
     pub name: &'a str,
-    /// Its labels.
+    /// Labels of the object.
     pub labels: Labels<'a>,
 }
 

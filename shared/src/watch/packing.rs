@@ -38,8 +38,8 @@ pub type Shared = Arc<dyn Any + Send + Sync>;
 pub struct Parts {
     /// The text, in whatever form the codec reads.
     pub text: Vec<u8>,
-    /// The labels as a text of [`text`](super::outline::text), for collections that are compared
-    /// with selectors: they are read without decoding the object.
+    /// The labels as [`outline::text`](super::outline::text) writes them, for collections that are
+    /// compared with selectors: they are read without decoding the object.
     pub labels: Option<String>,
     /// What the text lacks, because other objects have the same.
     pub shared: Option<Shared>,
@@ -62,7 +62,7 @@ pub struct Codec<K> {
 pub(super) struct Packed {
     /// Namespace, name, labels and compressed text, without anything between them.
     bytes: Box<[u8]>,
-    /// Where the namespace ends, where the name does, and where the labels do.
+    /// Offsets at which the namespace, the name and the labels end.
     ends: [u32; 3],
     /// See [`version`].
     pub(super) version: Option<u64>,

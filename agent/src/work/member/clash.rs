@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-/// Place at which an applied object does not go together with what the server has.
+/// Place in an applied object at which fields of others exclude those that are applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clash {
     /// Names of the fields from the root of the object to the place. The name of a list leads to

@@ -33,7 +33,7 @@ pub enum Error {
         /// Name of the kind.
         kind: String,
     },
-    /// The member may serve the kind: it does not answer for its group and version.
+    /// The member does not answer for a group version, and may serve the kind.
     #[error("the member does not say what it serves in {0:?}")]
     Unread(String),
     /// Discovery in the member failed.
@@ -123,14 +123,14 @@ impl Error {
         status.is_some_and(|status| status.message.contains(REPETITION))
     }
 
-    /// Returns the version of the API in the object's record of fields for which the object is not
-    /// applied.
+    /// Returns the API version in the object's record of fields because of which the member refuses
+    /// an apply; `None` for other errors.
     pub fn version_of_record(&self) -> Option<&str> {
         let (_, version) = self.status()?.message.split_once(VERSION_OF_RECORD)?;
         version.split_whitespace().next()
     }
 
-    /// Returns where what is applied does not go together with what others may have written.
+    /// Returns the places at which fields of others may exclude those of the applied object.
     pub fn clashes(&self, applied: &Value) -> Vec<Clash> {
         let details = self.status().and_then(|status| status.details.as_ref());
         let causes = details.into_iter().flat_map(|details| &details.causes);

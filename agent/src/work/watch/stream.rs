@@ -188,7 +188,7 @@ impl Stream {
     }
 
     /// Counts what belongs to no Work, and reports objects that may not be seen any more. Returns
-    /// whether there is still something to follow.
+    /// whether the member still serves the resource that is followed.
     async fn take_stock(&mut self) -> bool {
         // A large Work is not held for longer than its objects change.
         self.opened = None;

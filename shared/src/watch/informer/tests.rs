@@ -449,7 +449,7 @@ async fn what_selectors_do_not_select_is_not_decoded() {
         let api = Api::all(kube::Client::try_from(config).unwrap());
         let selection = Selection::everything();
         let maps = Informer::packing(api, selection, |_| {}, Codec { pack, unpack });
-        // More than stay decoded.
+        // There are more objects than stay decoded.
         for number in 0..2000 {
             let mut map = ConfigMap::default();
             map.metadata.namespace = Some(format!("n{}", number % 2));
