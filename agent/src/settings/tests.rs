@@ -78,7 +78,7 @@ fn nonsense_is_refused_with_the_name_of_the_flag() {
     };
     refused(&[], "cluster-name");
     refused(&["--cluster-name=A.b"], "cluster-name");
-    // The first flag is the one that is named.
+    // The error names the first flag.
     for flags in [
         &["--cluster-lease-renew-interval-fraction=1"][..],
         &["--cluster-lease-duration=0s"],
