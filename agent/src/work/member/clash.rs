@@ -4,6 +4,7 @@
 //! entry, the source of a variable or the kind of a probe in the member, the apply of the manifest
 //! adds the former one beside it, and Kubernetes allows only one of the two.
 
+use kube::core::response::StatusCause;
 use serde_json::Value;
 
 /// Place in an applied object at which fields of others exclude those that are applied.
@@ -45,16 +46,13 @@ const EXCLUSIONS: [&str; 7] = [
 const CHANGES: [&str; 5] = ["immutable", "change", "updated", "updates", "modified"];
 
 impl Clash {
-    /// Reads a cause of a refusal, by its reason, its message and the path of its field; `None`
-    /// where no field of others explains it.
-    pub(super) fn of(
-        (reason, message): (&str, &str),
-        field: &str,
-        applied: &Value,
-    ) -> Option<Self> {
+    /// Reads a cause of the refusal of an applied object; `None` where no field of others explains
+    /// it.
+    pub(super) fn of(cause: &StatusCause, applied: &Value) -> Option<Self> {
+        let (reason, message) = (cause.reason.as_str(), cause.message.as_str());
         let says = |words: &[&str]| words.iter().any(|it| message.contains(it));
         let excludes = says(&EXCLUSIONS) && !says(&CHANGES);
-        let mut path: Vec<&str> = field.split('.').collect();
+        let mut path: Vec<&str> = cause.field.split('.').collect();
         let last = path.pop()?;
         // The cause names the object in which only one of several fields is allowed.
         let is_above = reason == "FieldValueInvalid" && says(&["more than one", "both set"]);
@@ -101,8 +99,18 @@ mod tests {
 
     use super::*;
 
-    fn clash(cause: (&str, &str), field: &str, applied: &Value) -> Option<(String, Obstacle)> {
-        let clash = Clash::of(cause, field, applied)?;
+    fn clash(
+        (reason, message): (&str, &str),
+        field: &str,
+        applied: &Value,
+    ) -> Option<(String, Obstacle)> {
+        let [reason, message, field] = [reason, message, field].map(str::to_owned);
+        let cause = StatusCause {
+            reason,
+            message,
+            field,
+        };
+        let clash = Clash::of(&cause, applied)?;
         Some((clash.path.join("."), clash.obstacle))
     }
 

@@ -134,11 +134,9 @@ impl Error {
     pub fn clashes(&self, applied: &Value) -> Vec<Clash> {
         let details = self.status().and_then(|status| status.details.as_ref());
         let causes = details.into_iter().flat_map(|details| &details.causes);
-        let clashes = causes.filter_map(|cause| {
-            let words = (cause.reason.as_str(), cause.message.as_str());
-            Clash::of(words, &cause.field, applied)
-        });
-        clashes.collect()
+        causes
+            .filter_map(|cause| Clash::of(cause, applied))
+            .collect()
     }
 
     /// Returns whether the member answered 404.
