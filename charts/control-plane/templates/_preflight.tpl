@@ -59,15 +59,15 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- end }}
 
 {{- /*
-A release keeps the names by which it was installed: by others it would be another, empty fleet, with authorities that no member trusts, and what is changed before the Deployments, such as the
-Service of admission, would select no pod of those that run.
+A release keeps the names by which it was installed: by others it would be another, empty fleet, with authorities that no member trusts, and the objects that Helm changes before the Deployments, such
+as the Service of admission, would select no running pod.
 */ -}}
 {{- define "muster.preflight.names" -}}
 {{- if and .Values.preflight .Release.IsUpgrade -}}
 {{- $own := include "muster.name" . -}}
 {{- $was := dig "spec" "selector" "matchLabels" "app.kubernetes.io/name" $own (lookup "apps/v1" "Deployment" .Release.Namespace (include "muster.fullname" .)) -}}
 {{- if ne $was $own -}}
-{{- fail (printf "\n\nnameOverride is fixed at installation: Deployment %s selects its pods by the name %s, and Kubernetes changes that of none. Set nameOverride=%s.\n" (include "muster.fullname" .) $was $was) -}}
+{{- fail (printf "\n\nnameOverride is fixed at installation: Deployment %s selects its pods by the name %s, and Kubernetes does not change the selector of a Deployment. Set nameOverride=%s.\n" (include "muster.fullname" .) $was $was) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") -}}
@@ -158,8 +158,8 @@ stays when none is wanted.
 {{- end }}
 
 {{- /*
-Kubernetes changes the class of no load balancer, nor gives one to a Service that is of this type without. A class that the chart did not write stays when none is wanted: AWS's controller gives one by
-admission, which nobody owns. The chart's writer owns the selector, too.
+Kubernetes does not change the class of a load balancer, nor give one to a load balancer that has none. A class that the chart did not write stays when none is wanted: AWS's controller sets one by
+admission, and no field manager owns it. The field manager of the chart is the one that owns the selector as well.
 */ -}}
 {{- define "muster.preflight.service" -}}
 {{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") (eq .Values.fleetApi.service.type "LoadBalancer") -}}
@@ -173,7 +173,7 @@ admission, which nobody owns. The chart's writer owns the selector, too.
 {{- if and (hasKey $fields "f:loadBalancerClass") (hasKey $fields "f:selector") }}{{ $isChosen = true }}{{ end -}}
 {{- end -}}
 {{- if and $isChosen (eq (dig "spec" "type" "" $service) "LoadBalancer") (ne $class $wanted) -}}
-{{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes changes that of no load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" ($wanted | default "none") $name ($class | default "none")) -}}
+{{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes does not change the class of a load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" ($wanted | default "none") $name ($class | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
