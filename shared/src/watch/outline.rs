@@ -16,9 +16,9 @@ const BETWEEN: char = '=';
 /// Labels of an object, as a map or as a text.
 #[derive(Clone, Copy, Debug)]
 pub enum Labels<'a> {
-    /// Labels of an object that is decoded, if it has any.
+    /// Map of labels, if there is one.
     Map(Option<&'a BTreeMap<String, String>>),
-    /// Labels of an object that is packed, as [`text`] writes them. The text is never empty.
+    /// Labels of a packed object, as [`text`] writes them: never an empty text.
     Text(&'a str),
 }
 
