@@ -29,9 +29,9 @@ use muster_control_plane::scheduler::core::explain::{Explanation, Fate, explain}
 use muster_control_plane::scheduler::core::need::need;
 use muster_control_plane::scheduler::core::record::record;
 use muster_control_plane::scheduler::core::{self, ClusterInfo, DataPlaces, Snapshot};
-use muster_control_plane::settings::Settings;
 use muster_control_plane::settings::evict_plugin::EvictPlugins;
 use muster_control_plane::settings::grade_rule::GradeRule;
+use muster_control_plane::settings::{Settings, names_scheduler};
 use muster_interpreter::{Interpreters, Operation};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::TargetCluster;
@@ -401,7 +401,7 @@ fn held_back(binding: &AnyBinding) -> Option<String> {
         Some("it is being deleted".to_owned())
     } else if spec.scheduling_suspended() {
         Some("spec.suspension.scheduling is true".to_owned())
-    } else if scheduler.is_empty() || scheduler == DEFAULT_SCHEDULER {
+    } else if names_scheduler(Some(scheduler), DEFAULT_SCHEDULER) {
         None
     } else {
         Some(format!(

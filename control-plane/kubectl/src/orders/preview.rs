@@ -20,6 +20,7 @@ use muster_control_plane::movement::eviction::judge::{
 use muster_control_plane::movement::eviction::plan::{Departure, suspended};
 use muster_control_plane::movement::eviction::reason::EvictionReason;
 use muster_control_plane::scheduler::core::{DataPlaces, Options, Snapshot};
+use muster_control_plane::settings::names_scheduler;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
@@ -216,10 +217,7 @@ impl Preview {
         let reason = EvictionReason::Taint(&cause);
         // Nothing is said of pauses, which end.
         let departure = Departure {
-            ours: matches!(
-                spec.scheduler_name.as_deref(),
-                None | Some("" | DEFAULT_SCHEDULER)
-            ),
+            ours: names_scheduler(spec.scheduler_name.as_deref(), DEFAULT_SCHEDULER),
             // What the Works of the clusters tell of their delivery is not read here.
             obstacle: &|name| suspended(spec, name),
             ..Departure::new(spec, binding.status(), from, reason, &mode)
