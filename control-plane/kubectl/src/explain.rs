@@ -87,7 +87,8 @@ impl Options {
     }
 }
 
-/// What the old copy of a part of a Job waits for whatever its task says.
+/// Words for what keeps the old copy of a part of a divided Job, whatever the grace period of its
+/// eviction task.
 const UNDONE: &str = "other clusters have to take over the completions that this part has not done, whatever the grace period of the policy says";
 
 /// Explains an object, by the settings of the running control plane.
@@ -359,7 +360,7 @@ impl Answer {
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
             leaving.waits_for = missing(task, &facts, now);
-            // Works, which tell what is left to do, are not read for this.
+            // Each part is told of: Works, which say what is left to do, are not read here.
             if is_divided_job(spec) {
                 leaving.waits_for.push(UNDONE.to_owned());
             }
