@@ -64,17 +64,15 @@ pub(super) fn estimate(report: &mut Report, snapshot: &Snapshot, pauses: &[Pause
     let pace = report.pace.per_second;
     for waiting in &mut report.waiting {
         let cluster = cluster_of(&waiting.message);
+        if cluster.is_some_and(is_paused) {
+            continue;
+        }
         waiting.at_most_seconds = match waiting.reason.as_str() {
-            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace)
-                .filter(|_| !cluster.is_some_and(is_paused)),
+            FOR_RATE => last(&in_line, &own, cluster.unwrap_or_default(), pace),
             FOR_TOLERATION => {
-                let leaves =
-                    tolerated_until(&waiting.message).filter(|_| !cluster.is_some_and(is_paused));
-                leaves.map(|it| seconds_until(it, snapshot.now))
+                tolerated_until(&waiting.message).map(|it| seconds_until(it, snapshot.now))
             }
-            FOR_FENCE => waiting
-                .stops_seconds
-                .filter(|_| !cluster.is_some_and(is_paused)),
+            FOR_FENCE => waiting.stops_seconds,
             _ => None,
         };
     }
@@ -184,8 +182,8 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-/// Returns how many clusters may have failed before that stops movement. A large fleet goes on at
-/// its secondary rate, which may be none.
+/// Returns the highest number of failed clusters at which workloads still move. A large fleet goes
+/// on at its secondary rate, which may be none.
 fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
     let moves = |failed: &usize| {
         let failed = *failed;
