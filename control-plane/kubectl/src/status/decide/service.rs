@@ -29,12 +29,12 @@ pub(in super::super) struct Service {
     pub without: Group,
     /// Workloads of which no copy is known to run, and some may, in clusters that are not heard.
     pub perhaps: Group,
-    /// Clusters in which those may run.
+    /// Clusters in which the workloads of `perhaps` may run.
     #[serde(skip)]
     pub unseen: BTreeSet<String>,
-    /// Those of them whose copies stop by themselves where they are cut off.
+    /// Workloads of `perhaps` whose copies stop by themselves where they are cut off.
     pub stopping: Group,
-    /// Seconds until the first of those has stopped at the latest.
+    /// Seconds until the first copy of the workloads of `stopping` has stopped at the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_seconds: Option<u64>,
     /// Workloads that run, and not in each cluster that they are placed in.

@@ -82,8 +82,8 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
     (lost, parts.join("; "))
 }
 
-/// Tells which workloads may be without service, and when the copies of some stop by themselves,
-/// which comes first where it is lost among many names. `who` begins the sentence.
+/// Tells which workloads may be without service, and when the copies of some stop by themselves:
+/// first where many workloads are named, so that it is not overlooked. `who` begins the sentence.
 fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     let Service {
         perhaps,
@@ -100,9 +100,14 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     };
     let stops = stopper.zip(*stops_seconds);
     let stops = stops.map(|(who, seconds)| format!("{who} {} at the latest", coming(seconds, now)));
-    let down = report.not_well.iter().filter(|it| it.ready != TRUE);
-    let here = down.clone().filter(|it| unseen.contains(&it.name));
-    let since = here.clone().filter_map(since).min();
+    let down: Vec<_> = report
+        .not_well
+        .iter()
+        .filter(|it| it.ready != TRUE)
+        .collect();
+    let mut here = down.clone();
+    here.retain(|it| unseen.contains(&it.name));
+    let since = here.iter().filter_map(|it| since(it)).min();
     let since = since.map_or_else(String::new, |it| {
         format!(", at worst since {}", clock(it, now))
     });
@@ -115,15 +120,15 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
         1 => ("cluster", "is"),
         _ => ("clusters", "are"),
     };
-    // What says that it is not ready is heard.
-    let unready = here.clone().filter(|it| it.ready == FALSE).count();
+    // A cluster that says that it is not ready is heard.
+    let unready = here.iter().filter(|it| it.ready == FALSE).count();
     let state = match unready {
         0 => "not heard",
-        _ if unready == here.clone().count() => "not ready",
+        _ if unready == here.len() => "not ready",
         _ => "not heard or not ready",
     };
-    let which = if unseen.len() < down.count() {
-        let names: Vec<&str> = here.map(|it| it.name.as_str()).collect();
+    let which = if unseen.len() < down.len() {
+        let names: Vec<&str> = here.iter().map(|it| it.name.as_str()).collect();
         format!(" ({})", listed(&names, NAMED))
     } else {
         String::new()
