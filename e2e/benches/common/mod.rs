@@ -18,8 +18,9 @@ use clap::Parser;
 use muster_e2e::harness::process::become_program;
 pub use muster_e2e::harness::test_bed::Scratch;
 
-/// Serves as the `main` of a benchmark whose processes are this very program, started again:
-/// measures with these arguments, unless it is one of them. `--bench` is cargo's own.
+/// Serves as the `main` of a benchmark: reads its arguments, without the `--bench` that cargo adds,
+/// and runs it. The products that a benchmark starts are its own program again: where the arguments
+/// name one, that is run instead.
 pub fn measure<A: Parser>(name: &str, run: impl FnOnce(&A) -> anyhow::Result<()>) -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(code) = become_program(&arguments) {

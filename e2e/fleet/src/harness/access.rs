@@ -223,7 +223,7 @@ mod tests {
         let client = fleet.client().await.unwrap();
         let control_plane = admit_control_plane(&client).await.unwrap();
         let agent = admit_member(&client, "m1").await.unwrap();
-        // What else agents may and may not do the scenarios of stolen agents say.
+        // The tests of stolen agents (e2e/tests/stolen) check the other rights of an agent.
         let secrets = [
             ("create", "", "secrets", "karmada-cluster", "m1", false),
             ("get", "", "secrets", "default", "any", false),
