@@ -54,6 +54,17 @@ const BINDINGS: &str = "/apis/work.karmada.io/v1alpha2/namespaces/default/resour
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
+/// Creates policies of a kind, each from its name and its spec.
+async fn post_policies(client: &Client, path: &str, kind: &str, policies: &Value) {
+    for it in policies.as_array().unwrap() {
+        let policy = json!({
+            "apiVersion": "policy.karmada.io/v1alpha1", "kind": kind,
+            "metadata": {"name": it["name"]}, "spec": it["spec"],
+        });
+        post(client, path, policy).await;
+    }
+}
+
 /// Creates taint policies that match nothing, never, or always.
 async fn odd_taint_policies(client: &Client) {
     let when = |kind: &str, operator: &str, value: &str| json!([{"conditionType": kind, "operator": operator, "statusValues": [value]}]);
@@ -79,16 +90,11 @@ async fn odd_taint_policies(client: &Client) {
         {"name": "quarrel-a", "spec": {"addOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}},
         {"name": "quarrel-b", "spec": {"removeOnConditions": when("Ready", "NotIn", "Maybe"), "taints": [{"key": "quarrel", "effect": "PreferNoExecute"}]}},
     ]);
-    for it in policies.as_array().unwrap() {
-        let policy = json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy",
-            "metadata": {"name": it["name"]}, "spec": it["spec"],
-        });
-        post(client, TAINT_POLICIES, policy).await;
-    }
+    post_policies(client, TAINT_POLICIES, "ClusterTaintPolicy", &policies).await;
 }
 
-/// Policies that select nothing, what is not there, the same as others, or what cannot be moved.
+/// Creates policies that select nothing, an object that is not there, one that another policy
+/// selects, or one that cannot be moved.
 async fn odd_policies(client: &Client) {
     let selects = |version: &str, kind: &str, name: &str| json!([{"apiVersion": version, "kind": kind, "name": name}]);
     let failover = json!({"application": {
@@ -110,13 +116,7 @@ async fn odd_policies(client: &Client) {
         }},
         {"name": "suspended", "spec": {"resourceSelectors": selects("v1", "ConfigMap", "suspended"), "suspension": {"dispatching": true}}},
     ]);
-    for it in policies.as_array().unwrap() {
-        let policy = json!({
-            "apiVersion": "policy.karmada.io/v1alpha1", "kind": "PropagationPolicy",
-            "metadata": {"name": it["name"]}, "spec": it["spec"],
-        });
-        post(client, POLICIES, policy).await;
-    }
+    post_policies(client, POLICIES, "PropagationPolicy", &policies).await;
 }
 
 fn deployment(name: &str) -> Value {
