@@ -343,11 +343,12 @@ function summed(all, region, total) {
   };
 }
 const AT_ONCE = 10000; // milliseconds within which clusters count as having fallen silent at once
+const JUDGED_WITHIN = 300000; // milliseconds at most from the last word of a cluster until it counts as silent
 // Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
 // which that is dated, is ahead or slow.
 function lastWord(it) {
   const [heard, since] = [Date.parse(it.lastHeard), Date.parse(it.since)];
-  return since < heard || since - heard > 300000 ? since : heard || since;
+  return since < heard || since - heard > JUDGED_WITHIN ? since : heard || since;
 }
 export function strip(it, status, now) {
   const { times = {}, workloads: count = {}, cause = {}, returns = [], state } = it.status || {};
@@ -373,8 +374,9 @@ export function strip(it, status, now) {
   const median = it.status?.timeToHealthy?.medianSeconds;
   const copies = (status?.oldCopies || []).filter((it) => clusters.includes(it.cluster));
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
+  const isHeard = cause.type === "ClusterUnreachable";
   // A record is exact to the second only, and the last word of a cluster is known better.
-  const heard = (cause.type === "ClusterUnreachable" && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name)).map(lastWord).filter(Boolean);
+  const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name)).map(lastWord).filter(Boolean);
   const [earliest, latest] = [Math.min(...heard), Math.max(...heard)];
   const isApart = latest - earliest > AT_ONCE;
   const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
@@ -382,7 +384,6 @@ export function strip(it, status, now) {
   const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
   const began = moment(it.spec.startTime);
   const until = ended && moment(new Date(start + 1000 * (over ?? last)).toISOString());
-  const isHeard = cause.type === "ClusterUnreachable";
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
   // The record has the time of the first mark alone: what has to leave has waited since the last.
   const since = causes.at(-1)[0];
@@ -391,7 +392,7 @@ export function strip(it, status, now) {
   const again = causes.length > 1 ? [[isOpen ? marked : since, isOpen ? undefined : since]] : [];
   // What moved before the cause returned says nothing of this time.
   const before = isOver(it) ? ", before it returned" : "";
-  const waits = state !== "Ended" && !before && clusters.some((name) => isWaiting(status, name));
+  const waits = !ended && !before && clusters.some((name) => isWaiting(status, name));
   const often = causes.length > 1 ? `${why} ${causes.length} times` : "";
   const lasts = heard.length ? `${isApart ? `${span((now - latest) / 1000)} to ` : ""}${span((now - earliest) / 1000)}` : long(...causes.at(-1));
   const lasted = often && !isOpen ? often : `${often ? `${often}, now` : why} for ${lasts}`;
