@@ -17,7 +17,7 @@ use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
 
-/// Words about the command that stops an old copy.
+/// Words about the command that stops an old copy. The page has them too.
 const STOP: &str = "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first";
 
 /// How bad a state is.

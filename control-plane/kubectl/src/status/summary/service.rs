@@ -10,6 +10,9 @@ use super::clusters::{NAMED, is_network, since};
 use super::{clock, coming, count};
 use crate::old_copies;
 
+/// Words about service where the fleet API cannot be read. The page has them too.
+const UNSEEN: &str = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
+
 /// Whether some workload is without service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -28,8 +31,7 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         return (Lost::Unknown, "not known".to_owned());
     }
     if report.is_blind {
-        let words = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
-        return (Lost::Unknown, words.to_owned());
+        return (Lost::Unknown, UNSEEN.to_owned());
     }
     let mut parts = Vec::new();
     if service.without.count > 0 {
@@ -161,4 +163,18 @@ fn are(group: &Group, thing: &str) -> String {
 /// Names the first workloads of a group.
 fn names(group: &Group) -> String {
     format!("({})", first_of(&group.names, group.count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::STOP;
+    use super::UNSEEN;
+
+    #[test]
+    fn the_page_says_the_same_words() {
+        let page = include_str!("../../ui/page/model.js");
+        for words in [STOP, UNSEEN] {
+            assert!(page.contains(words), "{words:?} is not in the page");
+        }
+    }
 }
