@@ -429,7 +429,7 @@ impl Course<'_> {
         let purge_mode = judge::purge_mode(spec, &switches, &leaver.cause);
         let status: &ResourceBindingStatus = leaver.binding.status();
         let reason = EvictionReason::Taint(&leaver.cause);
-        // Nothing is said of pauses, which end.
+        // Pauses are left out, because they end.
         let departure = Departure {
             preserves_state: self.settings.gate(&STATEFUL_FAILOVER_INJECTION),
             // What the Works of the clusters tell of their delivery is not read here.

@@ -190,7 +190,7 @@ fn in_a_sound_fleet_everything_is_green() {
     );
 }
 
-/// Finds the line about a fleet that was sound and is broken.
+/// Breaks a sound fleet, and finds the line about the fault.
 fn told(name: &str, status: Status, words: &str, break_it: impl FnOnce(&mut Facts)) {
     let mut facts = sound();
     break_it(&mut facts);
@@ -606,7 +606,7 @@ fn a_taint_that_a_policy_set_is_as_it_should_be() {
 #[test]
 fn clusters_without_which_workloads_have_no_place_are_told() {
     use Status::{Skipped, Warning};
-    // What their clusters have of them is not read.
+    // What clusters have of divided Jobs is not read.
     told(
         "room",
         Skipped,
@@ -649,7 +649,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
         "without m1, workloads with no other place: 1 of 1",
         |it| it.clusters.as_mut().unwrap()[1] = read(cluster("m2", "True", "1")),
     );
-    // Each of them fits alone.
+    // Each of the three workloads fits alone.
     told(
         "room",
         Warning,

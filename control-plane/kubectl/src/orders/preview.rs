@@ -215,7 +215,7 @@ impl Preview {
         };
         let mode = purge_mode(spec, &switches, &cause);
         let reason = EvictionReason::Taint(&cause);
-        // Nothing is said of pauses, which end.
+        // Pauses are left out, because they end.
         let departure = Departure {
             ours: names_scheduler(spec.scheduler_name.as_deref(), DEFAULT_SCHEDULER),
             // What the Works of the clusters tell of their delivery is not read here.

@@ -61,8 +61,8 @@ pub(super) struct Summary {
     pub service: String,
     /// Which workloads may run twice, because an old copy is not confirmed gone.
     pub twice: String,
-    /// Command, with direct access to the cluster, that stops the first of those copies; absent if
-    /// the cluster is removing it.
+    /// Command, with direct access to the cluster, that stops the first old copy; absent if the
+    /// cluster is removing it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
     /// What happens next, and when.

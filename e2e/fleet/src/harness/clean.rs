@@ -35,11 +35,11 @@ const APPLIED: [[&str; 3]; 7] = [
     ["batch", "v1", "Job"],
     ["", "v1", "ConfigMap"],
 ];
-/// What of it arrives in members.
+/// Place in `APPLIED` of the first kind of which copies arrive in members.
 const COPIED: usize = 3;
-/// What comes of the copies there.
+/// Kinds that members make of the copies.
 const PLAYED: [[&str; 3]; 2] = [["apps", "v1", "ReplicaSet"], ["", "v1", "Pod"]];
-/// What the product makes of it.
+/// Kinds that the product makes of what scenarios apply to the fleet API.
 const BINDINGS: [[&str; 3]; 2] = [
     ["work.karmada.io", "v1alpha2", "ResourceBinding"],
     ["work.karmada.io", "v1alpha2", "ClusterResourceBinding"],

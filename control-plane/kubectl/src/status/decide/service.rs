@@ -176,7 +176,7 @@ fn take(
         let unseen = unseen.filter(|it| copy(it) == Copy::Unseen);
         service.unseen.extend(unseen.map(str::to_owned));
         let mut placed = spec.clusters.iter();
-        // A copy that has stopped is none of those that may run.
+        // A copy that has stopped already is not told to stop.
         let stops = placed.find_map(|it| stops(&it.name).filter(|seconds| *seconds > 0));
         if stops.is_some() {
             service.stopping.add(binding);

@@ -186,8 +186,8 @@ fn numbered(steps: impl Iterator<Item = String>) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns which cluster has to be back by when for the first workload that stops itself there and
-/// may not start elsewhere.
+/// Returns the cluster that has to be back, and by when, to keep up the first workload that stops
+/// itself there and may not start elsewhere.
 fn saving(report: &Report) -> Option<String> {
     let held = report
         .stopping()
