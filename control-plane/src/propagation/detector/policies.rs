@@ -287,8 +287,10 @@ impl Detector {
                     name: name.to_owned(),
                 };
                 match self.fleet.templates.get(&key) {
-                    Lookup::Found(template) => self.revisit_free(policy, &key.kind, &template),
-                    Lookup::Absent => {}
+                    Lookup::Found(it) if selects(policy, Subject::of(&key.kind, &it)) => {
+                        self.revisit_free(policy, &key.kind, &it);
+                    }
+                    Lookup::Found(_) | Lookup::Absent => {}
                     Lookup::Unknown => rest.unlisted(&key.kind),
                 }
                 continue;
@@ -309,14 +311,11 @@ impl Detector {
         }
     }
 
+    /// Has a template that a policy selects looked at again, if the policy may claim it.
     fn revisit_free(&self, policy: &Policy, kind: &Arc<Kind>, template: &Template) {
-        let subject = Subject::of(kind, template);
-        if !selects(policy, subject) {
-            return;
-        }
         let claim = Claim::on(template);
         let is_free = claim.is_none_or(|claim| claim.policy == policy.key());
-        if is_free || may_preempt(policy, subject) {
+        if is_free || may_preempt(policy, Subject::of(kind, template)) {
             self.templates.add(TemplateKey::of_template(kind, template));
         }
     }
