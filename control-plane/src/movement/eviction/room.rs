@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::judge::{Cause, Switches, purge_mode};
 use super::plan::{Departure, plan, suspended};
 use super::reason::EvictionReason;
-use crate::scheduler::core::capacity::{Demand, Load};
+use crate::scheduler::core::capacity::{Demand, Load, Part};
 use crate::scheduler::core::{Options, Snapshot};
 
 /// Age of a move from which on a report of its cluster counts what moved: the agent has applied the
@@ -222,8 +222,8 @@ pub fn gains(spec: &ResourceBindingSpec, clusters: &[TargetCluster]) -> Vec<Targ
     clusters.iter().filter_map(more).collect()
 }
 
-/// Returns what a workload takes of each cluster in which it gains replicas. One with components
-/// counts none, and takes what all of these do.
+/// Returns what a workload takes of each cluster in which it gains replicas. A workload with
+/// components has no replicas of its own, and takes what all its components take.
 fn loads<'a>(
     spec: &ResourceBindingSpec,
     gains: &'a [TargetCluster],
@@ -241,11 +241,7 @@ fn loads<'a>(
 
 /// Returns what all components of a workload take together; `None` if it has none.
 fn set(spec: &ResourceBindingSpec) -> Option<Load> {
-    let loads = spec.components.iter().map(|component| {
-        let needs = component.replica_requirements.as_ref();
-        let demand = needs.map(|needs| Demand::new(&needs.resource_request));
-        Load::of(demand.as_ref(), component.replicas.max(0).into())
-    });
+    let loads = spec.components.iter().map(|it| Part::of(it).load());
     loads.reduce(|mut sum, load| {
         sum.add(&load);
         sum

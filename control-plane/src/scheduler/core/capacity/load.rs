@@ -5,7 +5,7 @@ use super::{Amounts, Capacity, Demand, PODS, amount_of, find};
 /// What some pods take of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Load {
-    amounts: Amounts,
+    pub(super) amounts: Amounts,
     pods: i64,
 }
 

@@ -2,7 +2,7 @@
 
 use muster_shared::api::binding::Component;
 
-use super::{Amounts, Capacity, Demand, Grades, MAX_REPLICAS, PODS_PER_NODE, find};
+use super::{Amounts, Capacity, Demand, Grades, Load, MAX_REPLICAS, PODS_PER_NODE, find};
 
 /// One pod template of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +22,11 @@ impl Part {
                 .map(|requirements| Demand::new(&requirements.resource_request))
                 .unwrap_or_default(),
         }
+    }
+
+    /// Returns what the pods of the part take together.
+    pub fn load(&self) -> Load {
+        Load::of(Some(&self.demand), self.replicas)
     }
 }
 
@@ -50,17 +55,11 @@ impl Capacity {
 
 /// Returns what one set asks for in all.
 fn whole_set(parts: &[Part]) -> Demand {
-    let mut requests: Amounts = Vec::new();
+    let mut set = Load::default();
     for part in parts.iter().filter(|part| part.replicas > 0) {
-        for (name, request) in &part.demand.requests {
-            let amount = request.saturating_mul(part.replicas);
-            match requests.binary_search_by(|(known, _)| known.cmp(name)) {
-                Ok(position) => requests[position].1 = requests[position].1.saturating_add(amount),
-                Err(position) => requests.insert(position, (name.clone(), amount)),
-            }
-        }
+        set.add(&part.load());
     }
-    requests.into_iter().collect()
+    set.amounts.into_iter().collect()
 }
 
 /// Pods that are placed at most to count sets: more than any cluster runs, whatever it reports.
