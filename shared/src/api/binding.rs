@@ -257,12 +257,17 @@ impl ResourceBindingSpec {
         self.replicas <= 0 && self.replica_requirements.is_some() && self.components.is_empty()
     }
 
+    /// Returns whether the resource has replicas of its own, of which each target has a share. Those
+    /// of components are not divided.
+    pub fn has_own_replicas(&self) -> bool {
+        self.replicas > 0 && self.components.is_empty()
+    }
+
     /// Returns whether the replicas of a workload are not divided yet: no target has a share, as in
     /// a workload that was scaled from zero, or whose kind was not counted before. Nobody has
     /// decided that anything stops.
     pub fn is_undivided(&self) -> bool {
-        self.replicas > 0
-            && self.components.is_empty()
+        self.has_own_replicas()
             && !self.clusters.is_empty()
             && self.clusters.iter().all(|it| it.replicas <= 0)
     }

@@ -114,14 +114,14 @@ async fn wait_for_data(
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
         let keeps_empty = fleet.settings.enable_empty_workload_propagation;
-        let is_counted = keeps_empty && spec.replicas > 0 && spec.components.is_empty();
+        let is_counted = keeps_empty && spec.has_own_replicas();
         for target in &wanted.scope.targets {
             let cluster = &target.name;
-            // A Work of a share of none is no copy.
+            // A Work that was made for a share of zero replicas is no copy yet.
             let is_copy =
                 |it: &CachedWork| !is_counted || target.replicas <= 0 || it.replicas != Some(0);
             let mut works = works.iter().filter(|it| is_copy(it));
-            // What is there goes on, and is kept up to date.
+            // A copy that is there goes on, and is kept up to date.
             if works.any(|work| cluster_of(work) == Some(cluster)) {
                 continue;
             }

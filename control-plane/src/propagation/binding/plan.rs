@@ -139,11 +139,12 @@ impl<'a> Plan<'a> {
             let is_heard = is_to_leave && (facts.is_heard)(cluster);
             is_heard.then(|| match &work.metadata.deletion_timestamp {
                 Some(at) => Asked::At(at.0),
-                // During a pause another copy that runs already follows its template.
+                // A pause puts no time off where another copy runs, which follows its template.
                 None if is_there && is_paused(cluster) => Asked::At(Timestamp::MIN),
-                // It is asked for now, or once a pause ends.
+                // The removal is asked for now, or once a pause ends.
                 None if has_place(cluster) && !(facts.is_to_go)(work) => Asked::NotYet,
-                // It was refused, or waits for the new copies: the time of the task bounds that.
+                // The removal was refused, or waits for the new copies. The copy holds these back
+                // no longer than the grace period that began with its task.
                 None => Asked::At(Timestamp::MIN),
             })
         };
@@ -221,7 +222,7 @@ fn successors<'a>(
     own.sort_by_key(|work| work.metadata.name.as_deref() == Some(&*name));
     let own = own.into_iter().filter_map(|it| Some((cluster_of(it)?, it)));
     let own: BTreeMap<_, _> = own.collect();
-    let is_counted = spec.replicas > 0 && spec.components.is_empty();
+    let is_counted = spec.has_own_replicas();
     // Where nothing runs in what is to go, nothing need run in what takes its place.
     let has_pods = is_counted && is_running() && (facts.members_scale)() != Some(true);
     let shares = targets.iter().filter(|it| !is_counted || it.replicas > 0);
@@ -239,7 +240,7 @@ fn successors<'a>(
         if (facts.is_leaving)(cluster) || !(facts.applies)(cluster) {
             return (cluster, Successor::Stuck);
         }
-        // One without replicas is no copy, and gets those of its share as one that is made does.
+        // A Work without replicas is no copy: its share is brought by the Work that is rendered.
         let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
         let is_sent = match work {
             Some(work) if !is_empty => work.suspend_dispatching != Some(true),
