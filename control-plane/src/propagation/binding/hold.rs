@@ -4,8 +4,8 @@
 //! workload would be down for as long as that cluster is. A cluster that is ready and does not
 //! remove its copy (because of admission or a finalizer in the member) holds the new copy back for
 //! a bounded time, which a condition reports. That time begins when the removal is asked for, which
-//! a pause of movement may put off. Where another copy runs already, it puts nothing off: that copy
-//! follows its template.
+//! a pause of movement may put off. Where another copy runs already, a pause does not put that time
+//! off, so that the running copy follows its template.
 
 use std::time::Duration;
 
@@ -36,21 +36,22 @@ pub struct Hold<'a> {
     pub cluster: &'a str,
     /// Since when.
     pub since: Timestamp,
-    /// Until when at the latest; `None` while its removal is still to be asked for.
+    /// Until when at the latest; `None` while nobody has asked for the removal of the copy yet.
     pub until: Option<Timestamp>,
 }
 
-/// When the removal of a copy was asked for that is still there.
+/// Time at which the removal of a copy that is still there was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It is still to be asked for.
+    /// Nobody has asked for the removal yet.
     NotYet,
-    /// At this time.
+    /// The removal was asked for at this time.
     At(Timestamp),
 }
 
-/// Returns the copy that holds the new ones back the longest, if any does. `asked` says of a
-/// cluster that still has its Work and is heard of when the removal of that was asked for.
+/// Returns the copy that holds the new ones back the longest, if any does. `asked` says when the
+/// removal of the copy in a cluster was asked for; `None` if the cluster has no Work any more, or
+/// nothing is heard of it.
 pub fn hold<'a>(
     tasks: &'a [GracefulEvictionTask],
     asked: &dyn Fn(&str) -> Option<Asked>,
