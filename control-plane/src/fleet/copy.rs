@@ -1,5 +1,5 @@
-//! What is known of the copy of a workload in a cluster: whether its order can be carried out
-//! there, what its Work says, and how many replicas it has to run.
+//! Answers questions about the copy of a workload in a cluster: whether its order can be carried
+//! out there, what its Work says, and how many replicas it has to run.
 
 use std::fmt;
 

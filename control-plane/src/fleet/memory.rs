@@ -154,7 +154,8 @@ impl<K: Clone + Eq + Hash, V: PartialEq> Since<K, V> {
         now.duration_since(since)
     }
 
-    /// Returns what is left until `what` has been so of a key for a time; `None` once it has.
+    /// Returns the rest of the time for which `what` has to be so of a key; `None` once it has been
+    /// so for all of it.
     pub fn rest(&self, key: &K, what: V, time: Duration) -> Option<Duration> {
         let rest = time.saturating_sub(self.lasts(key, what));
         (!rest.is_zero()).then_some(rest)

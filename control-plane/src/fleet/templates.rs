@@ -199,8 +199,8 @@ impl Templates {
         self.select(kind, namespace, |_| true)
     }
 
-    /// Returns those of [`list`](Self::list) that are selected by names and labels. A template that
-    /// is not is not decoded, which costs a hundredth.
+    /// Returns those of [`list`](Self::list) that are selected by names and labels. The others are
+    /// not decoded, so that they cost a hundredth of it.
     pub fn select<F: Fn(Outline<'_>) -> bool>(
         &self,
         kind: &Kind,
@@ -208,7 +208,7 @@ impl Templates {
         is_selected: F,
     ) -> Option<impl Iterator<Item = Arc<Template>> + use<F>> {
         let none = || Some(None.into_iter().flatten());
-        // Templates are compared when others can look for kinds again.
+        // The lock of the kinds is released before templates are compared.
         let informer = {
             let kinds = self.read();
             let Some(entry) = kinds.get(kind) else {

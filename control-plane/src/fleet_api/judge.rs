@@ -49,7 +49,7 @@ pub(super) struct Authority {
     pub until: Timestamp,
 }
 
-/// Returns the text of a key of a Secret; `None` if there is none.
+/// Returns the value of a key of a Secret; `None` if there is none, or it is no text.
 pub(super) fn text(secret: &Secret, key: &str) -> Option<String> {
     let value = secret.data.as_ref()?.get(key)?;
     String::from_utf8(value.0.clone()).ok()

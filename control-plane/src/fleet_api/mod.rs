@@ -400,8 +400,8 @@ pub async fn prepare(
     Ok((!newer.is_empty()).then(words))
 }
 
-/// Returns the pause after a pass that left something to do. Each applies everything, which is work
-/// for the API, and an object that it refuses waits for a person.
+/// Returns the pause after a pass that left something to do. Each pass applies all objects, which
+/// is work for the API, and an object that the API refuses waits for a person.
 fn retry(refusals: u32) -> StdDuration {
     (RETRY * 2_u32.pow(refusals.min(5))).min(LOOK)
 }

@@ -140,7 +140,7 @@ where
 }
 
 /// Applies objects. Returns those that a newer version wrote, with that version: they stay as they
-/// are. One that the API refuses keeps no other.
+/// are. An object that the API refuses does not keep the others.
 pub(super) async fn apply(
     fleet: &Client,
     objects: Vec<DynamicObject>,
@@ -160,6 +160,7 @@ pub(super) async fn apply(
     refused.map_or(Ok(newer), |error| Err(error.into()))
 }
 
+/// Applies an object; returns it with its version if a newer version wrote it.
 async fn apply_one(
     fleet: &Client,
     mut object: DynamicObject,

@@ -128,10 +128,10 @@ impl Keeper {
                 problems.push(error);
                 None
             });
-            // One that is gone, as while its issuer makes it anew, takes no authority back: the
-            // certificate in use is still of that.
+            // While the Secret is gone, as when its issuer makes it anew, the authorities that
+            // clients know count: they signed the certificate in use.
             let known = found.get(&site.name("control-plane"));
-            // Where neither is read it is not known whom clients trust.
+            // Where neither Secret can be read, it is not known which authorities clients trust.
             if brought.is_none()
                 && known.is_none()
                 && let Some(error) = problems.pop()
@@ -144,7 +144,7 @@ impl Keeper {
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
         // A load balancer that has lost an address, as that of a node which restarts, may get it
-        // back in a moment, and clients go on with that.
+        // back in a moment: the certificate keeps the address.
         let is_given = site.address != self.site.address;
         let mut serving = leaves.iter_mut().filter(|it| it.serves);
         if (waits.is_some() || is_given)

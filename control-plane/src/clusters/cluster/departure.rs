@@ -235,8 +235,8 @@ fn waits_for_fence(fleet: &Fleet, cluster: &str, work: &CachedWork) -> bool {
     })
 }
 
-/// Does the same with several Works, one after the other. A Work about which nothing can be
-/// decided, or whose change is refused, keeps no other; returns the first error.
+/// Acts on several Works, one after the other. A Work about which nothing can be decided, or whose
+/// change is refused, does not keep the others; returns the first error.
 async fn for_each<'a, F: Future<Output = Result<(), ApiError>>>(
     works: impl Iterator<Item = &'a Arc<CachedWork>>,
     act: impl Fn(&'a CachedWork) -> F,

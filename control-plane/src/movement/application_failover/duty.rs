@@ -44,7 +44,7 @@ pub fn duty<'a>(
     if !interpreters.has(&resource.api_version, &resource.kind, hook) {
         return Duty::Forget(Some(Unfollowed::Health));
     }
-    // One that is nowhere, as when it is scaled to zero, is unhealthy nowhere.
+    // A workload without clusters, as one that is scaled to zero, is unhealthy nowhere.
     if binding.status().aggregated_status.is_empty() && !spec.clusters.is_empty() {
         return Duty::Wait;
     }

@@ -51,14 +51,14 @@ mod review;
 /// Attempts of one workload that came to nothing, one after the other.
 #[derive(Debug, Default)]
 struct Failures {
-    /// How many.
+    /// Number of these attempts.
     count: u32,
     /// The version of the binding for which a write was paid whose end nobody knows, and how many
     /// evictions had succeeded then. Of all writes upon one version one at most is carried out.
     paid_for: Option<(String, u64)>,
 }
 
-/// Asks whether the template of a Job says that it has completed; `None`: it cannot be read.
+/// Question whether the template of a Job says that it has completed; `None`: it cannot be read.
 pub type CompletedByTemplate = Box<dyn Fn(&AnyBinding) -> Option<bool> + Send + Sync>;
 
 /// The evictor.
@@ -67,7 +67,7 @@ pub struct Evictor {
     pub(super) fleet: FleetView,
     /// Asked before a workload leaves a cluster.
     pub(super) fence: Fence,
-    /// Asked of Jobs of which no cluster reports anything.
+    /// Asked about Jobs of which the cluster that they leave reports nothing.
     pub(super) completed_by_template: CompletedByTemplate,
     pub(super) pauses: Pauses,
     bindings: PackedMap<Key, AnyBinding>,

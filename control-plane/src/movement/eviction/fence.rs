@@ -25,15 +25,15 @@ pub enum FenceGate {
     Shut(String),
 }
 
-/// Asks whether a workload may leave a cluster.
+/// Question whether a workload may leave a cluster as far as fencing is concerned.
 pub type Fence = Box<dyn Fn(&Cluster, &AnyBinding, Instant) -> FenceGate + Send + Sync>;
 
-/// Returns the fence that is open for all.
+/// Returns a fence that is open for all.
 pub fn none() -> Fence {
     Box::new(|_, _, _| FenceGate::Open)
 }
 
-/// Returns the fence that asks the fleet.
+/// Returns a fence that judges by the state of the fleet.
 pub fn of(fleet: &Arc<Fleet>) -> Fence {
     let fleet = Arc::downgrade(fleet);
     Box::new(move |cluster, binding, now| {

@@ -468,8 +468,8 @@ impl Departure<'_> {
     }
 
     /// Puts the task of the copy that ran last: the state for the new copy is read from the last
-    /// task, here and in Karmada. One that has not used its state, and whose own task gives none,
-    /// leaves that place to the task that brought it.
+    /// task, here and in Karmada. Where the copy that leaves has not used its state, and its own
+    /// task gives none, the task that brought this state stays the last.
     fn order_tasks(&self, after: &mut ResourceBindingSpec) {
         let own = after.eviction_task(self.cluster);
         let gives = own.is_some_and(|it| {
@@ -477,7 +477,7 @@ impl Departure<'_> {
         });
         let never_ran = matches!(self.reason, EvictionReason::Refused { .. })
             || !gives && self.unused_state().is_some();
-        // A task of an earlier departure from the same cluster has gone with this one.
+        // The task of an earlier departure from the same cluster is not among those of `after`.
         let mut others = self.spec.graceful_eviction_tasks.iter();
         let brought = others.rfind(|it| never_ran && it.from_cluster != self.cluster);
         let last = brought.map_or(self.cluster, |it| it.from_cluster.as_str());

@@ -388,7 +388,8 @@ impl Episode {
             self.last_cleaned = Some(now).filter(|_| !cleaned).or(self.last_cleaned);
         }
         entry.is_cleaned |= !entry.is_kept && (cleaned || is_clean);
-        // A failover ends without the health of what asks for no replicas.
+        // The end of a failover does not tell whether a workload was healthy that asks for no
+        // replicas.
         let was_awaited = ended && !observed.asks_for_none;
         if entry.is_healthy || !(observed.is_healthy || was_awaited || healthy || listed_healthy) {
             return;
@@ -587,7 +588,8 @@ impl Episode {
             entries.all(|(key, it)| self.gone.contains(key) || wanted(it))
         };
         let (healthy, cleaned) = (all(&|it| it.is_healthy), all(&|it| it.is_cleaned));
-        // Nobody waits for what is not to come.
+        // A failover does not wait for the health of workloads that ask for no replicas, nor for
+        // the removal of copies that are kept.
         let is_settled =
             all(&|it| (it.is_healthy || it.asks_for_none) && (it.is_cleaned || it.is_kept));
         let is_ended = self.status.times.ended.is_some();

@@ -72,9 +72,10 @@ pub struct Observed {
     pub is_healthy: bool,
     /// Clusters with an eviction task.
     pub leaving: Vec<String>,
-    /// Those of them whose copy stays until a person says otherwise (purge mode Never).
+    /// Clusters with an eviction task whose copy stays until a person says otherwise (purge mode
+    /// Never).
     pub kept: Vec<String>,
-    /// Whether its template asks for no replicas: nobody waits until it is healthy.
+    /// Whether the template asks for no replicas, so that nobody waits until it is healthy.
     pub asks_for_none: bool,
     /// Why it does not leave some of its clusters: it is stranded or held there.
     pub stranding: Option<Stranding>,

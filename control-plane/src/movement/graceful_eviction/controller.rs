@@ -179,7 +179,8 @@ fn check(
     let is_given = undone == Some(false) && !awaits_job(fleet, spec, &works);
     let work = |cluster: &str| match works.get(cluster) {
         None => WorkState::Absent,
-        // No target has been sent what the old copy does: neither health nor time replaces that.
+        // The targets have not been sent all that the old copy does, and neither their health nor
+        // time makes up for that.
         Some(_) if !is_given => WorkState::Sent,
         Some(work) => WorkState::said(&work.status()),
     };

@@ -197,7 +197,7 @@ mod tests {
             (true, false, Some(0), 15, true),
             // The clock of the API may be ahead.
             (true, false, Some(20), 0, true),
-            // Nothing ends that by itself.
+            // A copy that its task keeps does not go by itself.
             (true, true, None, 0, true),
         ] {
             let told = is_told(is_ready, is_kept, deleted.map(at), at(now));

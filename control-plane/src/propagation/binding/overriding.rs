@@ -498,7 +498,7 @@ mod tests {
         };
         for (referrers, stays) in [
             (&["web-deployment"][..], true),
-            // Its policy was deleted, and waits for nothing.
+            // The policy of the other workload was deleted, and waits for nothing.
             (&["web-deployment", "other-deployment"], false),
         ] {
             let conf = json!({

@@ -507,7 +507,7 @@ mod tests {
         let leaves = with(to(&["m2"]), &json!({"gracefulEvictionTasks": long_ago}));
         let planned = |works: &[&str]| planned(&leaves, true, works, &[]);
         assert_eq!(planned(&["paused"]), "others wait, paused holds");
-        // What runs beside it gets what is edited.
+        // A copy that runs beside it gets what is edited.
         assert_eq!(planned(&["paused", "m2"]), "others wait");
     }
 

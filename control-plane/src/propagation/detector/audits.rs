@@ -30,12 +30,13 @@ const GRACE: Duration = Duration::from_secs(30);
 /// How long until a policy of which something has no effect is looked through again: what it names
 /// may have come.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// Part of the time in which one policy is looked through again and again, in a large fleet.
+/// Factor between the time that a look at a policy takes and the pause after it: in a large fleet,
+/// the looks at one policy take a 5000th of all time.
 const SHARE: u32 = 5000;
-/// Longest time until it is looked through again, since a look may have taken long for another
-/// reason: the machine was busy, or was suspended.
+/// Longest time until a policy of which something has no effect is looked through again. A look may
+/// have taken long for another reason: the machine was busy, or was suspended.
 const LONGEST_LOOK_AGAIN: Duration = Duration::from_mins(30);
-/// How long until a policy is looked through for which templates may just be bound.
+/// Time until a policy is looked at again that waits for templates which may just be bound.
 pub(super) const BEHIND: Duration = Duration::from_secs(10);
 /// Longest time in a row for which templates that wait to be bound keep policies from being looked
 /// through: where a webhook of the fleet API does not answer, some wait for ever.
@@ -54,7 +55,7 @@ pub(super) struct Audits {
     rush: Mutex<Rush>,
 }
 
-/// The time for which templates have waited to be bound, as far as somebody looked.
+/// Time for which templates have waited to be bound without a break, as far as somebody looked.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rush {
     began: Option<Instant>,
@@ -70,7 +71,7 @@ impl Rush {
             return false;
         }
         if self.seen.is_none_or(|seen| now - seen > BEHIND * 2) {
-            // Nobody has looked for a while, so that this may be another one.
+            // Nobody has looked for a while, so that there may have been a break.
             self.began = None;
         }
         self.seen = Some(now);
@@ -98,7 +99,7 @@ impl Default for Audits {
 }
 
 impl Audits {
-    /// Returns whether looks at policies wait, because these templates may just be bound.
+    /// Returns whether looks at policies wait for a queue of templates that may just be bound.
     pub(super) fn wait_for(&self, templates: &Queue<TemplateKey>) -> bool {
         let is_behind = templates.is_behind();
         self.rush.lock().see(is_behind, Instant::now())
@@ -185,7 +186,7 @@ fn look_through(detector: &Detector, key: &PolicyKey) -> Next {
     if left.is_zero() && detector.audits.wait_for(&detector.templates) {
         return Next::After(BEHIND);
     }
-    // The comparison with the fleet may take long, and nobody else waits for it.
+    // The comparison with the fleet may take long, and holds no lock.
     let began = Instant::now();
     let is_unexplained = left.is_zero().then(|| {
         let facts = Now {

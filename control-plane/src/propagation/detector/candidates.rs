@@ -24,13 +24,13 @@ type Place = (Option<String>, Kind);
 #[derive(Debug, Default)]
 struct Selecting {
     by_name: HashMap<String, BTreeSet<PolicyKey>>,
-    /// Those that want a value of a label, by one of these.
+    /// Policies that want labels to have certain values, by one of these labels and its value.
     by_label: HashMap<(String, String), BTreeSet<PolicyKey>>,
-    /// Those that select by labels in other ways, or everything of the kind.
+    /// Policies that select by labels in other ways, or everything of the kind.
     others: BTreeSet<PolicyKey>,
 }
 
-/// What a selector names.
+/// Name or label by which the policies of a selector are found.
 enum Named<'a> {
     Name(&'a str),
     Label(&'a str, &'a str),

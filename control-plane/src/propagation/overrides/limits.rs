@@ -11,10 +11,11 @@ pub const DEEPEST_MANIFEST: usize = 100;
 /// Bytes of JSON of the largest manifest: etcd's default limit for a request, and so for an object
 /// (`--max-request-bytes`).
 pub const LARGEST_MANIFEST: usize = 1536 * 1024;
-/// Bytes that all changes of a manifest for one cluster go through. Whoever may write a policy must
-/// not be able to keep a worker busy with one resource for minutes.
+/// Bytes that all changes of a manifest for one cluster may go through. Whoever may write a policy
+/// must not be able to keep a worker busy with one resource for minutes.
 pub(super) const MOST_READ: usize = 1024 * 1024 * 1024;
-/// How often a document counts that is read and written: these take longer than other changes.
+/// Factor by which the bytes of a document count that is read and written, which takes longer than
+/// other changes.
 pub(super) const DOCUMENT: usize = 16;
 
 /// Reason why a manifest does not fit into a Work.
@@ -74,7 +75,7 @@ impl Room {
     /// Counts bytes that a change goes through.
     ///
     /// # Errors
-    /// The changes before it have left fewer.
+    /// The changes before have gone through too many bytes for that.
     pub fn read(&mut self, bytes: usize) -> Result<(), String> {
         let unread = self.unread.checked_sub(bytes);
         self.unread = unread.ok_or_else(|| {
@@ -88,7 +89,7 @@ impl Room {
     /// Takes bytes for a text that becomes part of the manifest.
     ///
     /// # Errors
-    /// There are fewer.
+    /// The manifest may grow by fewer bytes only.
     pub fn take(&mut self, bytes: usize) -> Result<(), String> {
         self.left = self.left.checked_sub(bytes).ok_or_else(too_large)?;
         Ok(())

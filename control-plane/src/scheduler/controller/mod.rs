@@ -434,7 +434,8 @@ impl Scheduler {
             pass_around(&subject, snapshot, place, obstacle)
         };
         let (mut outcome, mut obstructed) = look(&reported);
-        // What becomes of copies that it drops, the policy says from the moment of an edit on.
+        // An edit of the policy counts at once for the copies that the outcome drops, although the
+        // binding does not have it yet.
         if outcome.cause.is_some()
             && let Cow::Owned(spec) = protected(fleet, &reported)
         {

@@ -95,7 +95,7 @@ impl Placed {
 /// off clusters that leave the fleet, which wait for that, and goes nowhere instead.
 pub fn stay(subject: &Subject<'_>, snapshot: &Snapshot, now: Timestamp) -> Outcome {
     let mut outcome = Outcome::settled(subject).confirm(subject, now);
-    // Whoever asked for a new placement waits for an answer, and this is it.
+    // That the binding stays answers a request for a new placement.
     if is_reschedule_requested(subject.spec, subject.status) {
         outcome.report.scheduled_at = Some(answered(subject.spec, now));
         outcome.report.is_answer = true;

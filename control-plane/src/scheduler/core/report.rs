@@ -21,7 +21,7 @@ pub struct Report {
     pub observed_generation: Option<i64>,
     /// `lastScheduledTime`
     pub scheduled_at: Option<Timestamp>,
-    /// Whether that time answers a request, so that it is news by itself.
+    /// Whether `scheduled_at` answers a request, so that it is news by itself.
     pub is_answer: bool,
     /// `schedulerObservingAffinityName`: the affinity group in use.
     pub affinity_name: Option<String>,

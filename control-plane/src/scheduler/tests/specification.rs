@@ -195,7 +195,7 @@ fn new_replicas_avoid_clusters_with_taints_as_long_as_others_suffice() {
         (aggregated(), 6, "m1:2 m2:4"),
         (weights.clone(), 6, "m1:2 m2:4"),
         (weights, 2, "m1:1 m2:1"),
-        // A weight of none takes nothing off the others.
+        // A cluster with a weight of zero takes nothing off the others.
         (static_weights(&[("m1", 1), ("m2", 0)]), 6, "m1:6"),
         // m2 has room for four only: then m1 is better than nothing.
         (dynamic(), 12, "m1:9 m2:3"),

@@ -343,7 +343,7 @@ impl Distributor {
                     || !binding.spec.graceful_eviction_tasks.is_empty()
             })
             .filter_map(|(binding, key)| {
-                // One that somebody made without a permanent id is given its uid as that.
+                // A binding that somebody made without a permanent id is given its uid as one.
                 let uid = binding.metadata.uid.as_deref();
                 Some(Referrer {
                     key,

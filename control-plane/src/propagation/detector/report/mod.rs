@@ -135,7 +135,7 @@ impl Detector {
         }
         let tally = self.tally(key);
         let is_empty = tally.is_empty();
-        // To find out why it has none takes longer than to bind what it selects.
+        // To find out why a policy has no resources takes longer than to bind what it selects.
         if is_empty && self.audits.wait_for(&self.templates) {
             return Ok(Next::After(BEHIND));
         }

@@ -65,11 +65,11 @@ fn whole_set(parts: &[Part]) -> Demand {
 /// Pods that are placed at most to count sets: more than any cluster runs, whatever it reports.
 const MOST_PODS: i64 = 1_000_000;
 
-/// Nodes of one grade, those that have pods first.
+/// Nodes of one grade: those that have pods, and the number of those that have none.
 struct Stock<'a> {
     used: Vec<Node>,
     unused: i64,
-    /// What an unused one has.
+    /// Amounts of a node that has no pods yet.
     fresh: &'a Amounts,
 }
 

@@ -40,7 +40,7 @@ pub struct Party<'a> {
 }
 
 /// Returns the seats of each party, in the order of `parties`. All are zero when nobody has votes,
-/// and when there are none.
+/// or `seats` is zero.
 ///
 /// The sequence of grants is a total order over the pairs (party, how many seats it has already):
 /// the larger `votes / (2·seats + 1)` first, then fewer seats, then the name. The result is the

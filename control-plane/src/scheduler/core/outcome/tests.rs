@@ -612,7 +612,7 @@ fn to_stay_is_an_answer_to_a_request_for_a_new_placement() {
         let report = stay(&subject, &snapshot(&[cluster("m", 10)]), at(20)).report;
         assert_eq!(report.scheduled_at, expected.map(at), "{requested:?}");
         assert_eq!(report.observed_generation, Some(2));
-        // A former version reported the rest of it, and left the request open.
+        // A former version reported all but the time, and left the request open.
         let told = ResourceBindingStatus {
             last_scheduled_time: status.last_scheduled_time.clone(),
             ..report.on(&status, at(10))

@@ -13,7 +13,7 @@ pub(super) fn select(
         return Err(SelectError::TooFewClusters);
     }
     let need = candidates.len().min(groups.max);
-    // None hold nothing, not even no replicas (Karmada behaviour).
+    // No clusters have no room, not even for zero replicas (Karmada behaviour).
     if !load.duplicated && (need == 0 || !make_room(&mut candidates, need, load.replicas)) {
         return Err(SelectError::NotEnoughCapacity(need));
     }
