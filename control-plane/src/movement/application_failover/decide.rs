@@ -15,7 +15,7 @@ const DEFAULT_TOLERATION_SECONDS: i32 = 300;
 /// Since when an application is unhealthy, by cluster.
 pub type Since = BTreeMap<String, Timestamp>;
 
-/// What follows from the reports.
+/// Decision that follows from the reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Where it is unhealthy, and since when. What it leaves is among them until it has left.

@@ -6,7 +6,7 @@ use muster_shared::api::policy::ApplicationFailoverBehavior;
 
 use super::explain::Unfollowed;
 
-/// What to do about an application.
+/// Duty towards an application.
 #[derive(Debug, PartialEq)]
 pub enum Duty<'a> {
     /// Follow its policy.

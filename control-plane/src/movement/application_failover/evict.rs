@@ -26,7 +26,7 @@ const SWITCHED_OFF: Duration = Duration::from_mins(5);
 /// before.
 const REFRESH: SignedDuration = SignedDuration::from_secs(10);
 
-/// What the operator has switched on.
+/// Features that the operator has switched on.
 #[derive(Clone, Copy, Debug)]
 pub struct Switches {
     /// Gate `GracefulEviction`.

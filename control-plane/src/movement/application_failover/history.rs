@@ -28,17 +28,17 @@ const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct History {
-    /// Where it is unhealthy, and since when.
+    /// Clusters in which the application is unhealthy, and since when.
     #[serde(skip_serializing_if = "Since::is_empty")]
     #[serde(rename = "unhealthySince")]
     pub since: Since,
-    /// How often it was moved without a long rest between.
+    /// Moves of the application without a long rest between.
     #[serde(skip_serializing_if = "is_zero")]
     pub moves: u32,
-    /// When it was moved last.
+    /// Time of the last move.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_move: Option<Timestamp>,
-    /// What there is to tell of that.
+    /// The last move, as people are told of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Move>,
 }

@@ -46,7 +46,7 @@ pub struct Departure<'a> {
     pub status: &'a ResourceBindingStatus,
     /// The cluster that is left.
     pub cluster: &'a str,
-    /// Why.
+    /// Reason why the workload leaves the cluster.
     pub reason: EvictionReason<'a>,
     /// Treatment of the old copy.
     pub purge_mode: &'a PurgeMode,

@@ -30,7 +30,7 @@ pub struct Record {
     pub mode: String,
     /// Taint and rule.
     pub cause: String,
-    /// When, in whole seconds.
+    /// Time of the eviction, in whole seconds.
     pub at: Timestamp,
 }
 

@@ -32,7 +32,7 @@ pub struct Limits {
     pub age: SignedDuration,
 }
 
-/// What was counted, by cause.
+/// Numbers that were counted, by cause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Failovers that began.
@@ -52,11 +52,11 @@ pub struct Ledger {
     episodes: BTreeMap<String, Episode>,
     /// The last failover of each cluster.
     last: BTreeMap<Place, String>,
-    /// Those that are to be written.
+    /// Records that are to be written.
     dirty: BTreeSet<String>,
-    /// Those that are to be deleted.
+    /// Records that are to be deleted.
     surplus: BTreeSet<String>,
-    /// Those that go on, or whose cause may return.
+    /// Records of failovers that go on, or whose cause may return.
     live: BTreeSet<String>,
     /// The failovers in which a binding moved or is stranded.
     concerns: BTreeMap<BindingKey, BTreeSet<String>>,

@@ -31,11 +31,11 @@ const UNTOLD: Duration = Duration::from_secs(15);
 /// A copy that may run, and holds new ones back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// What is waited for.
+    /// Message that tells what is waited for.
     message: String,
-    /// Whether people are told.
+    /// Whether people are told that the copy holds new ones back.
     is_told: bool,
-    /// When to look again.
+    /// Pause before the copy is looked at again.
     pub pause: Duration,
 }
 

@@ -62,7 +62,7 @@ pub fn hold<'a>(
     });
     let holds = directly.filter_map(|task| {
         let asked = asked(&task.from_cluster)?;
-        // One without a time gets it from the controller of the tasks.
+        // A task without a time gets it from the controller of the tasks.
         let since = task.creation_timestamp.as_ref().map_or(now, |time| time.0);
         let longest = task.grace_period_seconds.unwrap_or(LONGEST);
         let longest = SignedDuration::from_secs(longest.into());

@@ -237,7 +237,7 @@ fn preserved_of(fleet: &Fleet, namespace: &str) -> HashSet<String> {
     clusters
 }
 
-/// What the workers share.
+/// State that the workers share.
 struct Shared {
     scope: Arc<Scope>,
     waits: Backoff<Place>,

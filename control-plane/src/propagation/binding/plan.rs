@@ -120,7 +120,7 @@ impl<'a> Plan<'a> {
             Some(_) if goes_first || scope.purged_first.contains(cluster) => is_there || is_coming,
             Some(_) => is_there && !is_awaited,
         };
-        // What nothing takes the place of does not move.
+        // A copy whose place nothing takes does not move.
         let moves = successors.as_ref().is_some_and(|it| !it.is_empty());
         let is_paused = |cluster: &str| moves && (facts.is_paused)(cluster);
         let may_go = |cluster: &str| has_place(cluster) && !is_paused(cluster);
@@ -200,7 +200,7 @@ fn successors<'a>(
 ) -> Option<Vec<(&'a str, Successor)>> {
     let (spec, targets) = (wanted.spec, &wanted.scope.targets);
     let resource = &spec.resource;
-    // Nobody has said that nothing runs by a copy of which nothing is known.
+    // A copy of which nothing is known may run.
     let runs = |work: &CachedWork| pods(resource, &work.status()) != Some(0);
     let is_running = || unwanted.iter().any(|(it, _)| runs(it));
     if spec.is_scaled_to_zero() && !(is_running() && (facts.members_scale)() != Some(false))

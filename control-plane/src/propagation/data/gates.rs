@@ -28,7 +28,7 @@ use crate::fleet::works::{CachedWork, cluster_of};
 /// Reason why a copy is not created yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// What it waits for.
+    /// Reason, which tells what the copy waits for.
     pub why: String,
     /// Seconds after which that is told as stuck.
     pub timeout: SignedDuration,
@@ -38,7 +38,7 @@ pub struct Closed {
     pub after: Option<Timestamp>,
 }
 
-/// What the copies of a workload wait for.
+/// Copies of a workload that wait, and for what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Clusters without a copy of their own yet, and why; some after their time is over.

@@ -26,7 +26,7 @@ pub struct Copy<'a> {
     pub cluster: &'a str,
     /// Whether the object is propagated there.
     pub is_target: bool,
-    /// Its Work, if there is one.
+    /// Work of the object in the cluster, if there is one.
     pub order: Option<Order>,
     /// Whether the cluster is heard of.
     pub reach: Reach,

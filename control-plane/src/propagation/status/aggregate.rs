@@ -63,7 +63,7 @@ pub fn items<'w>(
 pub struct Taken {
     /// Name of the cluster.
     pub cluster: String,
-    /// Whose it is.
+    /// Message that tells whose the Work is.
     pub message: String,
 }
 

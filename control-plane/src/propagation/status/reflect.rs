@@ -28,7 +28,7 @@ use crate::fleet::write::{Written, merge_status};
 /// many as may be.
 const CROWDED: Duration = Duration::from_millis(500);
 
-/// What is shown on a template.
+/// Statuses that are shown on a template, and what they are shown by.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     /// The reports of all clusters that have a copy.
@@ -39,7 +39,7 @@ pub(super) struct Shown<'a> {
     pub(super) kept: &'a BTreeSet<String>,
     /// The binding.
     pub(super) spec: &'a ResourceBindingSpec,
-    /// Its Works.
+    /// The Works of the binding.
     pub(super) works: &'a [Arc<CachedWork>],
 }
 

@@ -89,11 +89,11 @@ const OBSTRUCTED_LONGEST: Duration = Duration::from_mins(2);
 #[derive(Debug)]
 pub(super) struct Movement {
     pace: Pace,
-    /// Those that wait for the budget.
+    /// Bindings whose moves wait for the budget.
     pub moves: MoveQueue<BindingKey>,
     /// Bindings whose order could not be carried out in any cluster.
     pub obstructed: Backoff<BindingKey>,
-    /// Whether they wait by priority.
+    /// Whether moves wait by priority.
     is_ranked: bool,
     waits: Mutex<HashMap<BindingKey, Wait>>,
 }

@@ -10,7 +10,7 @@ use crate::scheduler::core::select::SelectError;
 /// Change that a binding waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// What has to change.
+    /// Kind of change that is waited for.
     pub wish: WaitsFor,
     /// Replicas for which room has to appear at least, if it is room.
     pub lacking: i64,

@@ -28,12 +28,12 @@ pub struct Explanation {
     pub failure: Option<FitError>,
 }
 
-/// One cluster.
+/// Line of an explanation about one cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ClusterLine {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// What becomes of it.
+    /// Result for the cluster.
     #[serde(flatten)]
     pub fate: Fate,
 }
@@ -56,9 +56,9 @@ pub enum Fate {
 /// A filter that refuses a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Its name.
+    /// Name of the filter.
     pub filter: &'static str,
-    /// Why.
+    /// Reason why the filter refuses the cluster.
     pub reason: String,
 }
 
@@ -66,7 +66,7 @@ pub struct Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fit {
-    /// How much it is preferred.
+    /// Score, by which clusters are preferred.
     pub score: i64,
     /// 0 for the primary affinity, n for the n-th overflow affinity.
     pub tier: u32,
@@ -83,7 +83,8 @@ pub struct Fit {
     pub closed_by: Vec<Refusal>,
     /// Whether it is chosen under the spread constraints.
     pub selected: bool,
-    /// What it is given; `None` when it is given nothing. 0 for what is not counted in replicas.
+    /// Replicas that the cluster is given; `None` when it is given nothing. 0 for resources that
+    /// are not counted in replicas.
     pub given: Option<i64>,
 }
 

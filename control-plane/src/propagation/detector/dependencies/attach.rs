@@ -28,11 +28,11 @@ const MOST_TARGETS: usize = 5000;
 /// A binding that refers to the template.
 #[derive(Clone, Copy, Debug)]
 pub struct Referrer<'a> {
-    /// Its name.
+    /// Key of the binding.
     pub key: &'a BindingKey,
-    /// Its permanent id.
+    /// Permanent id of the binding.
     pub id: &'a str,
-    /// What it says.
+    /// Spec of the binding.
     pub spec: &'a ResourceBindingSpec,
 }
 

@@ -19,12 +19,12 @@ use muster_shared::api::binding::TargetCluster;
 use super::candidate::Candidate;
 use super::snapshot::Snapshot;
 
-/// What is to be divided, and how.
+/// Replicas that are to be divided, and how.
 #[derive(Debug, Clone)]
 pub struct Division<'a> {
     /// Replicas of the workload.
     pub replicas: i64,
-    /// How they are divided.
+    /// Strategy by which the replicas are divided.
     pub strategy: Strategy<'a>,
     /// Whether a reschedule was requested, so that the previous result binds nobody.
     pub fresh: bool,
@@ -33,7 +33,7 @@ pub struct Division<'a> {
     pub tiered: bool,
     /// All clusters.
     pub clusters: &'a Snapshot,
-    /// Which cluster gets the odd replica.
+    /// Rule that says which cluster gets the odd replica.
     pub tie_break: TieBreak,
 }
 

@@ -15,12 +15,12 @@ use super::Groups;
 /// clusters, of which a thousand clusters are asked for, make three million.
 const MOST_STATES: usize = 1 << 22;
 
-/// What matters about one group.
+/// Score and size of one group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     /// How much the group is preferred.
     pub score: i64,
-    /// Its clusters.
+    /// Number of its clusters.
     pub clusters: usize,
 }
 
