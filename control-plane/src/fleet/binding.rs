@@ -25,12 +25,12 @@ use super::scoped::Scoped;
 use super::template::TemplateKey;
 use super::write::{Written, merge, merge_status};
 
-/// What names a binding of either kind.
+/// Namespace and name of a binding of either kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BindingKey {
-    /// Its namespace, `None` for a `ClusterResourceBinding`.
+    /// Namespace of the binding, `None` for a `ClusterResourceBinding`.
     pub namespace: Option<String>,
-    /// Its name.
+    /// Name of the binding.
     pub name: String,
 }
 

@@ -43,7 +43,7 @@ type Keys = BTreeSet<Arc<BindingKey>>;
 /// Bindings of which the placement is the same, as are most of one policy.
 #[derive(Clone)]
 pub struct Alike {
-    /// Their placement.
+    /// Placement of the bindings.
     pub placement: Arc<Placement>,
     /// Whether they are workloads, of which the replicas may be divided.
     pub are_workloads: bool,

@@ -27,7 +27,7 @@ pub type Pairs = BTreeMap<String, String>;
 pub struct Claim {
     /// The policy.
     pub policy: PolicyKey,
-    /// Its permanent id.
+    /// Permanent id of the policy.
     pub id: String,
 }
 

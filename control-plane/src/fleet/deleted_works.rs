@@ -59,7 +59,7 @@ impl DeletedWorks {
     /// request has come to nothing.
     ///
     /// # Errors
-    /// When the API does not say.
+    /// The API does not say whether the Work is there.
     pub async fn stays(&self, client: &Client, work: &CachedWork) -> Result<bool, ApiError> {
         if !self.is_to_go(work) {
             return Ok(true);

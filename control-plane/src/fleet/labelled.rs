@@ -2,7 +2,7 @@
 
 use kube::core::ObjectMeta;
 
-/// What has labels and annotations.
+/// Object or metadata with labels and annotations.
 pub trait Labelled {
     /// Returns the value of a label.
     fn label(&self, key: &str) -> Option<&str>;

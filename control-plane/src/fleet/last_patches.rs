@@ -26,9 +26,9 @@ pub struct LastPatches<K>(Mutex<HashMap<K, Last>>);
 struct Last {
     /// The resource version that it was for.
     version: String,
-    /// Its fingerprint.
+    /// Fingerprint of the patch.
     patch: u64,
-    /// When it counts no more; `None` for never.
+    /// Time from which on the patch counts no more; `None` for never.
     ends: Option<Instant>,
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// The last change of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseChange {
-    /// When it was seen.
+    /// Time at which the change was seen.
     pub at: Instant,
     /// Version of the lease; `None` once it was seen being deleted.
     pub version: Option<String>,

@@ -28,18 +28,18 @@ pub struct Backoff<K> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waited {
-    /// How often.
+    /// Number of waits.
     count: u32,
-    /// When it was told that the wait is long.
+    /// Time at which it was told that the wait is long.
     told: Option<Instant>,
-    /// When the last wait ends.
+    /// Time at which the last wait ends.
     until: Option<Instant>,
 }
 
 /// The next wait of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// How long to wait.
+    /// Length of the wait.
     pub time: Duration,
     /// Whether it is long and that is to be told now: once it has become so, and now and then while
     /// it goes on.

@@ -109,7 +109,7 @@ mod tests {
             }
             parked.leave(&key);
         }
-        // What is known is not waited for.
+        // Nothing waits for a kind that is known.
         let known = Kind::new("v1", "Event");
         parked.wait(&known, "known".to_owned());
         assert_eq!(queue.len(), 1);

@@ -67,12 +67,12 @@ impl Kind {
     }
 }
 
-/// What names one template.
+/// Kind, namespace and name of a template.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TemplateKey {
-    /// Its kind. Shared: there are few kinds and many templates.
+    /// Kind of the template. Shared: there are few kinds and many templates.
     pub kind: Arc<Kind>,
-    /// Its namespace, `None` for kinds without one.
+    /// Namespace of the template, `None` for kinds without one.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,

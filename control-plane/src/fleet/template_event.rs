@@ -6,12 +6,12 @@ use muster_shared::watch::Change;
 
 use super::template::{Template, TemplateKey};
 
-/// What happened to a template.
+/// Event of a template.
 #[derive(Debug)]
 pub struct TemplateChange {
     /// The template.
     pub key: TemplateKey,
-    /// What happened.
+    /// The event.
     pub event: TemplateEvent,
 }
 

@@ -24,7 +24,7 @@ const PAGE: u32 = 500;
 /// Namespace and name of a Work.
 type Place = (String, String);
 
-/// Such Works, by the binding that they are for. Cheap to clone.
+/// Works that the cache may not show, by the binding that they are for. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct UnseenWorks(Arc<Inner>);
 

@@ -186,7 +186,7 @@ pub(super) fn leaf(
         return Verdict::Make("it is not valid yet");
     }
     let third = SignedDuration::try_from(life / 3).unwrap_or(SignedDuration::MAX);
-    // What ends with its authority would end no later if it were made anew.
+    // A certificate that ends with its authority would end no later if it were made anew.
     if read.until.duration_since(now) <= third && read.until < authority.until {
         return Verdict::Make("it ends soon");
     }

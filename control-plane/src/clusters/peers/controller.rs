@@ -140,7 +140,7 @@ fn concerned(fleet: &Fleet, change: &Change<Cluster>) -> Vec<String> {
         concerned.push(new.name_any());
     }
     if heard || reported || asked {
-        // Those that the agent is not asked to watch any more have a witness less.
+        // Clusters that the agent is not asked to watch any more have a witness less.
         let all = old.iter().map(|it| &**it).chain([&**new]);
         concerned.extend(all.flat_map(asked_of).map(|peer| peer.name));
     }

@@ -30,7 +30,7 @@ pub struct Witness {
     pub has_lost_all: bool,
     /// Whether it is cut off itself: it has lost all, and one of them lives.
     pub is_cut_off: bool,
-    /// Its report about the cluster, and since when it says so.
+    /// Report of the witness about the cluster, and since when it says so.
     pub report: Option<(Reach, Timestamp)>,
 }
 

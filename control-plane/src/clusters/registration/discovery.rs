@@ -17,7 +17,7 @@ use super::token::Token;
 
 /// Namespace of the ConfigMap.
 pub const NAMESPACE: &str = "kube-public";
-/// Its name.
+/// Name of the ConfigMap.
 pub const NAME: &str = "cluster-info";
 /// The key of the kubeconfig in it.
 pub const KEY: &str = "kubeconfig";

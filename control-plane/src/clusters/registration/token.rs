@@ -11,13 +11,13 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// Namespace of the Secrets.
 pub const NAMESPACE: &str = "kube-system";
-/// Their type.
+/// Type of the Secrets of bootstrap tokens.
 pub const SECRET_TYPE: &str = "bootstrap.kubernetes.io/token";
-/// What their names begin with; the token's id follows.
+/// Beginning of the names of the Secrets; the token's id follows.
 const PREFIX: &str = "bootstrap-token-";
-/// What a token may be for.
+/// Uses that a token may have.
 pub const USAGES: [&str; 2] = ["signing", "authentication"];
-/// What the groups of a token begin with.
+/// Beginning of the groups of a token.
 const GROUP_PREFIX: &str = "system:bootstrappers:";
 /// Of these a token consists.
 const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -120,16 +120,16 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What the fleet API knows of a token.
+/// Bootstrap token as the fleet API knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The token.
     pub token: Token,
-    /// What it is for, in somebody's words.
+    /// Purpose of the token, in somebody's words.
     pub description: String,
-    /// When it stops to be good; never, if there is nothing.
+    /// Time from which on the token is not accepted; `None` for never.
     pub expiration: Option<Timestamp>,
-    /// Its uses, of [`USAGES`].
+    /// Uses of the token, of [`USAGES`].
     pub usages: Vec<String>,
     /// The groups of whoever comes with it.
     pub groups: Vec<String>,

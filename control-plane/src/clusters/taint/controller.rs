@@ -39,7 +39,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 let concerns_us = old.as_ref().is_none_or(|old| matters(old, new));
                 concerns_us.then(|| new.name_any())
             }
-            // It is forgotten.
+            // A cluster that is gone is forgotten.
             Change::Deleted { old } => Some(old.name_any()),
         })
         .watches(&fleet.taint_policies, |fleet, change| {

@@ -118,7 +118,7 @@ mod tests {
             (422, &["spec.taints[2]"], &["b"]),
             // Somebody else's.
             (422, &["spec.taints[0].effect"], &[]),
-            // Nothing that is known.
+            // A field that names none of the taints.
             (422, &["spec.taints"], &["b", "c"]),
             (422, &[], &["b", "c"]),
             (

@@ -34,7 +34,7 @@ impl Kind {
             | ("", "ReplicationController") => Self::Scaled,
             ("batch", "Job" | "CronJob") => Self::Suspended,
             ("apps", "DaemonSet") | ("", "Pod") => Self::Deleted,
-            // What Kubernetes itself has in such groups has no replicas.
+            // The kinds that Kubernetes itself has in such groups have no replicas.
             (group, _) if group.contains('.') => Self::Custom,
             _ => Self::NoWorkload,
         }

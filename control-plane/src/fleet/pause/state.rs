@@ -176,7 +176,7 @@ impl Pause {
         if record.by == user || !is_held && Self::read(&record).is_step(now) {
             return None;
         }
-        // What people write beside it stays.
+        // Other fields that people write into the record stay.
         let mut written: Value = serde_json::from_str(text).ok()?;
         written["by"] = user.into();
         Some(written.to_string())

@@ -221,7 +221,7 @@ fn next(wait: Option<Duration>) -> Next {
 fn publish(fleet: &Fleet, binding: &AnyBinding, note: &Note) {
     let (key, cluster, reason) = (BindingKey::of(binding), &note.cluster, note.reason());
     if !note.is_eviction() {
-        // That was logged as it happened.
+        // Evictions were logged as they happened.
         tracing::info!(binding = %key, cluster, reason, "{}", note.message());
     }
     let (kind, message) = (note.severity(), note.message());

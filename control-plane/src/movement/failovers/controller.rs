@@ -201,7 +201,7 @@ impl Recorder {
             self.cluster(&mut ledger, &cluster, now);
         }
         for name in ledger.clusters() {
-            // One that left before the start was never seen.
+            // A cluster that left before the start was never seen.
             let presence = self.fleet.clusters.presence(None, &name);
             if matches!(presence, Presence::Gone | Presence::Unknown(Doubt::Unseen)) {
                 ledger.cluster_gone(&name, now);

@@ -425,7 +425,7 @@ impl Episode {
         let present = Some(self.since).filter(|since| at >= *since);
         let since = moved.since.or(present).unwrap_or(start);
         let is_listed = self.listed(&observed.workload, at).is_some();
-        // One that moved before counts no more.
+        // A workload that moved before is not counted again.
         let known = self.entries.get(&observed.key);
         let listed = self.status.moves.iter();
         let mut earlier = listed.filter(|it| it.workload == observed.workload);

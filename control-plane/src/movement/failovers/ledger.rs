@@ -209,7 +209,7 @@ impl Ledger {
         }
         self.strand(observed, trouble_of, now);
         self.recount(observed);
-        // What it remembers of a failover is overwritten by its next move.
+        // The next move of a binding overwrites what it remembers of a failover.
         for name in self.concerns.get(key).into_iter().flatten() {
             let Some(episode) = self.episodes.get_mut(name) else {
                 continue;

@@ -328,7 +328,7 @@ impl<'a> Situation<'a> {
     /// there are.
     fn lacks_what_is_not_given(&self, task: &Age<'_>) -> bool {
         let report = self.reports.get(&*task.task.from_cluster);
-        // One that is healthy without an address is replaced as any other.
+        // An old copy that is healthy without an address is replaced as any other.
         let report = report.filter(|it| it.health != Some(ResourceHealth::Healthy));
         let status = report.and_then(|it| it.status.as_ref());
         status.is_some_and(|RawExtension(status)| {

@@ -194,7 +194,7 @@ fn check(
     let told = &status.aggregated_status;
     let has_ended = |cluster: &str| is_over_in(&spec.resource, told, cluster);
     let mut tasks = spec.graceful_eviction_tasks.iter();
-    // Nothing else tells when the template says that the Job is over.
+    // No event tells when the template says that the Job is over.
     if undone.is_none() || tasks.any(|it| has_ended(&it.from_cluster)) {
         retry.set(Some(UNLISTED));
     }

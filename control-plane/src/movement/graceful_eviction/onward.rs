@@ -162,7 +162,7 @@ pub(super) async fn move_on(
     });
     // The clock of the member may be ahead.
     let refused = refused.filter(|it| was_moved(binding.as_ref(), Some(it.since.min(now))));
-    // One that may be left now comes before one that a pause holds.
+    // A cluster that may be left now comes before one that a pause holds.
     let Some(refused) = refused.min_by_key(|it| fleet.pauses.of(&it.cluster, now).is_some()) else {
         onward.refusals.forget(key);
         return None;

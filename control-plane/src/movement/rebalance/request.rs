@@ -59,7 +59,7 @@ pub(super) async fn request(
     let (spec, status) = (&binding.spec, binding.status());
     let shown = spec.reschedule_triggered_at.as_ref().map(|it| it.0);
     if let Some((asked, at)) = asked {
-        // One that was made since then was asked for nothing.
+        // A binding that was made after the request was asked for nothing.
         let created = binding.metadata.creation_timestamp.as_ref();
         let is_newer = created.is_some_and(|it| decide::is_since(it.0, at));
         let is_seen = is_newer || shown.is_some_and(|shown| shown >= asked);

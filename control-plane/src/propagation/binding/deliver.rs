@@ -58,7 +58,7 @@ pub(super) async fn deliver(
         Prepared::Works { rendered, .. } => {
             wait_for_data(fleet, client, binding, wanted, roles, rendered).await?
         }
-        // What waited for a cluster that is no target any more waits no longer.
+        // A copy that waited for its data in a cluster that is no target any more waits no longer.
         Prepared::Nothing => {
             wait_for_data(fleet, client, binding, wanted, roles, &mut Vec::new()).await?
         }
@@ -87,7 +87,7 @@ pub(super) async fn deliver(
         }
     };
     let next = next.sooner(data);
-    // Nothing else may lead to another look at the binding.
+    // Where the condition was not written, no event may lead to another look at the binding.
     Ok(if is_told || next != Next::Done {
         next
     } else {

@@ -349,7 +349,7 @@ async fn ensure(
     };
     match outcome {
         Ok(()) => Ok(true),
-        // One that is there already is compared when the cache shows it.
+        // A Work that is there already is compared when the cache shows it.
         Err(error) if is_conflict(&error) || is_gone(&error) => Ok(false),
         Err(error) => {
             let work = format!("work {}/{}", rendered.namespace, rendered.name);

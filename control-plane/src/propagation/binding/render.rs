@@ -228,7 +228,7 @@ pub fn render<E: From<muster_interpreter::Error>>(
             ),
         };
         stamp(&mut manifest, origin, template, &work, conflict, state);
-        // What stops a copy is the difference to this manifest.
+        // The orders that stop a copy are the difference to this manifest.
         if let Some(orders) = fencing::orders(spec, &manifest, &interpreters.exact())? {
             orders.write(&mut manifest);
         }

@@ -73,7 +73,7 @@ impl Detector {
     async fn held_by(&self, key: &BindingKey, counts: bool) -> Result<Vec<TargetCluster>, Error> {
         let mut targets = Vec::new();
         for work in &self.fleet.work_index.of(key) {
-            // One whose deletion came to nothing is a copy again.
+            // A Work whose deletion came to nothing is a copy again.
             if !self
                 .fleet
                 .deleted_works

@@ -283,7 +283,7 @@ impl Detector {
                 self.release(&self.fleet.work_writer.turn().await, key, &claim)
                     .await
             } else {
-                // It is looked at again when its policy is.
+                // The template is looked at again when its policy is.
                 Ok(Next::Done)
             };
         };

@@ -81,7 +81,8 @@ fn listen(detector: &Arc<Detector>, policies: &Informer<AnyPropagationPolicy>) {
             && old.is_lazy()
             && old.spec().resource_selectors != new.spec().resource_selectors
         {
-            // What it claimed and has not taken effect on has no binding by which it is found.
+            // Templates that it claimed without taking effect have no bindings by which they are
+            // found.
             for template in to.labelled(old) {
                 to.templates.add(template);
             }
@@ -212,7 +213,7 @@ impl Detector {
         let key = policy.key();
         let patch = json!({ "metadata": metadata });
         let answer = merge(&key.api(&self.fleet.client), key.name(), &patch).await;
-        // Its own event brings us back.
+        // The event of this write has the policy looked at again.
         let written = Written::of(answer).map_err(ApiError::of("mark", &key))?;
         Ok(written.next())
     }

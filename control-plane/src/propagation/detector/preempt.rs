@@ -233,7 +233,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_had_no_id_when_the_process_began_takes_over_once_it_has_one() {
-        // Nobody led while it was written.
+        // No process led while the policy was written, so that it has no id.
         let mut rival = stored("rival", 1, 7, "Always");
         rival["metadata"]["labels"] = json!(null);
         rival["metadata"]["finalizers"] = json!(null);

@@ -109,7 +109,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
                 TemplateEvent::Marked => true,
                 // The list before may have lacked it. Whoever needs the first list waits for it.
                 TemplateEvent::Appeared => fleet.templates.is_known(&news.key.kind),
-                // That is a change of the binding as well.
+                // A change or the end of a template changes its binding as well.
                 TemplateEvent::Changed | TemplateEvent::Gone => false,
             };
             concerns_us.then(|| BindingKey::for_template(&news.key))
@@ -163,7 +163,7 @@ fn judged_anew(
             };
             (!old.as_ref().is_some_and(seen)).then_some(key)
         }
-        // It is forgotten.
+        // A binding that is gone is forgotten.
         Change::Deleted { .. } => {
             written.forget(&key);
             Some(key)

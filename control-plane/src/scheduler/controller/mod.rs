@@ -165,7 +165,7 @@ struct Scheduler {
     /// Bindings that need no other placement now, and of which that is still to be said. Saying it
     /// must not hold up decisions.
     reports: Queue<BindingKey>,
-    /// What is to be said of those of them that were placed, until it is written.
+    /// Reports about bindings that were placed, until they are written.
     unreported: Mutex<HashMap<BindingKey, Report>>,
     waiting: Waiting<BindingKey>,
     changes: Changes,

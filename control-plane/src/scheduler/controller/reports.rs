@@ -35,7 +35,7 @@ impl Scheduler {
             }
         };
         let unreported = self.unreported.lock().remove(&key);
-        // What was decided since is reported by itself.
+        // A newer decision is reported by itself.
         if let Some(report) = unreported
             && report.observed_generation == binding.metadata.generation
         {
@@ -46,7 +46,7 @@ impl Scheduler {
                 self.unreported.lock().entry(key).or_insert(report);
                 return Err(error);
             }
-            // What it waits for by now is said next.
+            // The reason for which the binding waits by now is said next.
             let waits = self.movement.is_waiting(&key);
             return Ok(if waits { Next::Again } else { Next::Done });
         }

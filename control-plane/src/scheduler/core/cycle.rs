@@ -524,7 +524,7 @@ impl<'a> Trial<'a> {
             tie_break: TieBreak::for_uid(self.spec.resource.uid.as_deref().unwrap_or_default()),
         };
         let mut shares = divide(selected, &division)?;
-        // Who has a share of none because no more may go there has not been given up.
+        // A cluster whose share is zero because no more may go there has not been given up.
         let is_full = |it: &&Candidate<'_>| it.closed && it.held.is_some_and(|it| it.replicas == 0);
         let full: BTreeSet<_> = selected
             .iter()

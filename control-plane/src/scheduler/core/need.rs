@@ -169,7 +169,7 @@ fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {
         match snapshot.presence(&target.name) {
             Presence::There(cluster) => cluster.is_deleting(),
             Presence::Gone => true,
-            // What cannot be read may well be there.
+            // A cluster that cannot be read may well be there.
             Presence::Unknown(_) => false,
         }
     })

@@ -75,9 +75,9 @@ impl Cause {
         let names = dropped.into_iter().map(|it| it.name.as_str());
         let unmatched = names.filter(|it| !matches(spec, status, (snapshot, options), group, it));
         let unmatched: Vec<String> = unmatched.map(str::to_owned).collect();
-        // What runs without a share was not given up by the number that is divided now.
+        // A new number of replicas does not give up copies that run without a share.
         let is_resized = need == Need::ReplicasChanged && !runs_undivided(spec, status);
-        // Whoever asks for more replicas gives up none of those that run.
+        // A request for more replicas gives up none of those that run.
         let grows = is_resized && grows(spec);
         if is_resized && unmatched.is_empty() {
             return grows.then_some(Self::Grown);

@@ -107,7 +107,7 @@ pub(super) async fn evict(
         }
         Err(nowhere) => return unplanned(fleet, &eviction.cluster, nowhere, now),
     };
-    // What nobody else reads is not copied when it changes.
+    // A snapshot that nobody else reads is not copied when it changes.
     drop(snapshot);
     if fleet.settings.schedules(spec.scheduler_name.as_deref()) {
         let mut evictor = controller.evictor.lock();

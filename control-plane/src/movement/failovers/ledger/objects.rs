@@ -130,7 +130,7 @@ impl Ledger {
             self.last.remove(&place);
             self.forgotten.insert(place, now);
         }
-        // What was deleted longer ago is too old to be recorded anyway.
+        // Moves of failovers that were deleted longer ago are too old to be recorded anyway.
         self.forgotten
             .retain(|_, at| now.duration_since(*at) <= RECENT);
     }

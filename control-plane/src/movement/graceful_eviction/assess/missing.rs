@@ -206,7 +206,7 @@ mod tests {
             };
             let told = missing(&task, &facts, at(10));
             assert_eq!(told.first().map(String::as_str), expected);
-            // It is what the control plane decides by.
+            // The control plane decides by the same reasons.
             let done = super::super::assess(std::slice::from_ref(&task), &facts, at(10)).done;
             assert_eq!(done.is_empty(), !told.is_empty(), "{expected:?}");
             task.grace_period_seconds = Some(60);

@@ -213,7 +213,7 @@ impl<'a> Attached<'a> {
             let record = json!({ TEMPLATE_FINGERPRINT: fingerprint });
             metadata.insert("annotations".to_owned(), record);
         }
-        // One that outlived a former template goes with this one.
+        // A binding that outlived a former template goes with this one.
         if changed && controller_of(&held.metadata).is_none() {
             let others = held.metadata.owner_references.iter().flatten();
             let own = self.key.owner(self.template.metadata());

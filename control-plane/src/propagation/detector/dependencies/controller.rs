@@ -143,7 +143,7 @@ impl Distributor {
         if same && !leaving {
             return;
         }
-        // One that the cache had lost may have changed meanwhile.
+        // A binding that the cache had lost may have changed meanwhile.
         let key = BindingKey::of(new.as_ref());
         let did = match old {
             Some(old) => old.spec.propagate_deps,
@@ -181,7 +181,7 @@ impl Distributor {
             return Ok(Next::After(LEAVING));
         }
         if binding.is_none() && key.exists(fleet).await? {
-            // One that merely cannot be seen needs what it needed.
+            // A binding that merely cannot be seen needs what it needed.
             return Ok(Next::Done);
         }
         let Some(binding) = binding.clone().filter(|binding| refers(binding)) else {

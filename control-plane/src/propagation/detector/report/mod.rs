@@ -241,7 +241,7 @@ impl Detector {
                 by: other.policy.to_string(),
             },
             None if policy.is_lazy() => Nothing::Lazy,
-            // Its binding is being made.
+            // The binding of the template is being made.
             None => Nothing::NotListed,
         }
     }
@@ -329,7 +329,7 @@ mod tests {
         pass(120).await;
         let told = status();
         assert!(stand.binding("web-deployment").is_some(), "{told}");
-        // Nobody schedules here.
+        // No scheduler runs in this test.
         assert_eq!(told["reasons"][0]["reason"], "NotScheduledYet", "{told}");
     }
 }

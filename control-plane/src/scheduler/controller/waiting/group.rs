@@ -93,7 +93,7 @@ impl<K: Clone + Ord> Group<K> {
     /// after a while, because a cluster lets in something else than before.
     pub fn touch(&mut self) {
         self.touched = self.anything.release();
-        // Who joins from now on waits for more than this.
+        // A binding that joins from now on waits for more than this.
         self.anything.advance(1);
         self.roused.append(&mut self.resting);
     }

@@ -172,7 +172,7 @@ impl<'g> Sets<'g> {
                     last -= 1;
                     break;
                 }
-                // This one is needed for its clusters.
+                // This group is needed for its clusters.
                 last -= 1;
                 self.steps.set(self.steps.get() + 1);
             }
