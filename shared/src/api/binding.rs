@@ -257,8 +257,8 @@ impl ResourceBindingSpec {
         self.replicas <= 0 && self.replica_requirements.is_some() && self.components.is_empty()
     }
 
-    /// Returns whether the resource has replicas of its own, of which each target has a share. Those
-    /// of components are not divided.
+    /// Returns whether the resource has replicas of its own, of which each target has a share.
+    /// Those of components are not divided.
     pub fn has_own_replicas(&self) -> bool {
         self.replicas > 0 && self.components.is_empty()
     }
