@@ -30,6 +30,13 @@ struct Selecting {
     others: BTreeSet<PolicyKey>,
 }
 
+impl Selecting {
+    /// Returns the policies that name a template.
+    fn naming(&self, subject: Subject<'_>) -> impl Iterator<Item = &PolicyKey> + use<'_> {
+        self.by_name.get(subject.name).into_iter().flatten()
+    }
+}
+
 /// Name or label by which the policies of a selector are found.
 enum Named<'a> {
     Name(&'a str),
@@ -80,7 +87,7 @@ impl Candidates {
             let labels = subject.labels.iter();
             labels.filter_map(|(key, value)| it.by_label.get(&(key.to_owned(), value.to_owned())))
         });
-        let named = self.naming(namespace, subject);
+        let named = selecting.into_iter().flat_map(|it| it.naming(subject));
         let all: BTreeSet<_> = named.chain(labelled.flatten()).chain(others).collect();
         all.into_iter().cloned().collect()
     }
@@ -92,8 +99,7 @@ impl Candidates {
         subject: Subject<'_>,
     ) -> impl Iterator<Item = &PolicyKey> {
         let selecting = self.selecting(namespace, subject);
-        let named = selecting.and_then(|it| it.by_name.get(subject.name));
-        named.into_iter().flatten()
+        selecting.into_iter().flat_map(move |it| it.naming(subject))
     }
 
     fn selecting(&self, namespace: Option<&str>, subject: Subject<'_>) -> Option<&Selecting> {
