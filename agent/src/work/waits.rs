@@ -142,7 +142,7 @@ impl Default for Waits {
             i32::from(rank != Some(Rank::Repair))
         };
         Self {
-            to_apply: Queue::ranked("works", rank),
+            to_apply: Queue::strict("works", rank),
             to_report: Queue::new("work-status"),
             state,
         }

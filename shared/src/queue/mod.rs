@@ -3,9 +3,10 @@
 //! - A key waits at most once, and one worker at a time works on it.
 //! - A key can be added for a later time.
 //! - A key whose work fails is tried again with a back-off of its own.
-//! - With ranks, due keys of a higher rank come first. Without, keys that were added since the work
-//!   began come before those that waited for it to begin: in a new process what changes now is not
-//!   behind a look at everything there is.
+//! - With ranks, due keys of a higher rank come first.
+//! - Keys that were added since the work began come before those that waited for it to begin, but
+//!   in a strict queue: in a new process what changes now is not behind a look at everything there
+//!   is.
 //!
 //! The contract is that of client-go's rate-limiting work queue. kube's `Controller` has no
 //! back-off per object.
@@ -68,9 +69,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Rank of keys that are added before the work begins.
 const BACKLOG: i32 = -1;
-/// One of so many keys is one of those, so that they do not wait for ever in a fleet that is never
-/// at rest.
-const BACKLOG_EACH: u64 = 8;
+/// One of so many keys is one of the lowest rank, so that these do not wait for ever in a fleet that
+/// is never at rest.
+const LOWEST_EACH: u64 = 8;
 
 /// Result of successful work on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +111,9 @@ pub struct Queue<K> {
 
 struct Inner<K> {
     name: &'static str,
-    rank: Option<Rank<K>>,
+    rank: Rank<K>,
+    /// Whether nothing but its rank decides on the place of a key.
+    is_strict: bool,
     state: Mutex<State<K>>,
     changed: Notify,
 }
@@ -140,18 +143,31 @@ impl<K> Clone for Queue<K> {
 impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     /// Makes an empty queue; `name` labels its metrics and log lines.
     pub fn new(name: &'static str) -> Self {
-        Self::with(name, None)
+        Self::with(name, false, |_| 0)
     }
 
-    /// Makes an empty queue in which keys of a higher rank come first; within a rank, the first key
-    /// that is due comes first. Keys of high rank may delay others for as long as they keep coming.
+    /// Makes an empty queue in which keys of a higher rank come first, but for one key of eight,
+    /// which is one of the lowest rank. Ranks begin with 0; within a rank, the first key that is
+    /// due comes first.
+    ///
+    /// The rank is computed whenever a key is added after the work has begun.
+    pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
+        Self::with(name, false, rank)
+    }
+
+    /// Makes an empty queue in which keys of a higher rank always come first. They may delay others
+    /// for as long as they keep coming.
     ///
     /// The rank is computed whenever a key is added.
-    pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
-        Self::with(name, Some(Box::new(rank)))
+    pub fn strict(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
+        Self::with(name, true, rank)
     }
 
-    fn with(name: &'static str, rank: Option<Rank<K>>) -> Self {
+    fn with(
+        name: &'static str,
+        is_strict: bool,
+        rank: impl Fn(&K) -> i32 + Send + Sync + 'static,
+    ) -> Self {
         let state = State {
             line: Line::new(),
             has_begun: false,
@@ -164,7 +180,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         Self {
             inner: Arc::new(Inner {
                 name,
-                rank,
+                rank: Box::new(rank),
+                is_strict,
                 state: Mutex::new(state),
                 changed: Notify::new(),
             }),
@@ -240,11 +257,13 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     fn add_at(&self, key: K, when: Instant) {
-        let rank = self.inner.rank.as_ref().map(|rank| rank(&key));
-        let mut state = self.lock();
-        let rank = rank.unwrap_or(if state.has_begun { 0 } else { BACKLOG });
-        state.line.add(key, when, rank);
-        drop(state);
+        let has_rank = self.inner.is_strict || self.lock().has_begun;
+        let rank = if has_rank {
+            (self.inner.rank)(&key)
+        } else {
+            BACKLOG
+        };
+        self.lock().line.add(key, when, rank);
         self.gauge();
         self.inner.changed.notify_one();
     }
@@ -255,9 +274,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         let mut state = self.lock();
         loop {
             state.taken += 1;
-            let is_of_backlog =
-                self.inner.rank.is_none() && state.taken.is_multiple_of(BACKLOG_EACH);
-            let key = if is_of_backlog {
+            let is_of_lowest = !self.inner.is_strict && state.taken.is_multiple_of(LOWEST_EACH);
+            let key = if is_of_lowest {
                 state.line.take_lowest(now)?
             } else {
                 state.line.take(now)?
@@ -416,7 +434,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_higher_rank_overtakes_what_is_due_and_waits_for_what_is_not() {
-        let queue = Queue::ranked("test", |key: &&'static str| i32::from(key.starts_with('!')));
+        let queue = Queue::strict("test", |key: &&'static str| i32::from(key.starts_with('!')));
         queue.add("a");
         queue.add_after("!later", Duration::from_secs(1));
         queue.add("b");
@@ -427,6 +445,28 @@ mod tests {
             order.push(told.recv().await.unwrap());
         }
         assert_eq!(order, [("!now", 0), ("a", 0), ("b", 0), ("!later", 1000)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lower_rank_goes_on_while_higher_ones_keep_coming() {
+        let queue = Queue::ranked("test", |key: &String| i32::from(key.starts_with('!')));
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let news = queue.clone();
+        let work = move |key: String| {
+            if key.starts_with('!') {
+                news.add(key.clone());
+            } else {
+                tell.send(key).unwrap();
+            }
+            async { Ok::<_, Infallible>(Next::Done) }
+        };
+        queue.add("!".to_owned());
+        tokio::spawn(queue.clone().run(1, CancellationToken::new(), work));
+        for key in ["a", "b"] {
+            queue.add(key.to_owned());
+        }
+        assert_eq!(told.recv().await.unwrap(), "a");
+        assert_eq!(told.recv().await.unwrap(), "b");
     }
 
     #[tokio::test(start_paused = true)]

@@ -61,7 +61,12 @@ const OURS: [&str; 3] = [hold::CONDITION, keeping::CONDITION, DATA_PENDING];
 /// Starts the controller.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     fleet.follow_templates();
-    let queue = Queue::new("binding");
+    let ranks = Arc::downgrade(fleet);
+    let queue = Queue::ranked("binding", move |key| {
+        ranks
+            .upgrade()
+            .map_or(0, |fleet| Urgency::of(&fleet, key) as i32)
+    });
     let memory = Arc::new(Memory {
         patches: Arc::default(),
         missing: Missing::default(),
@@ -237,24 +242,43 @@ fn concerned(keeping: &Since<BindingKey>, change: &Change<AnyBinding>) -> Option
     (is_news || keeping.has(&key)).then_some(key)
 }
 
-/// Returns whether a target of a binding has no Work yet.
-fn lacks_work(fleet: &Fleet, key: &BindingKey) -> bool {
-    let Some(binding) = fleet.bindings.get(key) else {
-        return false;
-    };
-    let works = fleet.work_index.of(key);
-    let placed: HashSet<&str> = works.iter().filter_map(|it| cluster_of(it)).collect();
-    let mut targets = binding.spec.clusters.iter();
-    binding.metadata.deletion_timestamp.is_none() && targets.any(|it| !placed.contains(&*it.name))
+/// Says what waits for a binding to be looked at. The most urgent comes last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    /// Changes and removals of Works.
+    Later,
+    /// The first Works of a workload.
+    New,
+    /// The Work of a workload that moves.
+    Moved,
+}
+
+impl Urgency {
+    /// Returns the urgency of a binding by its targets and its Works.
+    fn of(fleet: &Fleet, key: &BindingKey) -> Self {
+        let Some(binding) = fleet.bindings.get(key) else {
+            return Self::Later;
+        };
+        let works = fleet.work_index.of(key);
+        let placed: HashSet<&str> = works.iter().filter_map(|it| cluster_of(it)).collect();
+        let mut targets = binding.spec.clusters.iter();
+        let lacks_work = targets.any(|it| !placed.contains(&*it.name));
+        let was_elsewhere = !works.is_empty() || !binding.spec.graceful_eviction_tasks.is_empty();
+        match lacks_work && binding.metadata.deletion_timestamp.is_none() {
+            false => Self::Later,
+            true if was_elsewhere => Self::Moved,
+            true => Self::New,
+        }
+    }
 }
 
 /// Returns the client for the Works of a binding. A new Work follows its decision at once, whatever
 /// else is decided; changes and removals wait.
 async fn writer(fleet: &Fleet, key: &BindingKey) -> Client {
-    if lacks_work(fleet, key) {
-        return fleet.client.clone();
+    match Urgency::of(fleet, key) {
+        Urgency::New | Urgency::Moved => fleet.client.clone(),
+        Urgency::Later => fleet.work_writer.turn().await,
     }
-    fleet.work_writer.turn().await
 }
 
 async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, Error> {
@@ -514,7 +538,26 @@ async fn identify(fleet: &Fleet, key: &BindingKey, binding: &AnyBinding) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use super::super::replacing_tests::to;
     use super::*;
+    use crate::fleet::testing::{Stand, key, work};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_work_of_a_workload_that_moves_comes_before_those_of_new_workloads() {
+        for (copy, expected) in [
+            (None, Urgency::New),
+            (Some("m1"), Urgency::Moved),
+            (Some("m2"), Urgency::Later),
+        ] {
+            let works = copy.map(|cluster| ("works", work(cluster, "Healthy")));
+            let objects = [("resourcebindings", to(&["m2"], 1))];
+            let stand = Stand::followed(objects.into_iter().chain(works)).await;
+            let found = Urgency::of(&stand.fleet, &key("web-deployment"));
+            assert_eq!(found, expected, "{copy:?}");
+        }
+        assert!((Urgency::Later as i32) < Urgency::New as i32);
+        assert!((Urgency::New as i32) < Urgency::Moved as i32);
+    }
 
     #[test]
     fn a_deletion_that_gets_no_answer_or_meets_a_passing_state_is_not_refused_for_good() {

@@ -36,15 +36,16 @@ impl Detector {
             namespace: key.namespace.clone(),
             name: wanted.name().to_owned(),
         };
-        let api = binding.api(&self.fleet.client);
         let held = match self.fleet.bindings.presence(&binding) {
             Presence::There(held) => held,
             Presence::Unknown(Doubt::Unreadable { .. }) => {
                 return Err(Error::Unreadable { binding });
             }
             Presence::Gone | Presence::Unknown(_) => {
+                let client = self.fleet.work_writer.turn().await;
                 let held = self.held_by(&binding, wanted.counts_replicas()).await?;
                 let made = wanted.create(held, |spec| self.first.as_ref()?.of(spec));
+                let api = binding.api(&client);
                 return self.create(&api, key, &binding, made).await;
             }
         };
@@ -54,7 +55,8 @@ impl Detector {
         let Some(patch) = wanted.patch(held.as_ref(), changed)? else {
             return Ok(Next::Done);
         };
-        match binding.merge(&self.fleet.client, "update", &patch).await? {
+        let client = self.fleet.work_writer.turn().await;
+        match binding.merge(&client, "update", &patch).await? {
             Written::Done(_) => Ok(Next::Done),
             Written::Overtaken | Written::Gone => Ok(Next::Again),
         }

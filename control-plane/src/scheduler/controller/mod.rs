@@ -154,7 +154,7 @@ fn queue(fleet: &Fleet) -> Queue<BindingKey> {
         return Queue::new("scheduler");
     }
     let bindings = fleet.bindings.clone();
-    Queue::ranked("scheduler", move |key: &BindingKey| {
+    Queue::strict("scheduler", move |key: &BindingKey| {
         bindings.get(key).map_or(0, |it| it.spec.priority())
     })
 }
