@@ -80,8 +80,9 @@ pub(super) async fn see_off(
         DeletionStep::ReleaseWorks => {
             let free = held.iter().filter(|work| !runs(work));
             let free: Vec<_> = free.cloned().collect();
+            let deleted = delete_works(fleet, cluster, &free).await;
             let released = release_works(fleet, cluster, &free).await;
-            told_of(fleet, cluster, released)?;
+            told_of(fleet, cluster, deleted.and(released))?;
             Ok(if free.len() < held.len() {
                 Next::After(DELETION_RETRY)
             } else {
@@ -253,13 +254,15 @@ async fn for_each<'a, F: Future<Output = Result<(), ApiError>>>(
     outcome
 }
 
-/// Lets go of Works that no agent will see to any more.
+/// Lets go of Works that are being deleted, of which no agent may remove the objects any more. An
+/// agent that lives while its cluster is not ready would take hold of any other Work again.
 async fn release_works(
     fleet: &Fleet,
     cluster: &Cluster,
     held: &[Arc<CachedWork>],
 ) -> Result<(), ApiError> {
-    for_each(held.iter(), |work| release_work(fleet, cluster, work)).await
+    let deleted = held.iter().filter(|work| !stays(work));
+    for_each(deleted, |work| release_work(fleet, cluster, work)).await
 }
 
 async fn release_work(fleet: &Fleet, cluster: &Cluster, work: &CachedWork) -> Result<(), ApiError> {

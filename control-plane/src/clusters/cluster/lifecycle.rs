@@ -3,7 +3,7 @@
 //! On creation: the execution namespace for its Works, the finalizer, and the taints of its
 //! condition. On deletion, in Karmada's order:
 //!
-//! 1. Works that no agent can remove any more lose their finalizer.
+//! 1. Works that no agent can remove any more are deleted, and lose their finalizer.
 //! 2. All Works are deleted.
 //! 3. The execution namespace is deleted, which also holds the agent's rights on the Works.
 //! 4. Bindings no longer name the cluster.
@@ -83,7 +83,8 @@ pub fn missing_changes(
 /// Next step in the deletion of a Cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionStep {
-    /// Remove the finalizers of the Works, because no agent can. Objects in the member stay there.
+    /// Delete the Works and remove their finalizers, because no agent may be able to. Objects that
+    /// no agent removes stay in the member.
     ReleaseWorks,
     /// Delete the Works, and wait until the agent has removed their objects.
     DeleteWorks,

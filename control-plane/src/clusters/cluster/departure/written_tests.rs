@@ -92,7 +92,13 @@ async fn step(stand: &Stand, told: &DeletionWaits) -> Result<Next, ApiError> {
 #[tokio::test(start_paused = true)]
 async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
     let stand = stand("False").await;
-    let next = step(&stand, &DeletionWaits::default()).await.unwrap();
+    let told = DeletionWaits::default();
+    let next = step(&stand, &told).await.unwrap();
+    assert_eq!(next, Next::Again);
+    assert_eq!(methods(&stand, "a"), [Method::DELETE]);
+    pass(1).await;
+    stand.api.forget();
+    let next = step(&stand, &told).await.unwrap();
     assert_eq!(next, Next::Again);
     let writes = stand.api.writes();
     let [(Method::PATCH, path, body)] = &writes[..] else {
@@ -101,6 +107,34 @@ async fn works_that_no_agent_sees_to_any_more_are_let_go_of() {
     assert_eq!(*path, format!("{WORKS}/a"));
     assert_eq!(body["metadata"]["finalizers"], json!(null));
     assert!(body["metadata"]["resourceVersion"].is_string());
+}
+
+/// Does as an agent does before it applies a Work: it takes hold of each that is not being deleted.
+fn take_hold(stand: &Stand) {
+    for mut work in stand.api.all("works") {
+        let metadata = &mut work["metadata"];
+        if metadata["deletionTimestamp"].is_null() && metadata["finalizers"].is_null() {
+            metadata["finalizers"] = json!([finalizer::WORK]);
+            stand.api.put("works", work);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_not_ready_leaves_although_its_agent_lives() {
+    // Its API answers with errors or not at all, or refuses the credentials.
+    for ready in ["False", "Unknown"] {
+        let stand = stand(ready).await;
+        let told = DeletionWaits::default();
+        for _ in 0..5 {
+            step(&stand, &told).await.unwrap();
+            take_hold(&stand);
+            pass(1).await;
+        }
+        assert_eq!(stand.api.all("works"), Vec::<Value>::new(), "{ready}");
+        let cluster = stand.api.object("clusters", "", "m1").unwrap();
+        assert_eq!(cluster["metadata"]["finalizers"], json!(["other"]));
+    }
 }
 
 /// Returns a fleet of which a person removes `m1`, which fell silent a moment ago, and where the
@@ -236,16 +270,25 @@ async fn what_a_policy_preserves_stays_in_a_cluster_that_leaves_although_its_wor
 
 #[tokio::test(start_paused = true)]
 async fn that_works_cannot_be_removed_is_told() {
-    for (ready, method) in [("False", Method::PATCH), ("True", Method::DELETE)] {
+    for (ready, method) in [
+        ("False", Method::PATCH),
+        ("False", Method::DELETE),
+        ("True", Method::DELETE),
+    ] {
         for (code, reason, is_usual) in REFUSALS {
             let stand = stand(ready).await;
+            if method == Method::PATCH {
+                let deletion = Some("2024-01-01T00:00:00Z");
+                stand.api.put("works", work("a", deletion));
+                pass(1).await;
+            }
             let refused = refusal(code, reason, "a");
             stand.api.answer(method.clone(), "/works/a", code, refused);
             let next = step(&stand, &DeletionWaits::default()).await;
-            assert_eq!(next.is_ok(), is_usual, "{ready} {code}");
+            assert_eq!(next.is_ok(), is_usual, "{ready} {method} {code}");
             let told = [("m1".to_owned(), "RemoveExecutionSpaceFailed".to_owned())];
             let expected = if is_usual { &[][..] } else { &told };
-            assert_eq!(stand.api.told().await, expected, "{ready} {code}");
+            assert_eq!(stand.api.told().await, expected, "{ready} {method} {code}");
         }
     }
 }
@@ -383,6 +426,8 @@ async fn a_dead_cluster_leaves_although_one_list_lacked_a_work() {
             assert!(minute < 9, "{deletion:?}: the Work is not seen");
         }
         step(&stand, &told).await.unwrap();
+        pass(1).await;
+        step(&stand, &told).await.unwrap();
         let writes = stand.api.writes();
         let freed = |(method, path, _): &(Method, String, _)| {
             *method == Method::PATCH && path.ends_with("/works/a")
@@ -442,11 +487,12 @@ async fn a_work_about_which_nothing_can_be_decided_keeps_no_other_in_a_cluster_t
 
 #[tokio::test(start_paused = true)]
 async fn a_work_that_the_api_does_not_let_go_keeps_no_other_of_a_dead_cluster() {
+    let gone = Some("2024-01-01T00:00:00Z");
     let objects = [
         ("clusters", leaving("False")),
         ("namespaces", namespace(None)),
-        ("works", work("a", None)),
-        ("works", work("b", None)),
+        ("works", work("a", gone)),
+        ("works", work("b", gone)),
     ];
     let stand = Stand::followed(objects).await;
     let refused = refusal(422, "Invalid", "a");
