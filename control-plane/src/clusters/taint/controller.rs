@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::decide::{Outcome, Scene, decide};
 use super::policy::faults;
-use super::record::{ANNOTATION, LIMIT, Record};
+use super::record::{ANNOTATION, LIMIT, Owned, Record};
 use super::refusal::{Refusals, culprits};
 use crate::clusters::taint::condition_taints;
 use crate::fleet::Fleet;
@@ -139,6 +139,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
         match Written::of(write(fleet, &cluster, &outcome).await) {
             Ok(Written::Done(())) => {
                 report(fleet, &cluster, &outcome);
+                tell_withdrawn(fleet, &cluster, record.as_ref(), &outcome);
                 break outcome;
             }
             Ok(late) => return Ok(late.next()),
@@ -222,6 +223,23 @@ fn tell_refused(
         if let Some(policy) = fleet.taint_policies.get(None, policy) {
             events.warn(&*policy, reason, note);
         }
+    }
+}
+
+/// Says which taints of policies somebody has taken off since the record `before`: a tool that keeps
+/// Clusters as a repository has them does so as well as a person, and nothing moves then.
+fn tell_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, outcome: &Outcome) {
+    let was_told = |it: &Owned| {
+        let known = before.and_then(|record| record.owned(&it.key, &it.effect));
+        known.is_some_and(|known| known.withdrawn.is_some())
+    };
+    let taints = outcome.record.iter().flat_map(|it| &it.taints);
+    for Owned { key, effect, .. } in taints.filter(|it| it.withdrawn.is_some() && !was_told(it)) {
+        let note = format!(
+            "somebody took off taint {key}:{effect} of a ClusterTaintPolicy: it stays off, and no workload leaves because of it, until the policy does not match the cluster any more. A tool that applies this Cluster from a repository has to leave its spec.taints alone"
+        );
+        tracing::warn!(cluster = cluster.name_any(), "{note}");
+        fleet.events.warn(cluster, "TaintWithdrawn", note);
     }
 }
 

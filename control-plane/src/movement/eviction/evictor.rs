@@ -222,7 +222,7 @@ impl Evictor {
             let dropped = self.backlog.drop_cluster(name);
             if !dropped.is_empty() {
                 let message = format!(
-                    "recovered: {} workloads that waited to leave it stay",
+                    "it has no taint any more by which workloads leave: {} that waited to do so stay",
                     dropped.len()
                 );
                 self.tell_of(name, "EvictionAbandoned", message);

@@ -110,7 +110,7 @@ pub enum EvictionState {
         /// Time of the eviction.
         at: Timestamp,
     },
-    /// The cluster recovered before the eviction.
+    /// The cluster lost its taints before the eviction: it recovered, or somebody took them off.
     Recovered,
     /// Another writer removed the workload from the cluster before the eviction.
     Moved,
@@ -192,7 +192,7 @@ impl Note {
                 format!("{}{to} ({mode}): {cluster} has {cause}", left(cluster))
             }
             EvictionState::Recovered => {
-                format!("{cluster} recovered before the workload had to leave it")
+                format!("{cluster} has no taint any more by which the workload has to leave it")
             }
             EvictionState::Moved => {
                 format!("it is not placed in {cluster} any more, so that it need not leave")

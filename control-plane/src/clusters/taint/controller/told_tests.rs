@@ -197,6 +197,23 @@ async fn a_change_that_was_seen_breaks_no_window_and_taints_go_with_the_conditio
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_somebody_took_off_a_taint_of_a_policy_is_told_once() {
+    let stand = tainting(30).await;
+    pass(60).await;
+    assert_eq!(taints(&stand).await.len(), 1);
+    // A person, or a tool that keeps the Cluster as a repository has it.
+    let mut cluster = conditioned("False", 0);
+    let held = stand.fleet.clusters.get(None, "m1").unwrap();
+    cluster["metadata"]["annotations"] = json!(held.annotations());
+    stand.api.put("clusters", cluster);
+    pass(600).await;
+    assert_eq!(taints(&stand).await, []);
+    let told = stand.api.told().await;
+    let withdrawn = told.iter().filter(|it| it.1 == "TaintWithdrawn");
+    assert_eq!(withdrawn.count(), 1, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taint_that_cannot_be_written_is_told_of_the_cluster_and_tried_again() {
     for (code, reason, name, expected) in [
         (403, "Forbidden", "m1", "TaintClusterFailed"),
