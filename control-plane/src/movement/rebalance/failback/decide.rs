@@ -139,7 +139,7 @@ pub fn is_due(spec: &ResourceBindingSpec, rule: &Rule, home: &Home<'_>, now: Tim
     if let Some(why) = unhealthy(cluster) {
         return Verdict::NotBefore(None, Why::Unhealthy(why));
     }
-    let Some(since) = healthy_since(cluster) else {
+    let Some(since) = healthy_since(cluster, now) else {
         return Verdict::NotBefore(None, Why::Unrecorded);
     };
     let since = since.max(home.left);
@@ -220,11 +220,17 @@ pub fn unhealthy(cluster: &Cluster) -> Option<String> {
     keeps_away.map(|taint| format!("it has taint {}", describe(taint)))
 }
 
-/// Returns the time since which a cluster is healthy; `None` if that is not recorded.
-fn healthy_since(cluster: &Cluster) -> Option<Timestamp> {
+/// Returns the time since which a cluster is healthy; `None` if that is not recorded. The time that
+/// the member gives tells of a failure that nobody here saw. It does not count while it has not come
+/// yet: the member's clock may be ahead by any time, and nothing would return until then.
+fn healthy_since(cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
     let recorded: Timestamp = cluster.annotations().get(HEALTHY_SINCE)?.parse().ok()?;
-    let ready = cluster.condition(READY)?;
-    Some(recorded.max(ready.last_transition_time.0))
+    let told = cluster.condition(READY)?.last_transition_time.0;
+    Some(if told <= now {
+        recorded.max(told)
+    } else {
+        recorded
+    })
 }
 
 /// Returns the value that the record of a cluster, since when it is healthy, has to get: null

@@ -64,14 +64,16 @@ fn a_workload_returns_when_its_cluster_has_been_healthy_for_long_enough() {
     };
     assert_eq!(verdict(&well, "", at(699)), waits(at(100)));
     assert_eq!(verdict(&well, "", at(700)), Verdict::Due { since: at(100) });
-    let flapped = cluster(|it| {
-        it["status"]["conditions"][0]["lastTransitionTime"] = json!(at(500).to_string());
-    });
-    assert_eq!(
-        verdict(&flapped, "", at(700)),
-        waits(at(500)),
-        "it was away"
-    );
+    let back = |since: i64| {
+        cluster(|it| {
+            it["status"]["conditions"][0]["lastTransitionTime"] = json!(at(since).to_string());
+        })
+    };
+    let flapped = verdict(&back(500), "", at(700));
+    assert_eq!(flapped, waits(at(500)), "it was away");
+    let ahead = verdict(&back(90_000), "", at(700));
+    let due = Verdict::Due { since: at(100) };
+    assert_eq!(ahead, due, "its clock is a day ahead");
     let later = Home {
         name: "home",
         left: at(300),
