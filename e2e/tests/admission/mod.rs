@@ -1,11 +1,8 @@
-//! Admission webhooks of the embedded API server, against a webhook over real TLS. The texts are
-//! those of kube-apiserver.
+//! Admission by policies of the API itself. The texts are those of kube-apiserver. Webhooks are
+//! asked in `webhook`.
 
-mod choosing;
 mod namespaces;
 mod policy;
-mod reviews;
-mod webhook;
 
 use kube::Client;
 use muster_e2e::apiserver::{ApiServer, Running};
@@ -38,34 +35,13 @@ impl Talk {
         }
     }
 
-    /// Sends a request; the answer is the object or `Status`, with the warnings.
-    async fn send(&self, method: &str, path: &str, body: &Value) -> (Value, Vec<String>) {
-        let answer = raw::send(&self.client, &[], method, path, body).await;
-        (answer.body, answer.warnings)
+    /// Sends a request; the answer is the object or `Status`.
+    async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+        raw::send(&self.client, &[], method, path, body).await.body
     }
 
-    async fn configure(&self, kind: &str, name: &str, webhooks: Value) {
-        let path = format!(
-            "/apis/admissionregistration.k8s.io/v1/{}webhookconfigurations",
-            kind.to_lowercase()
-        );
-        let configuration = json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": format!("{kind}WebhookConfiguration"),
-            "metadata": { "name": name }, "webhooks": webhooks,
-        });
-        self.send("DELETE", &format!("{path}/{name}"), &json!({}))
-            .await;
-        let (made, _) = self.send("POST", &path, &configuration).await;
-        assert_eq!(made["metadata"]["name"], name, "{made}");
-    }
-
-    async fn create(&self, map: &Value) -> (Value, Vec<String>) {
-        self.send(
-            "POST",
-            &format!("{MAPS}?fieldManager=me&fieldValidation=Strict"),
-            map,
-        )
-        .await
+    async fn create(&self, map: &Value) -> Value {
+        self.send("POST", MAPS, map).await
     }
 }
 

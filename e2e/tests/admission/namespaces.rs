@@ -30,7 +30,7 @@ async fn a_control_plane_leads_where_namespaces_exist_and_nobody_may_create_any(
     talk.bind("no-namespaces", "no-namespaces", json!(["Deny"]))
         .await;
     let taken = json!({ "metadata": { "name": "karmada-system" } });
-    let answer = talk.send("POST", "/api/v1/namespaces", &taken).await.0;
+    let answer = talk.send("POST", "/api/v1/namespaces", &taken).await;
     assert_eq!(answer["reason"], "Invalid", "{answer}");
 
     let settings = Settings::default();

@@ -17,14 +17,14 @@ impl Talk {
         let policy = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name}, "spec": spec});
         let path = format!("{GROUP}/validatingadmissionpolicies");
-        self.send("POST", &path, &policy).await.0
+        self.send("POST", &path, &policy).await
     }
 
     pub async fn bind(&self, name: &str, policy: &str, actions: Value) -> Value {
         let binding = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name}, "spec": {"policyName": policy, "validationActions": actions}});
         let path = format!("{GROUP}/validatingadmissionpolicybindings");
-        self.send("POST", &path, &binding).await.0
+        self.send("POST", &path, &binding).await
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_policy_denies_through_its_binding_and_says_why() {
     let made = talk.policy("p", spec).await;
     assert_eq!(made["spec"]["failurePolicy"], "Fail", "{made}");
     let big = with("big", &json!({"a": "1", "b": "2", "c": "3"}));
-    let (unbound, _) = talk.create(&big).await;
+    let unbound = talk.create(&big).await;
     assert_eq!(unbound["metadata"]["name"], "big", "no binding: {unbound}");
     let made = talk.bind("b", "p", json!(["Deny"])).await;
     assert_eq!(made["metadata"]["name"], "b", "{made}");
@@ -75,28 +75,28 @@ async fn a_policy_denies_through_its_binding_and_says_why() {
             denied("two", "no secrets"),
         ),
     ] {
-        let (answer, _) = talk.create(&object).await;
+        let answer = talk.create(&object).await;
         assert_eq!(
             (&answer["code"], &answer["message"]),
             (&json!(code), &json!(message))
         );
     }
-    let (good, _) = talk
+    let good = talk
         .create(&with("good", &json!({"a": "1", "b": "2"})))
         .await;
     assert_eq!(good["metadata"]["name"], "good", "{good}");
-    let (exempt, _) = talk
+    let exempt = talk
         .create(&with("system-x", &json!({"secret": "1"})))
         .await;
     assert_eq!(exempt["metadata"]["name"], "system-x", "{exempt}");
     let path = format!("{MAPS}/good");
-    let (less, _) = talk
+    let less = talk
         .send("PATCH", &path, &json!({"data": {"a": null}}))
         .await;
     assert_eq!(less["message"], denied("good", "it had more"));
     // There is no object, so that its name cannot be had: what goes wrong is decided by the failure
     // policy.
-    let (gone, _) = talk.send("DELETE", &path, &json!({})).await;
+    let gone = talk.send("DELETE", &path, &json!({})).await;
     assert_eq!(gone["code"], 422, "{gone}");
     let message = gone["message"].as_str().unwrap_or_default();
     assert!(

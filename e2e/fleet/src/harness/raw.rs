@@ -12,8 +12,6 @@ use super::test_bed::failed;
 pub struct Answer {
     /// The code.
     pub code: u16,
-    /// The headers `Warning`.
-    pub warnings: Vec<String>,
     /// The object or `Status`; a text where it is no JSON.
     pub body: Value,
 }
@@ -43,16 +41,13 @@ pub async fn send(
     let request = request.unwrap_or_else(|error| failed(&format!("{method} {path}: {error}")));
     let response = client.send(request).await;
     let response = response.unwrap_or_else(|error| failed(&format!("{method} {path}: {error}")));
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings = warnings.filter_map(|it| it.to_str().ok().map(str::to_owned));
-    let (code, warnings) = (response.status().as_u16(), warnings.collect());
+    let code = response.status().as_u16();
     let body = response.into_body().collect().await;
     let body = body.unwrap_or_else(|error| failed(&format!("{method} {path}: {error}")));
     let body = body.to_bytes();
     let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
     Answer {
         code,
-        warnings,
         body: serde_json::from_slice(&body).unwrap_or_else(|_| text()),
     }
 }
