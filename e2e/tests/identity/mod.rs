@@ -1,4 +1,4 @@
-//! Who is who on the embedded API server, and who may do what: certificates, tokens, impersonation,
+//! Who is who on the embedded API server, and who may do what: signers, tokens, impersonation,
 //! RBAC.
 
 mod certificates;
@@ -8,7 +8,6 @@ mod tokens;
 use kube::Client;
 use muster_e2e::apiserver::{ApiServer, Running};
 use muster_e2e::harness::raw;
-use muster_e2e::harness::test_bed::eventually;
 use serde_json::{Value, json};
 
 const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
@@ -34,26 +33,6 @@ async fn send_as(
 
 async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Value {
     send_as(client, &[], method, path, body).await
-}
-
-/// Reads an object until it is as wanted.
-async fn until(client: &Client, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-    eventually(path, async || {
-        let answer = send(client, "GET", path, &Value::Null).await;
-        wanted(&answer)
-            .then_some(answer.clone())
-            .ok_or_else(|| format!("not as wanted: {answer}"))
-    })
-    .await
-}
-
-/// Returns a client with a certificate.
-async fn client_with(server: &Running, certificate: &str, key: &str) -> Client {
-    let mut kubeconfig = server.admin_kubeconfig().unwrap();
-    let auth = kubeconfig.auth_infos[0].auth_info.as_mut().unwrap();
-    auth.client_certificate_data = Some(certificate.to_owned());
-    auth.client_key_data = Some(key.to_owned().into());
-    client_of(kubeconfig).await
 }
 
 async fn client_of(kubeconfig: kube::config::Kubeconfig) -> Client {

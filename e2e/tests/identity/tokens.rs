@@ -1,11 +1,9 @@
 //! Tokens of service accounts.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::identity::{client_with_token, send, server, until, who_am_i};
+use crate::identity::{client_with_token, send, server, who_am_i};
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
@@ -65,36 +63,4 @@ async fn tokens_stand_for_accounts_as_long_as_these_are_there() {
         review(&plain, json!([])).await["error"],
         "invalid bearer token"
     );
-}
-
-#[tokio::test]
-async fn secrets_of_the_old_kind_are_filled_with_a_token() {
-    let (server, client) = server().await;
-    let secret = json!({
-        "metadata": { "name": "old", "annotations": { "kubernetes.io/service-account.name": "default" } },
-        "type": "kubernetes.io/service-account-token",
-    });
-    let path = "/api/v1/namespaces/default/secrets";
-    until(
-        &client,
-        "/api/v1/namespaces/default/serviceaccounts/default",
-        |a| a["metadata"]["uid"].is_string(),
-    )
-    .await;
-    send(&client, "POST", path, &secret).await;
-    let filled = until(&client, &format!("{path}/old"), |s| {
-        s["data"]["token"].is_string()
-    })
-    .await;
-    let token = STANDARD
-        .decode(filled["data"]["token"].as_str().unwrap())
-        .unwrap();
-    let token = String::from_utf8(token).unwrap();
-    let bot = client_with_token(&server, &token).await;
-    assert_eq!(
-        who_am_i(&bot).await["username"],
-        "system:serviceaccount:default:default"
-    );
-    send(&client, "DELETE", &format!("{path}/old"), &json!({})).await;
-    assert_eq!(who_am_i(&bot).await, Value::Null);
 }
