@@ -377,31 +377,3 @@ fn pem(der: &[u8]) -> String {
     out.push_str("-----END CERTIFICATE-----\n");
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustls::pki_types::pem::PemObject;
-
-    #[test]
-    fn certificates_carry_name_and_groups() {
-        let authority = Authority::new().expect("authority");
-        let made = authority
-            .client("jane", &["dev", "ops"])
-            .expect("certificate");
-        let der = CertificateDer::from_pem_slice(made.certificate.as_bytes()).expect("pem");
-        let mut user = user_of_certificate(&der).expect("user");
-        let print = user.extra.remove(CREDENTIAL).expect("a fingerprint");
-        assert!(print[0].starts_with("X509SHA256=") && print[0].len() == 75);
-        assert_eq!(user, User::authenticated("jane", &["dev", "ops"]));
-        assert!(user.groups.iter().any(|g| g == "system:authenticated"));
-    }
-
-    #[test]
-    fn unknown_tokens_stand_for_nobody() {
-        let authority = Authority::new().expect("authority");
-        authority.allow_token("t", User::authenticated("a", &[]));
-        assert!(authority.user_of_token("t").is_some());
-        assert!(authority.user_of_token("u").is_none());
-    }
-}

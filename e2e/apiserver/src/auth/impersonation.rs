@@ -109,26 +109,3 @@ pub fn resolve(access: &Access, user: User, headers: &HeaderMap) -> Result<User,
     }
     Ok(meant(wanted))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accounts_bring_their_groups_and_nobody_is_not_authenticated() {
-        let user = |name: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("impersonate-user", name.parse().expect("a header value"));
-            meant(wanted(&headers).expect("somebody else")).groups
-        };
-        assert_eq!(
-            user("system:serviceaccount:a:b"),
-            [
-                "system:serviceaccounts",
-                "system:serviceaccounts:a",
-                "system:authenticated"
-            ]
-        );
-        assert_eq!(user("system:anonymous"), ["system:unauthenticated"]);
-    }
-}

@@ -124,27 +124,3 @@ fn qos(pod: &Value) -> &'static str {
         (true, false) => "Burstable",
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_quality_of_service_follows_requests_and_limits() {
-        let pod =
-            |resources: Value| json!({ "spec": { "containers": [{ "resources": resources }] } });
-        let both = json!({ "cpu": "1", "memory": "1Gi" });
-        let cases = [
-            (json!({}), "BestEffort"),
-            (json!({ "requests": { "cpu": "1" } }), "Burstable"),
-            (json!({ "limits": both }), "Guaranteed"),
-            (
-                json!({ "limits": both, "requests": { "cpu": "500m", "memory": "1Gi" } }),
-                "Burstable",
-            ),
-        ];
-        for (resources, expected) in cases {
-            assert_eq!(qos(&pod(resources.clone())), expected, "{resources}");
-        }
-    }
-}

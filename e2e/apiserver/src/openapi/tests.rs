@@ -1,8 +1,8 @@
-//! What kubectl looks for in the documents.
+//! References within the documents.
 
 use serde_json::{Value, json};
 
-use super::{v3_group, v3_root};
+use super::v3_group;
 
 fn crd() -> Value {
     json!({"spec": {"group": "cluster.karmada.io", "scope": "Cluster", "names": {"kind": "Cluster", "plural": "clusters"},
@@ -49,43 +49,4 @@ fn every_reference_of_a_document_resolves_within_it() {
             );
         }
     }
-}
-
-#[test]
-fn patches_say_that_they_validate_fields() {
-    let custom = v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]);
-    for (document, path) in [
-        (
-            v3_group("", "v1", &[]),
-            "/api/v1/namespaces/{namespace}/configmaps/{name}",
-        ),
-        (custom, "/apis/cluster.karmada.io/v1alpha1/clusters/{name}"),
-    ] {
-        let parameters = document["paths"][path]["patch"]["parameters"].as_array();
-        let parameters = parameters.expect("parameters");
-        for name in ["fieldValidation", "dryRun"] {
-            let is = |it: &Value| it["name"] == name && it["in"] == "query";
-            assert!(parameters.iter().any(is), "{path}: {name}");
-        }
-    }
-}
-
-#[test]
-fn custom_kinds_keep_their_descriptions_and_gain_metadata() {
-    let document = v3_group("cluster.karmada.io", "v1alpha1", &[&crd()]);
-    let schema = &document["components"]["schemas"]["io.karmada.cluster.v1alpha1.Cluster"];
-    assert_eq!(
-        schema["properties"]["spec"]["description"],
-        "What is wanted."
-    );
-    assert!(schema["properties"]["metadata"]["allOf"][0]["$ref"].is_string());
-    let manifest = &schema["properties"]["spec"]["properties"]["manifests"]["items"];
-    assert!(manifest["properties"]["apiVersion"].is_object());
-}
-
-#[test]
-fn the_index_points_at_documents_by_their_hash() {
-    let root = v3_root([("apis/apps/v1", "1A".to_owned())]);
-    let url = &root["paths"]["apis/apps/v1"]["serverRelativeURL"];
-    assert_eq!(url, "/openapi/v3/apis/apps/v1?hash=1A");
 }

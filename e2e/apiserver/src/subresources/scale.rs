@@ -145,20 +145,3 @@ fn selector_text(selector: &Value) -> String {
     }
     terms.join(",")
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn selectors_are_written_as_queries_write_them() {
-        let selector = json!({
-            "matchLabels": { "a": "1" },
-            "matchExpressions": [
-                { "key": "b", "operator": "In", "values": ["x", "y"] },
-                { "key": "c", "operator": "DoesNotExist" },
-            ],
-        });
-        assert_eq!(selector_text(&selector), "a=1,b in (x,y),!c");
-    }
-}

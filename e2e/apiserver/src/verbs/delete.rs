@@ -432,26 +432,3 @@ fn set_finalizers(object: &mut Value, finalizers: &[String]) {
         fields.insert("finalizers".to_owned(), json!(finalizers));
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_policy_chooses_the_finalizer_of_the_garbage_collector() {
-        let cases: [(Option<&str>, &[&str], &[&str]); 5] = [
-            (None, &["a/b"], &["a/b"]),
-            (Some("Foreground"), &["a/b"], &["a/b", FOREGROUND]),
-            (Some("Orphan"), &[], &[ORPHAN]),
-            (Some("Background"), &[FOREGROUND], &[]),
-            (None, &[ORPHAN], &[ORPHAN]),
-        ];
-        for (policy, before, after) in cases {
-            let options = Options {
-                propagation: policy.map(str::to_owned),
-                ..Options::default()
-            };
-            assert_eq!(options.finalizers(before), after, "{policy:?}");
-        }
-    }
-}

@@ -278,42 +278,6 @@ pub fn refused(refusal: &StatusError) -> Response<Body> {
 mod tests {
     use super::*;
 
-    fn accept(text: &str) -> Option<Accept> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, text.parse().expect("header"));
-        Accept::negotiate(&headers).ok()
-    }
-
-    #[test]
-    fn the_first_form_that_is_spoken_here_wins() {
-        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
-        let cases = [
-            (kubectl, Some(Form::Table)),
-            (
-                "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
-                Some(Form::Object),
-            ),
-            (
-                "application/vnd.kubernetes.protobuf,application/json",
-                Some(Form::Object),
-            ),
-            (
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-                Some(Form::Metadata),
-            ),
-            (
-                "application/json;q=0.5,application/yaml",
-                Some(Form::Object),
-            ),
-            ("*/*", Some(Form::Object)),
-            ("application/vnd.kubernetes.protobuf", None),
-            ("text/html", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(accept(text).map(|a| a.form), expected, "{text}");
-        }
-    }
-
     #[test]
     fn protobuf_is_written_for_those_who_name_it_first() {
         for (text, expected) in [
