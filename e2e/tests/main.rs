@@ -23,7 +23,6 @@ mod host_loss;
 mod identity;
 mod kills;
 mod layers;
-mod member;
 mod orders;
 mod page;
 mod propagation;

@@ -28,17 +28,3 @@ fn fold_strings(object: &mut Value) {
         object["data"][key] = STANDARD.encode(value.as_str().unwrap_or_default()).into();
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn string_data_becomes_data() {
-        let mut secret = json!({ "data": { "a": "eA==" }, "stringData": { "b": "y" } });
-        fold_strings(&mut secret);
-        assert_eq!(secret, json!({ "data": { "a": "eA==", "b": "eQ==" } }));
-    }
-}

@@ -144,17 +144,3 @@ pub fn status(now: Timestamp, crd: &Value) -> Value {
     status["storedVersions"] = json!(stored);
     status
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_left_out_follow_from_the_kind() {
-        let crd = json!({ "spec": { "names": { "kind": "Widget", "plural": "widgets" } } });
-        assert_eq!(
-            names(&crd),
-            json!({ "kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList" })
-        );
-    }
-}

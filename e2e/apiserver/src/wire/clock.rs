@@ -94,17 +94,3 @@ pub fn suffix() -> String {
 pub fn secret() -> String {
     hex(&random::<16>())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_can_be_wrong_either_way() {
-        let clock = Clock::default();
-        clock.shift(Duration::from_hours(1), true);
-        assert!(clock.now() < Timestamp::now());
-        clock.shift(Duration::from_hours(1), false);
-        assert!(clock.now() > Timestamp::now());
-    }
-}

@@ -142,32 +142,3 @@ impl Authority {
         Ok(serde_json::from_value(config)?)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use x509_parser::prelude::{FromDer as _, X509Certificate};
-
-    #[test]
-    fn two_groups_fit_into_a_certificate_and_three_are_refused() {
-        let authority = Authority::new().expect("an authority");
-        let made = |groups: &[&str]| authority.kubeconfig("https://127.0.0.1:1", "jane", groups);
-        let config = made(&["dev", "ops"]).expect("a kubeconfig");
-        let user = config.auth_infos[0].auth_info.as_ref().expect("a user");
-        let pem = user
-            .client_certificate_data
-            .as_ref()
-            .expect("a certificate");
-        let pem = BASE64.decode(pem).expect("base64");
-        let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).expect("pem");
-        let (_, certificate) = X509Certificate::from_der(&pem.contents).expect("a certificate");
-        let mut groups: Vec<_> = certificate
-            .subject()
-            .iter_organization()
-            .filter_map(|o| o.as_str().ok())
-            .collect();
-        groups.sort_unstable();
-        assert_eq!(groups, ["dev", "ops"]);
-        assert!(made(&["a", "b", "c"]).is_err());
-    }
-}
