@@ -135,23 +135,6 @@ async fn after_a_lost_history_only_real_differences_are_told() {
     shutdown.cancel();
 }
 
-#[tokio::test]
-async fn an_informer_waits_out_a_server_that_answers_503() {
-    let (server, api, informer, mut told, shutdown) = followed().await;
-    create(&api, config_map("a", "1")).await;
-    let scope = Scope::path("configmaps");
-    server
-        .faults()
-        .inject_for(scope, Effect::Answer(StatusCode::SERVICE_UNAVAILABLE));
-    tokio::spawn(informer.clone().run(shutdown.clone()));
-    let refused = timeout(Duration::from_millis(300), told.0.recv()).await;
-    assert!(refused.is_err(), "nothing can be told yet");
-    assert!(!informer.is_synced());
-    server.faults().heal();
-    assert_eq!(told.next().await, "+a=1");
-    shutdown.cancel();
-}
-
 fn candidate(identity: &str) -> Candidate {
     Candidate {
         namespace: "default".to_owned(),
@@ -216,36 +199,6 @@ async fn an_api_behind_a_proxy_is_reached_through_it() {
         told.recv().await.unwrap(),
         format!("CONNECT {authority} HTTP/1.1")
     );
-}
-
-#[tokio::test]
-async fn of_two_candidates_one_leads_until_it_gives_up() {
-    let server = ApiServer::for_test().await;
-    let client = connect(&server, Profile::Write).await;
-    let (first, second) = (Leadership::elected(), Leadership::elected());
-    let (stop_first, stop_second) = (CancellationToken::new(), CancellationToken::new());
-    let campaign = tokio::spawn(lease::campaign(
-        client.clone(),
-        candidate("first"),
-        first.clone(),
-        stop_first.clone(),
-    ));
-    timeout(DEADLINE, first.acquired()).await.unwrap();
-    tokio::spawn(lease::campaign(
-        client,
-        candidate("second"),
-        second.clone(),
-        stop_second.clone(),
-    ));
-
-    let too_early = timeout(Duration::from_millis(500), second.acquired()).await;
-    assert!(too_early.is_err() && first.is_current() && !second.is_current());
-
-    stop_first.cancel();
-    assert_eq!(campaign.await.unwrap(), Outcome::Stopped);
-    assert!(!first.is_current());
-    timeout(DEADLINE, second.acquired()).await.unwrap();
-    stop_second.cancel();
 }
 
 #[tokio::test]
