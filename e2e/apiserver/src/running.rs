@@ -36,8 +36,6 @@ use crate::wire::media::{Body, BoxError};
 pub struct Options {
     /// Name in logs and in kubeconfigs.
     pub name: String,
-    /// Port on 127.0.0.1; 0 lets the system choose.
-    pub port: u16,
     /// Changes that each resource remembers.
     pub history: usize,
     /// CRDs that are there from the start.
@@ -56,7 +54,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             name: "embedded".to_owned(),
-            port: 0,
             history: HISTORY,
             crds: Vec::new(),
             manager: true,
@@ -79,14 +76,9 @@ pub enum StartError {
     /// TLS could not be set up.
     #[error("setting up tls: {0}")]
     Tls(#[from] TlsError),
-    /// The port could not be had.
-    #[error("binding 127.0.0.1:{port}: {source}")]
-    Bind {
-        /// The port asked for.
-        port: u16,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    /// No port could be had.
+    #[error("binding a port of 127.0.0.1: {0}")]
+    Bind(#[source] std::io::Error),
     /// An object that every server begins with was refused.
     #[error("making the first objects: {0}")]
     Bootstrap(String),
@@ -133,17 +125,12 @@ impl ApiServer {
     }
 
     async fn listen(options: Options, authority: Arc<Authority>) -> Result<Running, StartError> {
-        let asked = options.port;
-        let bound = |source| StartError::Bind {
-            port: asked,
-            source,
-        };
-        let socket = serve::bind(options.port).map_err(bound)?;
-        let port = socket.local_addr().map_err(bound)?.port();
+        let socket = serve::bind(0).map_err(StartError::Bind)?;
+        let port = socket.local_addr().map_err(StartError::Bind)?.port();
         let running = Self::prepare(options, port, authority).await?;
         let server = &running.server;
         let tls = TlsAcceptor::from(Arc::new(server.authority.server_tls()?));
-        let listener = serve::listen(socket).map_err(bound)?;
+        let listener = serve::listen(socket).map_err(StartError::Bind)?;
         let (serving, stopped) = (Arc::clone(server), running.stop.clone());
         let is_down = running.down.subscribe();
         tokio::spawn(async move {
