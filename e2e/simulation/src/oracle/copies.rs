@@ -128,12 +128,11 @@ impl Copies {
 
     /// Returns whether a person, or the policy, wants the copy to go whatever there is elsewhere.
     fn is_asked(&self, scene: &Scene, key: &Key, cluster: &str, request: &Request) -> bool {
-        let left = scene.cluster_recently(cluster, |state| {
-            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-        });
         let place = (key.clone(), cluster.to_owned());
         let given_up = self.given_up.get(&place);
-        if left || given_up.is_some_and(|back| back.is_none_or(|at| scene.is_on_its_way(at))) {
+        if scene.has_left(cluster)
+            || given_up.is_some_and(|back| back.is_none_or(|at| scene.is_on_its_way(at)))
+        {
             return true;
         }
         let template = template(&request.key());

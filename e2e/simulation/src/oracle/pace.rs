@@ -125,13 +125,8 @@ fn evictions(entry: &Entry, scene: &Scene) -> u32 {
     let paid = u32::try_from(paid.count()).unwrap_or(u32::MAX);
     // A new placement that was requested is one move, whatever it takes away. A cluster that leaves
     // the fleet takes its copies with it, asked or not.
-    let leaves = |cluster: &str| {
-        scene.cluster_recently(cluster, |state| {
-            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-        })
-    };
     let follows = |it: &Move<'_>| match it.what {
-        _ if leaves(it.cluster) => false,
+        _ if scene.has_left(it.cluster) => false,
         What::Evicted(task) => objects::text(task.0, "/reason") == "PlacementChanged",
         What::Dropped => true,
         What::Purged | What::Ended(_) => false,

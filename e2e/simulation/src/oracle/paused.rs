@@ -110,12 +110,9 @@ impl Paused {
             .clusters
             .get(cluster)
             .map(|since| ("out of it", *since));
-        let left = scene.cluster_recently(cluster, |state| {
-            state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-        });
         let pauses = [of_fleet, own].into_iter().flatten();
         let mut held = pauses.filter(|(_, since)| scene.now.duration_since(*since) > known);
-        let (what, since) = held.next().filter(|_| !left)?;
+        let (what, since) = held.next().filter(|_| !scene.has_left(cluster))?;
         Some(format!("{what} is paused since {since}"))
     }
 }

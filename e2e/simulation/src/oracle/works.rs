@@ -45,15 +45,13 @@ fn unasked(scene: &Scene, request: &Request) -> Option<String> {
         .as_deref()?
         .strip_prefix(objects::EXECUTION)?;
     let binding = objects::binding_of(before)?;
-    let leaves = scene.cluster_recently(cluster, |state| {
-        state.is_none_or(|cluster| objects::is_deleting(cluster.0))
-    });
     let given_up = scene.recently(&binding).any(|state| {
         state.is_none_or(|state| {
             objects::is_deleting(state) || gives_up(scene, Binding(state), cluster)
         })
     });
-    (!leaves && !given_up).then(|| format!("deleted, and {binding} wants it in {cluster}"))
+    (!scene.has_left(cluster) && !given_up)
+        .then(|| format!("deleted, and {binding} wants it in {cluster}"))
 }
 
 fn gives_up(scene: &Scene, binding: Binding<'_>, cluster: &str) -> bool {
