@@ -353,27 +353,4 @@ mod tests {
         let pairs = Pairs::of(&story.history);
         assert_eq!(pairs.whatever_fails(ONE, Feature::Lazy), 0);
     }
-
-    #[test]
-    fn the_counts_of_many_histories_are_added_and_written_down() {
-        let meeting = |fault: &str| (ONE.min(OTHER), ONE.max(OTHER), fault.to_owned());
-        let one = Pairs::from(vec![(meeting(NO_FAULT), 4), (meeting("lag"), 7)]);
-        let text = serde_json::to_string(&one).expect("writes");
-        let mut sum: Pairs = serde_json::from_str(&text).expect("reads");
-        assert_eq!(sum, one);
-        assert!(sum.rare_during_faults().contains(&(meeting("lag"), 7)));
-        sum.add(&one);
-        assert_eq!(sum.count(ONE, OTHER, "lag"), 14);
-        assert!(
-            !sum.rare_during_faults()
-                .iter()
-                .any(|it| it.0 == meeting("lag"))
-        );
-        assert!(!sum.rare().iter().any(|it| (it.0, it.1) == (ONE, OTHER)));
-        assert!(sum.csv().contains("preserve,cordon,lag,14\n"));
-        assert_eq!(
-            sum.csv().lines().count(),
-            pairs().count() * faults().len() + 1
-        );
-    }
 }

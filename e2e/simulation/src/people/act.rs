@@ -281,34 +281,9 @@ fn release(
 mod tests {
     use super::*;
 
-    fn web(namespace: &str) -> Value {
-        json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"namespace": namespace, "name": "web"}, "spec": {"replicas": 1}})
-    }
-
     fn asked(act: &Act, there: Option<Value>) -> Vec<Submission> {
         let there = there.map(Arc::new);
         act.requests(&|_| there.clone())
-    }
-
-    #[test]
-    fn what_is_applied_is_created_or_merged() {
-        let act = Act::Apply {
-            object: web("shop"),
-        };
-        let [request] = &asked(&act, None)[..] else {
-            panic!("one request");
-        };
-        assert_eq!(request.method, Method::Post);
-        assert_eq!(request.path, "/apis/apps/v1/namespaces/shop/deployments");
-        let [request] = &asked(&act, Some(json!({})))[..] else {
-            panic!("one request");
-        };
-        assert_eq!(request.method, Method::Patch);
-        assert_eq!(
-            request.path,
-            "/apis/apps/v1/namespaces/shop/deployments/web"
-        );
     }
 
     #[test]
@@ -336,18 +311,6 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_claimed_as_its_holder_has_it() {
-        let act = Act::Claim {
-            cluster: "m1".to_owned(),
-            victim: "m2".to_owned(),
-        };
-        assert_eq!(asked(&act, None), []);
-        let requests = asked(&act, Some(json!({"spec": {"id": "7"}})));
-        assert_eq!(requests[0].body["spec"]["id"], "7");
-        assert!(requests[0].path.ends_with("/clusters/m1"));
-    }
-
-    #[test]
     fn only_tasks_that_wait_for_a_person_are_released() {
         let act = Act::Release {
             namespace: "shop".to_owned(),
@@ -362,21 +325,5 @@ mod tests {
         let task = &requests[0].body["spec"]["gracefulEvictionTasks"][0];
         assert_eq!(task["suppressDeletion"], false);
         assert_eq!(task["fromCluster"], "m1");
-    }
-
-    #[test]
-    fn a_step_is_the_same_after_it_was_written_down() {
-        let step = Step {
-            id: 3,
-            at: 4_000,
-            api: Api::Member("m1".to_owned()),
-            act: Act::Patch {
-                object: web("shop"),
-                subresource: "status".to_owned(),
-            },
-        };
-        let text = serde_json::to_string(&step).expect("writes");
-        let read: Step = serde_json::from_str(&text).expect("reads");
-        assert_eq!(read, step, "{text}");
     }
 }

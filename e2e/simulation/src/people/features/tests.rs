@@ -103,16 +103,6 @@ fn what_people_set_is_there_until_they_unset_it() {
 }
 
 #[test]
-fn a_script_of_features_follows_from_the_dice_and_draws_each_feature_that_it_is_given() {
-    let script = |seed| Script::of_features(&mut Split(seed), SIZE, &Feature::ALL);
-    assert_eq!(script(1), script(1));
-    assert_ne!(script(1), script(2));
-    let script = script(3);
-    assert!(script.steps.is_sorted_by_key(|step| step.at));
-    assert!(script.steps.len() >= 40, "{}", script.steps.len());
-}
-
-#[test]
 fn what_holds_everything_is_unset_before_people_rest() {
     let held = [Feature::PauseFleet, Feature::PauseCluster];
     for seed in 0..20 {
