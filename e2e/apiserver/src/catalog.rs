@@ -228,21 +228,3 @@ impl Kind {
         self.verbs.contains(&"get")
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn every_resource_is_named_once() {
-        let mut seen = HashSet::new();
-        for kind in all() {
-            assert!(
-                seen.insert((kind.group, kind.version, kind.plural)),
-                "{kind:?}"
-            );
-        }
-    }
-}

@@ -138,56 +138,10 @@ fn entry(resource: &Resource, version: &Version) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use http::Request;
-    use http_body_util::{BodyExt as _, Full};
-
     use super::*;
-    use crate::auth::identity::User;
     use crate::registry::Registry;
     use crate::registry::documents::Kept;
     use crate::store::{HISTORY, Store};
-    use crate::{ApiServer, Options, Running};
-
-    async fn ask(
-        server: &Running,
-        path: &str,
-        tag: Option<&HeaderValue>,
-    ) -> (u16, HeaderValue, usize) {
-        let mut request = Request::get(path).header(header::ACCEPT, MEDIA_TYPE);
-        if let Some(tag) = tag {
-            request = request.header(header::IF_NONE_MATCH, tag);
-        }
-        let user = User {
-            name: "admin".to_owned(),
-            groups: vec!["system:masters".to_owned()],
-            ..User::default()
-        };
-        let request = request.body(Full::<Bytes>::default()).unwrap();
-        let answer = server.answer(user, request).await.unwrap();
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        (
-            head.status.as_u16(),
-            head.headers[header::ETAG].clone(),
-            body.len(),
-        )
-    }
-
-    #[tokio::test]
-    async fn who_has_the_present_document_is_sent_nothing() {
-        let server = ApiServer::start_in_memory(Options::default())
-            .await
-            .unwrap();
-        let (status, core, length) = ask(&server, "/api", None).await;
-        assert_eq!((status, length > 1_000), (200, true));
-        let (_, groups, _) = ask(&server, "/apis", None).await;
-        assert_ne!(core, groups);
-        for (path, tag) in [("/api", &core), ("/apis", &groups)] {
-            let again = ask(&server, path, Some(tag)).await;
-            assert_eq!(again, (304, tag.clone(), 0));
-        }
-        assert_eq!(ask(&server, "/apis", Some(&core)).await.0, 200, "another's");
-    }
 
     #[test]
     fn a_kind_that_comes_or_goes_changes_the_tag_of_its_document() {

@@ -43,28 +43,3 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
         Regex::new(text).map_err(|error| error.to_string())
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_read_once_and_not_more_than_some_are_kept() {
-        let known = Known::default();
-        let mut reads = 0;
-        for _ in 0..3 {
-            assert_eq!(
-                known.get("7", |it| {
-                    reads += 1;
-                    it.len()
-                }),
-                1
-            );
-        }
-        assert_eq!(reads, 1);
-        for number in 0..2 * MOST {
-            known.get(&number.to_string(), str::len);
-        }
-        assert!(known.0.lock().len() <= MOST);
-    }
-}

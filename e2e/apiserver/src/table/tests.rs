@@ -1,29 +1,6 @@
-//! Rows as kubectl prints them.
+//! Ages as kubectl prints them.
 
-use jiff::Timestamp;
-use serde_json::{Value, json};
-
-use super::{Columns, IncludeObject, age, table};
-use crate::catalog;
-
-fn now() -> Timestamp {
-    "2026-01-02T00:00:00Z".parse().expect("a time")
-}
-
-fn cells(object: &Value) -> Vec<Value> {
-    let kind = catalog::of_object(
-        object["apiVersion"].as_str().unwrap(),
-        object["kind"].as_str().unwrap(),
-    );
-    let columns = Columns::builtin(kind.expect("a built-in kind"));
-    let table = table(&columns, &[object], IncludeObject::None, now());
-    let cells = table["rows"][0]["cells"].as_array().unwrap().clone();
-    assert_eq!(
-        cells.len(),
-        table["columnDefinitions"].as_array().unwrap().len()
-    );
-    cells
-}
+use super::age;
 
 #[test]
 fn durations_have_two_or_three_figures() {
@@ -49,37 +26,5 @@ fn durations_have_two_or_three_figures() {
         (252_288_000, "8y"),
     ] {
         assert_eq!(age::human(seconds), text, "{seconds}");
-    }
-}
-
-#[test]
-fn every_kind_has_as_many_cells_as_columns_even_for_an_empty_object() {
-    for kind in catalog::all().iter().filter(|kind| kind.stored()) {
-        cells(
-            &json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "n"}}),
-        );
-    }
-}
-
-#[test]
-fn workloads_and_nodes_show_how_they_do() {
-    let created = "2026-01-01T00:00:00Z";
-    for (object, expected) in [
-        (
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "creationTimestamp": created},
-                "spec": {"replicas": 3}, "status": {"readyReplicas": 2, "availableReplicas": 1}}),
-            json!(["web", 3, 2, 1, "24h"]),
-        ),
-        (
-            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "creationTimestamp": created},
-                "spec": {"unschedulable": true}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
-            json!(["n", "True", true, "24h"]),
-        ),
-        (
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}),
-            json!(["c", null]),
-        ),
-    ] {
-        assert_eq!(Value::from(cells(&object)), expected);
     }
 }
