@@ -60,57 +60,49 @@ fn below(
 
 /// Fills in defaults, outermost first, so that a default's own fields are defaulted too.
 pub fn default(at: At<'_>, value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            for (name, field, child) in at.fields() {
-                let Some(default) = &field.default else {
-                    continue;
-                };
-                match object.get(name) {
-                    Some(Value::Null) if !child.node().nullable => {}
-                    // Go cannot tell an empty text from an absent one.
-                    Some(Value::String(text))
-                        if text.is_empty() && field.absent == Absent::Zero => {}
-                    Some(_) => continue,
-                    None => {}
-                }
-                object.insert(name.clone(), default.clone());
+    if let Value::Object(object) = value {
+        for (name, field, child) in at.fields() {
+            let Some(default) = &field.default else {
+                continue;
+            };
+            match object.get(name) {
+                Some(Value::Null) if !child.node().nullable => {}
+                // Go cannot tell an empty text from an absent one.
+                Some(Value::String(text)) if text.is_empty() && field.absent == Absent::Zero => {}
+                Some(_) => continue,
+                None => {}
             }
-            for (name, child) in object.iter_mut() {
-                if let Some(at) = at.field(name) {
-                    default(at, child);
-                }
-            }
+            object.insert(name.clone(), default.clone());
         }
-        Value::Array(list) => {
-            if let Some(items) = at.items() {
-                for item in list {
-                    default(items, item);
-                }
-            }
-        }
-        _ => {}
     }
+    each(at, value, default);
 }
 
 /// Removes `null`s from objects where the schema knows the field and does not allow them. Defaults
 /// have been filled in.
 pub fn drop_nulls(at: At<'_>, value: &mut Value) {
+    if let Value::Object(object) = value {
+        object.retain(|name, child| {
+            !child.is_null() || at.field(name).is_none_or(|at| at.node().nullable)
+        });
+    }
+    each(at, value, drop_nulls);
+}
+
+/// Does something with every field and item of a value that the schema knows.
+fn each(at: At<'_>, value: &mut Value, then: fn(At<'_>, &mut Value)) {
     match value {
         Value::Object(object) => {
-            object.retain(|name, child| {
-                !child.is_null() || at.field(name).is_none_or(|at| at.node().nullable)
-            });
             for (name, child) in object.iter_mut() {
                 if let Some(at) = at.field(name) {
-                    drop_nulls(at, child);
+                    then(at, child);
                 }
             }
         }
         Value::Array(list) => {
             if let Some(items) = at.items() {
                 for item in list {
-                    drop_nulls(items, item);
+                    then(items, item);
                 }
             }
         }

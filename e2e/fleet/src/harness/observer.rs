@@ -60,6 +60,16 @@ pub struct Missing {
     pub lacking: String,
 }
 
+impl Missing {
+    fn since(begun: Instant, what: &str, lacking: String) -> Self {
+        Self {
+            what: what.to_owned(),
+            waited: begun.elapsed(),
+            lacking,
+        }
+    }
+}
+
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -160,12 +170,7 @@ impl Observer {
             // The sender is ours: it cannot be gone.
             let waited = tokio::time::timeout_at(begun + deadline, changes.changed()).await;
             if waited.is_err() {
-                let (what, waited) = (what.to_owned(), begun.elapsed());
-                return Err(Missing {
-                    what,
-                    waited,
-                    lacking,
-                });
+                return Err(Missing::since(begun, what, lacking));
             }
         }
     }
@@ -182,12 +187,7 @@ impl Observer {
         loop {
             changes.borrow_and_update();
             if let Err(lacking) = condition(&self.view) {
-                let (what, waited) = (what.to_owned(), begun.elapsed());
-                return Err(Missing {
-                    what,
-                    waited,
-                    lacking,
-                });
+                return Err(Missing::since(begun, what, lacking));
             }
             if tokio::time::timeout_at(begun + time, changes.changed())
                 .await

@@ -62,7 +62,7 @@ impl Kubelets {
                 self.report(&pod, started(&pod, &self.address(), calendar()))
                     .await
             }
-            Step::LoseReadiness => self.report(&pod, unready(&pod, calendar())).await,
+            Step::LoseReadiness => self.report(&pod, unready(calendar())).await,
             Step::Finish => self.report(&pod, finished(&pod, calendar())).await,
             Step::Remove => self.remove(&pod).await,
         };
@@ -200,15 +200,17 @@ fn started(pod: &Record, address: &str, now: Timestamp) -> Value {
     status
 }
 
-fn unready(_pod: &Record, now: Timestamp) -> Value {
-    let now = Time(now);
-    let conditions = [
-        condition("Initialized", true, &now),
-        condition("Ready", false, &now),
-        condition("ContainersReady", true, &now),
-        condition("PodScheduled", true, &now),
-    ];
-    json!({"conditions": conditions})
+fn unready(now: Timestamp) -> Value {
+    json!({"conditions": not_ready(true, &Time(now))})
+}
+
+fn not_ready(are_containers: bool, now: &Time) -> [Value; 4] {
+    [
+        condition("Initialized", true, now),
+        condition("Ready", false, now),
+        condition("ContainersReady", are_containers, now),
+        condition("PodScheduled", true, now),
+    ]
 }
 
 fn finished(pod: &Record, now: Timestamp) -> Value {
@@ -227,11 +229,6 @@ fn finished(pod: &Record, now: Timestamp) -> Value {
             })
         })
         .collect();
-    let conditions = [
-        condition("Initialized", true, &now),
-        condition("Ready", false, &now),
-        condition("ContainersReady", false, &now),
-        condition("PodScheduled", true, &now),
-    ];
+    let conditions = not_ready(false, &now);
     json!({"phase": "Succeeded", "conditions": conditions, "containerStatuses": containers})
 }
