@@ -158,25 +158,6 @@ impl Scale {
         witnesses: true,
         ..Self::HOSTS
     };
-
-    /// Ten clusters and a hundred workloads for an hour.
-    pub const LARGE: Self = Self {
-        size: Size {
-            members: 10,
-            workloads: 100,
-            steps: 60,
-            busy: 1_800_000,
-            push: 20,
-        },
-        faults: 30,
-        phases: Phases {
-            busy: 1_800_000,
-            calm: 1_560_000,
-            rest: 120_000,
-            fresh: 120_000,
-        },
-        ..Self::SMALL
-    };
 }
 
 /// Features that hold workloads where they are, and those that ask for moves.

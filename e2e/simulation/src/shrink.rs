@@ -79,7 +79,11 @@ mod tests {
 
     #[test]
     fn what_a_failure_does_not_need_is_left_out() {
-        let plan = generate::plan(7, Scale::LARGE);
+        let scale = Scale {
+            faults: 30,
+            ..Scale::SMALL
+        };
+        let plan = generate::plan(7, scale);
         let needed = (plan.faults[11].id, plan.steps[3].id);
         let mut asked = 0;
         let small = shrink(&plan, 400, |plan| {

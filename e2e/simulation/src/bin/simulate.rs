@@ -114,8 +114,6 @@ enum Named {
     Hosts,
     /// Members that watch each other, over links that fail, and one that lies.
     Witnesses,
-    /// Ten members and a hundred workloads for an hour.
-    Large,
 }
 
 impl Named {
@@ -128,7 +126,6 @@ impl Named {
             Self::Data => Scale::DATA,
             Self::Hosts => Scale::HOSTS,
             Self::Witnesses => Scale::WITNESSES,
-            Self::Large => Scale::LARGE,
         }
     }
 }
