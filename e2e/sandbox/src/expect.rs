@@ -309,12 +309,6 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_placements_are_what_is_expected() {
-        assert_eq!(running(&start()), Ok(()));
-        assert_eq!(healthy_elsewhere(&moved_on(), &start()), Ok(()));
-    }
-
-    #[test]
     fn what_is_missing_is_said() {
         let mut half = moved_on();
         half.workloads

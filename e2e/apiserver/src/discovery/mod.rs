@@ -211,18 +211,3 @@ fn storage_hash(resource: &Resource) -> String {
     });
     base64::engine::general_purpose::STANDARD.encode(hash.to_be_bytes())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stable_versions_come_first_and_newer_before_older() {
-        let mut versions = ["v1alpha1", "v2", "v1beta2", "v1", "v1beta1", "foo"];
-        versions.sort_by_key(|v| std::cmp::Reverse(priority(v)));
-        assert_eq!(
-            versions,
-            ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
-        );
-    }
-}

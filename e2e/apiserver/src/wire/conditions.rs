@@ -28,18 +28,3 @@ pub fn set(
         None => conditions.push(made),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_a_condition_moves_only_with_its_status() {
-        let mut status = json!({});
-        set(&mut status, "A", ("True", "R", "m"), "1");
-        set(&mut status, "A", ("True", "R", "n"), "2");
-        assert_eq!(status["conditions"][0]["lastTransitionTime"], "1");
-        set(&mut status, "A", ("False", "R", "n"), "3");
-        assert_eq!(status["conditions"][0]["lastTransitionTime"], "3");
-    }
-}

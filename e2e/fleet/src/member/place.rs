@@ -240,16 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn a_full_node_has_room_again_when_a_pod_goes() {
-        let pod = asked(&[("1", "1Mi")]);
-        let mut node = seat(ready_node("1", "10"));
-        node.take(pod);
-        assert_eq!(node.refusal(pod), Some(Refusal::Insufficient));
-        node.release(pod);
-        assert_eq!(node.refusal(pod), None);
-    }
-
-    #[test]
     fn the_emptiest_node_is_chosen_and_refusals_are_counted() {
         let pod = asked(&[("1", "1Mi")]);
         let mut busy = seat(ready_node("4", "10"));
