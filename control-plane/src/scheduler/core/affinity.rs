@@ -5,6 +5,7 @@ use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::policy::{ClusterAffinityTerm, Placement};
 use muster_shared::selectors::Affinity as Matcher;
 
+use super::Behaviour;
 use super::bounds::{groups_within, overflow_within};
 use super::snapshot::ClusterInfo;
 
@@ -70,24 +71,15 @@ pub fn term<'a>(placement: &'a Placement, name: &str) -> Option<&'a ClusterAffin
         .find(|term| term.affinity_name == name)
 }
 
-/// Whether the affinity groups before the one in use are tried where no later one does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum EarlierGroups {
-    /// Earlier groups are tried last: a workload has to have a place.
-    #[default]
-    Last,
-    /// Earlier groups are not tried (Karmada behaviour).
-    Never,
-}
-
 /// Returns the affinity groups to try, in order: from the one in use onwards, so that a fallback
 /// sticks, and then those before it; from the first one if a reschedule is requested or the group
-/// in use is gone. As many as are compared with every cluster in one decision.
+/// in use is gone. Karmada does not try those before it. As many as are compared with every cluster
+/// in one decision.
 pub fn groups<'a>(
     placement: &'a Placement,
     observed: &str,
     fresh: bool,
-    earlier: EarlierGroups,
+    behaviour: Behaviour,
 ) -> impl Iterator<Item = &'a ClusterAffinityTerm> + use<'a> {
     let groups = &placement.cluster_affinities;
     let start = groups
@@ -95,9 +87,9 @@ pub fn groups<'a>(
         .position(|group| group.affinity_name == observed)
         .filter(|_| !fresh)
         .unwrap_or(0);
-    let before = match earlier {
-        EarlierGroups::Last => &groups[..start],
-        EarlierGroups::Never => &[],
+    let before = match behaviour {
+        Behaviour::Muster => &groups[..start],
+        Behaviour::Karmada => &[],
     };
     groups_within(groups[start..].iter().chain(before))
 }

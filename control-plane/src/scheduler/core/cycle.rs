@@ -20,8 +20,8 @@ use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
 use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
-use super::unknown::{Absent, rest, unknown_targets};
-use super::{Decision, Growth, Listing, Locality, Options, SoftTaints};
+use super::unknown::{rest, unknown_targets};
+use super::{Behaviour, Decision, Growth, Options};
 use crate::fleet::completion::has_completed;
 
 /// Attempts to place a binding, and their result.
@@ -113,7 +113,7 @@ pub(in crate::scheduler) fn trials<'a>(
         .as_deref()
         .unwrap_or_default();
     let whole = placement.cluster_affinities.is_empty().then_some("");
-    let groups = groups(placement, observed, fresh, options.earlier_groups);
+    let groups = groups(placement, observed, fresh, options.behaviour);
     whole
         .into_iter()
         .chain(groups.map(|group| group.affinity_name.as_str()))
@@ -228,9 +228,11 @@ impl<'a> Trial<'a> {
 
     /// Returns the targets that stay because nobody knows whether their clusters are there.
     pub fn unknown(&self) -> Vec<&'a TargetCluster> {
-        match self.options.absent {
-            Absent::Removed => Vec::new(),
-            Absent::Stays => unknown_targets(self.spec, self.placement, self.group, self.snapshot),
+        match self.options.behaviour {
+            Behaviour::Karmada => Vec::new(),
+            Behaviour::Muster => {
+                unknown_targets(self.spec, self.placement, self.group, self.snapshot)
+            }
         }
     }
 
@@ -299,7 +301,7 @@ impl<'a> Trial<'a> {
             || Strategy::ignores_spread(self.placement);
         let alike = !self.is_counted() || !self.placement.is_divided();
         let blind = if alike {
-            self.options.listing == Listing::Steady
+            self.options.behaviour == Behaviour::Muster
         } else {
             Strategy::is_blind_to_rank(self.placement)
         };
@@ -326,7 +328,7 @@ impl<'a> Trial<'a> {
     }
 
     fn spread(&self) -> Spread<'a> {
-        Spread::of(&self.placement.spread_constraints, self.options.spreading)
+        Spread::of(&self.placement.spread_constraints, self.options.behaviour)
     }
 
     /// Returns the clusters that pass the filters, by name, with their scores and the room that
@@ -390,14 +392,13 @@ impl<'a> Trial<'a> {
     /// because it has the workload (unlike in Karmada, where it hardly leaves the cluster that took
     /// it over).
     fn prefer(&self, candidates: &mut [Candidate<'a>]) {
-        let stays = !self.fresh || self.options.locality == Locality::Always;
+        let is_karmada = self.options.behaviour == Behaviour::Karmada;
+        let stays = !self.fresh || is_karmada;
         if stays && self.options.plugins.has(Plugin::ClusterLocality) {
             let holders = candidates.iter_mut().filter(|it| it.held.is_some());
             holders.for_each(|holder| holder.score = LOCALITY_SCORE);
         }
-        if self.options.plugins.has(Plugin::TaintToleration)
-            && self.options.soft_taints == SoftTaints::Avoided
-        {
+        if self.options.plugins.has(Plugin::TaintToleration) && !is_karmada {
             let tolerations = &self.placement.cluster_tolerations;
             let avoided = candidates.iter_mut().filter(|it| {
                 let mut taints = it.cluster.cluster().spec.taints.iter();
@@ -500,7 +501,7 @@ impl<'a> Trial<'a> {
             duplicated: !is_set && !self.placement.is_divided(),
             replacing: !self.spec.graceful_eviction_tasks.is_empty(),
         };
-        Ok(select(candidates, &spread, load, self.options.spreading)?)
+        Ok(select(candidates, &spread, load, self.options.behaviour)?)
     }
 
     /// Returns the replicas of each selected cluster, or none where nothing is counted.

@@ -19,7 +19,7 @@ use super::data::Needed;
 use super::plugin::{Plugin, Plugins};
 use super::select::Spread;
 use super::snapshot::{ClusterInfo, Kinds};
-use super::{Growth, Options};
+use super::{Behaviour, Growth, Options};
 use crate::fleet::availability;
 
 /// The tier of clusters that the affinity in use does not allow, where that is no reason to refuse
@@ -126,27 +126,6 @@ pub enum ReturnRule {
     Always,
 }
 
-/// Whether a toleration for a limited time admits a new workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Guests {
-    /// Such a toleration admits nothing new: the workload would be evicted at the end of that time,
-    /// and come back without end.
-    #[default]
-    Refused,
-    /// Such a toleration admits a new workload (Karmada behaviour).
-    Admitted,
-}
-
-/// Whether it matters to which clusters the policy suspends dispatching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dispatching {
-    /// Nothing is moved to a cluster to which dispatching is suspended.
-    #[default]
-    Asked,
-    /// Suspended dispatching does not matter (Karmada behaviour).
-    Ignored,
-}
-
 /// One binding as the filters see it.
 #[derive(Debug)]
 pub struct Filters<'a> {
@@ -159,7 +138,7 @@ pub struct Filters<'a> {
     spread: Spread<'a>,
     plugins: Plugins,
     return_rule: ReturnRule,
-    guests: Guests,
+    behaviour: Behaviour,
     ready_only: bool,
     /// The binding, if it has or had copies that could be moved to where none is made. The first
     /// placement of a suspended workload is made, and waits (Karmada behaviour).
@@ -189,9 +168,9 @@ impl<'a> Filters<'a> {
             spread,
             plugins: options.plugins,
             return_rule: options.return_rule,
-            guests: options.guests,
+            behaviour: options.behaviour,
             ready_only: matches!(options.growth, Growth::AdmittingOnly | Growth::Elsewhere),
-            suspendable: (options.dispatching == Dispatching::Asked)
+            suspendable: (options.behaviour == Behaviour::Muster)
                 .then_some(spec)
                 .filter(|it| !it.clusters.is_empty() || !it.graceful_eviction_tasks.is_empty()),
             data,
@@ -319,7 +298,7 @@ impl<'a> Filters<'a> {
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {
-        if taint.effect == NO_EXECUTE && self.guests == Guests::Admitted {
+        if taint.effect == NO_EXECUTE && self.behaviour == Behaviour::Karmada {
             return !self.tolerations.iter().any(|it| tolerates(it, taint));
         }
         availability::keeps_out(taint, self.tolerations)

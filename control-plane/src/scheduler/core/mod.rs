@@ -37,11 +37,9 @@ use crate::settings::{
 pub use super::core::cycle::{Attempt, Cycle};
 pub use super::core::fit_error::{FitError, Kind, Refusals};
 use crate::settings::grade_rule::GradeRule;
-pub use affinity::EarlierGroups;
 pub use data::DataPlaces;
 pub use plugin::{Plugin, Plugins};
 pub use snapshot::{ClusterInfo, Snapshot};
-pub use unknown::Absent;
 
 /// What may be configured about decisions. The default is what Muster does; [`Options::karmada`] is
 /// what Karmada does where the two differ by choice.
@@ -51,14 +49,6 @@ pub struct Options {
     pub plugins: Plugins,
     /// When a cluster may take back what is being moved away from it.
     pub return_rule: filter::ReturnRule,
-    /// Whether a toleration for a limited time lets a workload in.
-    pub guests: filter::Guests,
-    /// Whether the affinity groups before the one in use are tried.
-    pub earlier_groups: EarlierGroups,
-    /// Whether it matters to which clusters the policy suspends dispatching.
-    pub dispatching: filter::Dispatching,
-    /// Whether zone and provider constraints spread.
-    pub spreading: select::Spreading,
     /// What a node of a grade is taken to hold.
     pub grade_rule: GradeRule,
     /// Where a workload may grow.
@@ -69,14 +59,8 @@ pub struct Options {
     /// Whether a workload with components goes where all of them have room (gate
     /// MultiplePodTemplatesScheduling).
     pub components: bool,
-    /// In which order a result names its clusters.
-    pub listing: Listing,
-    /// What becomes of targets that are neither there nor seen leaving.
-    pub absent: Absent,
-    /// Whether clusters that have the workload are preferred in a requested new placement.
-    pub locality: Locality,
-    /// Whether taints of effect `PreferNoSchedule` count.
-    pub soft_taints: SoftTaints,
+    /// Whose behaviour counts where no other option says.
+    pub behaviour: Behaviour,
 }
 
 impl Options {
@@ -135,50 +119,36 @@ impl Options {
         Self {
             plugins: Plugins::default(),
             return_rule: filter::ReturnRule::TaskDone,
-            guests: filter::Guests::Admitted,
-            earlier_groups: EarlierGroups::Never,
-            dispatching: filter::Dispatching::Ignored,
-            spreading: select::Spreading::ClusterAndRegion,
             grade_rule: GradeRule::Minimums,
             growth: Growth::Anywhere,
             keep_empty: false,
             components: false,
-            listing: Listing::Ranked,
-            absent: Absent::Removed,
-            locality: Locality::Always,
-            soft_taints: SoftTaints::Ignored,
+            behaviour: Behaviour::Karmada,
         }
     }
 }
 
-/// Order of the clusters in a result, if it has no meaning.
+/// Whose behaviour decisions have. Those of Karmada are compared with recorded ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Listing {
-    /// The present order if clusters and replicas are the same, so that there is nothing to write.
+pub enum Behaviour {
+    /// That of Muster:
+    /// - a toleration for a limited time admits nothing new: the workload would be evicted at the
+    ///   end of that time, and come back without end;
+    /// - affinity groups before the one in use are tried last: a workload has to have a place;
+    /// - nothing is moved to a cluster to which dispatching is suspended;
+    /// - a result meets each spread constraint, and an absent maximum is none;
+    /// - a result keeps the order of the present one if clusters and replicas are the same, so that
+    ///   there is nothing to write;
+    /// - unknown clusters stay: an object that cannot be read, or that is missing in a short list,
+    ///   is not deleted;
+    /// - a new placement that was requested prefers no cluster for having the workload;
+    /// - a cluster with a taint of effect `PreferNoSchedule` is chosen after others.
     #[default]
-    Steady,
-    /// The best cluster first, so that a change of capacity changes the result (Karmada behaviour).
-    Ranked,
-}
-
-/// When clusters that have the workload are preferred.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Locality {
-    /// Unless a new placement was requested.
-    #[default]
-    UnlessFresh,
-    /// Always (Karmada behaviour).
-    Always,
-}
-
-/// Whether taints of effect `PreferNoSchedule` count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SoftTaints {
-    /// A cluster with one is chosen after others.
-    #[default]
-    Avoided,
-    /// They do not (Karmada behaviour).
-    Ignored,
+    Muster,
+    /// That of Karmada, which does none of this: only constraints by cluster and by region are met,
+    /// the others require the field; the best cluster comes first, so that a change of capacity
+    /// changes the result; unknown clusters count as deleted.
+    Karmada,
 }
 
 /// Clusters with the workload that may get more of its replicas.

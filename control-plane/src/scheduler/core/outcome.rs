@@ -19,7 +19,7 @@ use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
-use super::{Decision, EarlierGroups, Listing, Options};
+use super::{Behaviour, Decision, Options};
 
 /// Length of a task's message at most, by the schema.
 const LONGEST_MESSAGE: usize = 1024;
@@ -224,7 +224,7 @@ fn unreported_group(
     at: (&Snapshot, &Options),
 ) -> Option<String> {
     let groups = &spec.placement.as_ref()?.cluster_affinities;
-    if groups.is_empty() || spec.clusters.is_empty() || at.1.earlier_groups != EarlierGroups::Last {
+    if groups.is_empty() || spec.clusters.is_empty() || at.1.behaviour != Behaviour::Muster {
         return None;
     }
     let is_in_use = |group: &str| {
@@ -340,7 +340,7 @@ impl Outcome {
         options: &Options,
         now: Timestamp,
     ) -> Self {
-        let steady = options.listing == Listing::Steady;
+        let steady = options.behaviour == Behaviour::Muster;
         let clusters = if steady && is_same(&decision.clusters, &subject.spec.clusters) {
             subject.spec.clusters.clone()
         } else {

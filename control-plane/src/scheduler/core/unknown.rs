@@ -13,18 +13,6 @@ use super::divide::Strategy;
 use super::fit_error::{FitError, Strangers};
 use super::snapshot::Snapshot;
 
-/// Treatment of clusters of a binding that are unknown: not in the cache, and not seen being
-/// deleted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Absent {
-    /// Unknown clusters stay: an object that cannot be read, or that is missing in a short list, is
-    /// not deleted.
-    #[default]
-    Stays,
-    /// Unknown clusters count as deleted (Karmada behaviour).
-    Removed,
-}
-
 /// The part of a workload that is placed, beside what unknown clusters hold.
 #[derive(Debug)]
 pub(in crate::scheduler) struct Rest {

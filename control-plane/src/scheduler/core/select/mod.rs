@@ -1,7 +1,7 @@
 //! Selects among the clusters that passed the filters, under the spread constraints.
 //!
 //! Results for constraints by cluster and by region are Karmada's. Karmada only filters by zone and
-//! provider, and rejects labels; here they work like regions, see [`Spreading`].
+//! provider, and rejects labels; here they work like regions.
 
 mod by_cluster;
 mod by_fields;
@@ -10,19 +10,9 @@ mod sets;
 
 use muster_shared::api::policy::SpreadConstraint;
 
+use super::Behaviour;
 use super::candidate::{Candidate, rank};
 use by_fields::Growth;
-
-/// Meaning of spread constraints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Spreading {
-    /// The result meets every constraint; an absent maximum is none.
-    #[default]
-    EveryField,
-    /// Only constraints by cluster and by region are met, the others require the field (Karmada
-    /// behaviour).
-    ClusterAndRegion,
-}
 
 /// Reason why a selection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -127,7 +117,7 @@ impl<'s> Spread<'s> {
     /// A constraint without field and label counts clusters, as admission would have written.
     /// `minGroups` 0 is 1, and `maxGroups` 0 or absent is no upper bound; Karmada takes both
     /// literally, and so looks for a placement on nothing.
-    pub fn of(constraints: &'s [SpreadConstraint], spreading: Spreading) -> Self {
+    pub fn of(constraints: &'s [SpreadConstraint], behaviour: Behaviour) -> Self {
         let mut spread = Self {
             any: !constraints.is_empty(),
             ..Self::default()
@@ -135,12 +125,12 @@ impl<'s> Spread<'s> {
         for constraint in constraints {
             let [min, max] = [constraint.min_groups, constraint.max_groups]
                 .map(|bound| usize::try_from(bound).unwrap_or(0));
-            let groups = match spreading {
-                Spreading::EveryField => Groups {
+            let groups = match behaviour {
+                Behaviour::Muster => Groups {
                     min: min.max(1),
                     max: if max == 0 { usize::MAX } else { max },
                 },
-                Spreading::ClusterAndRegion => Groups { min, max },
+                Behaviour::Karmada => Groups { min, max },
             };
             let field = constraint
                 .spread_by_field
@@ -149,7 +139,7 @@ impl<'s> Spread<'s> {
             let label = constraint.spread_by_label.as_deref().unwrap_or_default();
             match field {
                 "" if label.is_empty() => spread.cluster = Some(groups),
-                "" if spreading == Spreading::EveryField => spread.label = Some((label, groups)),
+                "" if behaviour == Behaviour::Muster => spread.label = Some((label, groups)),
                 "cluster" => spread.cluster = Some(groups),
                 "region" => spread.region = Some(groups),
                 "zone" => spread.zone = Some(groups),
@@ -217,13 +207,13 @@ pub fn select<'a>(
     mut candidates: Vec<Candidate<'a>>,
     spread: &Spread<'_>,
     load: Load,
-    spreading: Spreading,
+    behaviour: Behaviour,
 ) -> Result<Vec<Candidate<'a>>, SelectError> {
     rank(&mut candidates);
     if !spread.any {
         return Ok(candidates);
     }
-    let all_fields = spreading == Spreading::EveryField;
+    let all_fields = behaviour == Behaviour::Muster;
     let spreads = |field| match field {
         Field::Cluster => false,
         Field::Region => true,
