@@ -321,7 +321,6 @@ impl<'a> Trial<'a> {
             self.spec,
             self.placement,
             affinity,
-            self.spread(),
             self.snapshot.data().needed(self.spec),
             self.options,
         )

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::ptr;
 
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::data_replication::DataReference;
-use muster_shared::api::policy::{Placement, SpreadConstraint};
+use muster_shared::api::policy::Placement;
 use muster_shared::conditions;
-use muster_shared::k8s::{Taint, Toleration};
+use muster_shared::k8s::Taint;
 use muster_shared::names::eviction::{
     REASON_APPLICATION_FAILURE, REASON_NO_CLUSTER_FIT, REASON_NOT_APPLIED,
 };
@@ -16,7 +16,7 @@ use muster_shared::taints::{NO_EXECUTE, describe, tolerates};
 
 use super::affinity::Affinity;
 use super::data::Needed;
-use super::plugin::{Plugin, Plugins};
+use super::plugin::Plugin;
 use super::select::Spread;
 use super::snapshot::{ClusterInfo, Kinds};
 use super::{Behaviour, Growth, Options};
@@ -129,20 +129,11 @@ pub enum ReturnRule {
 /// One binding as the filters see it.
 #[derive(Debug)]
 pub struct Filters<'a> {
-    version: &'a str,
-    kind: &'a str,
-    tolerations: &'a [Toleration],
-    tasks: &'a [GracefulEvictionTask],
+    spec: &'a ResourceBindingSpec,
+    placement: &'a Placement,
+    options: &'a Options,
     affinity: &'a Affinity<'a>,
-    constraints: &'a [SpreadConstraint],
     spread: Spread<'a>,
-    plugins: Plugins,
-    return_rule: ReturnRule,
-    behaviour: Behaviour,
-    ready_only: bool,
-    /// The binding, if it has or had copies that could be moved to where none is made. The first
-    /// placement of a suspended workload is made, and waits (Karmada behaviour).
-    suspendable: Option<&'a ResourceBindingSpec>,
     data: Needed<'a>,
     last_served: Cell<Option<(&'a Kinds, bool)>>,
 }
@@ -154,25 +145,15 @@ impl<'a> Filters<'a> {
         spec: &'a ResourceBindingSpec,
         placement: &'a Placement,
         affinity: &'a Affinity<'a>,
-        spread: Spread<'a>,
         data: Needed<'a>,
-        options: &Options,
+        options: &'a Options,
     ) -> Self {
         Self {
-            version: &spec.resource.api_version,
-            kind: &spec.resource.kind,
-            tolerations: &placement.cluster_tolerations,
-            tasks: &spec.graceful_eviction_tasks,
+            spec,
+            placement,
+            options,
             affinity,
-            constraints: &placement.spread_constraints,
-            spread,
-            plugins: options.plugins,
-            return_rule: options.return_rule,
-            behaviour: options.behaviour,
-            ready_only: matches!(options.growth, Growth::AdmittingOnly | Growth::Elsewhere),
-            suspendable: (options.behaviour == Behaviour::Muster)
-                .then_some(spec)
-                .filter(|it| !it.clusters.is_empty() || !it.graceful_eviction_tasks.is_empty()),
+            spread: Spread::of(&placement.spread_constraints, options.behaviour),
             data,
             last_served: Cell::new(None),
         }
@@ -223,7 +204,7 @@ impl<'a> Filters<'a> {
     /// counts as complete. What is placed stays.
     fn api_enablement(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let refused =
-            self.plugins.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
+            self.has(Plugin::ApiEnablement) && !placed && !self.is_served(cluster.kinds());
         refused.then_some(Rejection::ApiMissing)
     }
 
@@ -235,7 +216,8 @@ impl<'a> Filters<'a> {
         {
             return served;
         }
-        let served = kinds.contains(self.version, self.kind);
+        let resource = &self.spec.resource;
+        let served = kinds.contains(&resource.api_version, &resource.kind);
         self.last_served.set(Some((kinds, served)));
         served
     }
@@ -243,7 +225,7 @@ impl<'a> Filters<'a> {
     /// Taints that keep new work away must be tolerated. What is placed stays: driving it out is
     /// for eviction to decide.
     fn taints(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
-        if placed || !cluster.repels() || !self.plugins.has(Plugin::TaintToleration) {
+        if placed || !cluster.repels() || !self.has(Plugin::TaintToleration) {
             return None;
         }
         let taints = &cluster.cluster().spec.taints;
@@ -267,9 +249,12 @@ impl<'a> Filters<'a> {
     /// a workload off a failing cluster must not count on one that is not heard of. That it is
     /// silent is known before the taint is there that says so.
     fn readiness(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
-        let refused = self.ready_only
-            && !placed
-            && availability::readiness(cluster.cluster()) != conditions::TRUE;
+        let ready_only = matches!(
+            self.options.growth,
+            Growth::AdmittingOnly | Growth::Elsewhere
+        );
+        let refused =
+            ready_only && !placed && availability::readiness(cluster.cluster()) != conditions::TRUE;
         refused.then_some(Rejection::NotReady)
     }
 
@@ -283,7 +268,12 @@ impl<'a> Filters<'a> {
     /// where none would be made. What is placed stays, and what is kept there because no cluster
     /// fitted is placed there again.
     fn dispatching(&self, cluster: &'a ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
-        let spec = self.suspendable.filter(|_| !placed)?;
+        let spec = self.spec;
+        // The first placement of a suspended workload is made, and waits (Karmada behaviour).
+        let may_move = !spec.clusters.is_empty() || !spec.graceful_eviction_tasks.is_empty();
+        if placed || !may_move || self.options.behaviour == Behaviour::Karmada {
+            return None;
+        }
         let name = cluster.name();
         let task = spec.eviction_task(name);
         let is_kept = task.is_some_and(|it| it.reason == REASON_NO_CLUSTER_FIT);
@@ -298,28 +288,30 @@ impl<'a> Filters<'a> {
     }
 
     fn is_refused_by(&self, taint: &Taint) -> bool {
-        if taint.effect == NO_EXECUTE && self.behaviour == Behaviour::Karmada {
-            return !self.tolerations.iter().any(|it| tolerates(it, taint));
+        let tolerations = &self.placement.cluster_tolerations;
+        if taint.effect == NO_EXECUTE && self.options.behaviour == Behaviour::Karmada {
+            return !tolerations.iter().any(|it| tolerates(it, taint));
         }
-        availability::keeps_out(taint, self.tolerations)
+        availability::keeps_out(taint, tolerations)
     }
 
     /// Returns the tier of the cluster, which must match the affinity in use. This holds for what
     /// is placed, too: a narrowed policy takes workloads back.
     fn tier(&self, cluster: &ClusterInfo) -> Option<u32> {
         let tier = self.affinity.tier(cluster);
-        let lenient = !self.plugins.has(Plugin::ClusterAffinity);
+        let lenient = !self.has(Plugin::ClusterAffinity);
         tier.or_else(|| lenient.then_some(OUTSIDE))
     }
 
     /// Returns the rejection of a cluster without the field of a constraint: it cannot be counted
     /// for that constraint.
     fn spread_fields(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
-        if !self.spread.any || !self.plugins.has(Plugin::SpreadConstraint) {
+        if !self.spread.any || !self.has(Plugin::SpreadConstraint) {
             return None;
         }
         // The first constraint of the list that cannot be met is the one that is named.
-        self.constraints.iter().find_map(|constraint| {
+        let mut constraints = self.placement.spread_constraints.iter();
+        constraints.find_map(|constraint| {
             let field = constraint.spread_by_field.as_ref();
             let label = constraint.spread_by_label.as_deref();
             let (groups, rejection) = match field.map_or("", |field| field.as_str()) {
@@ -338,11 +330,8 @@ impl<'a> Filters<'a> {
     /// Returns the rejection of a cluster from which the workload is just being driven out: it must
     /// not go back there.
     fn eviction(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
-        let task = self
-            .tasks
-            .iter()
-            .find(|task| task.from_cluster == cluster.name())?;
-        let refused = match self.return_rule {
+        let task = self.spec.eviction_task(cluster.name())?;
+        let refused = match self.options.return_rule {
             ReturnRule::Always => false,
             ReturnRule::TaskDone => true,
             ReturnRule::Recovered => {
@@ -359,9 +348,11 @@ impl<'a> Filters<'a> {
 
     /// Returns whether a taint still drives the workload out.
     fn is_driven_out(&self, cluster: &ClusterInfo) -> bool {
-        let taints = &cluster.cluster().spec.taints;
-        taints
-            .iter()
-            .any(|taint| availability::drives_out(taint, self.tolerations))
+        let mut taints = cluster.cluster().spec.taints.iter();
+        taints.any(|it| availability::drives_out(it, &self.placement.cluster_tolerations))
+    }
+
+    fn has(&self, plugin: Plugin) -> bool {
+        self.options.plugins.has(plugin)
     }
 }

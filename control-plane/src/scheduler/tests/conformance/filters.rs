@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{binding_spec, decode, replay};
 use crate::scheduler::core::affinity::Affinity;
 use crate::scheduler::core::filter::Filters;
-use crate::scheduler::core::select::Spread;
-use crate::scheduler::core::{Behaviour, Options, Snapshot};
+use crate::scheduler::core::{Options, Snapshot};
 
 #[test]
 fn clusters_are_filtered_as_recorded() {
@@ -24,10 +23,9 @@ fn evaluate(input: &Value) -> Value {
         .as_str()
         .unwrap_or_default();
     let affinity = Affinity::new(&spec, &placement, observed);
-    let spread = Spread::of(&placement.spread_constraints, Behaviour::Karmada);
     let options = Options::karmada();
     let needed = snapshot.data().needed(&spec);
-    let filters = Filters::new(&spec, &placement, &affinity, spread, needed, &options);
+    let filters = Filters::new(&spec, &placement, &affinity, needed, &options);
     let placed = spec.target(cluster.name()).is_some();
     let rejections = filters.all(cluster, placed);
     assert_eq!(
