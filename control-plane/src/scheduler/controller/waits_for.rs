@@ -30,8 +30,9 @@ pub enum WaitsFor {
     Anything,
 }
 
-impl WaitsFor {
-    fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
+impl Wait {
+    /// Returns what a binding waits for after these attempts, of which none did.
+    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
         let constrained = spec
             .placement
             .as_ref()
@@ -39,33 +40,23 @@ impl WaitsFor {
         let failures = attempts
             .iter()
             .filter_map(|attempt| attempt.failure.as_ref());
-        let wish = |failure: &FitError| match failure {
-            FitError::NoPlacement
-            | FitError::Select(SelectError::Unsupported)
-            | FitError::Divide(DivideError::Unsupported { .. }) => Self::Nothing,
-            FitError::NoClusterFit(_)
-            | FitError::Select(SelectError::TooFewClusters | SelectError::TooFewGroups(_)) => {
-                Self::Admission
-            }
-            FitError::Divide(_) if !constrained => Self::Room,
-            FitError::Divide(_) | FitError::Select(_) | FitError::Unknown(_) => Self::Anything,
-        };
-        failures.map(wish).max().unwrap_or(Self::Nothing)
-    }
-}
-
-impl Wait {
-    /// Returns what a binding waits for after these attempts, of which none did.
-    pub fn after(spec: &ResourceBindingSpec, attempts: &[Attempt]) -> Self {
-        let failures = attempts
-            .iter()
-            .filter_map(|attempt| attempt.failure.as_ref());
-        let lacking = failures.filter_map(|failure| match failure {
+        let lacking = failures.clone().filter_map(|failure| match failure {
             FitError::Divide(error) => error.lacking(),
             _ => None,
         });
+        let wish = |failure: &FitError| match failure {
+            FitError::NoPlacement
+            | FitError::Select(SelectError::Unsupported)
+            | FitError::Divide(DivideError::Unsupported { .. }) => WaitsFor::Nothing,
+            FitError::NoClusterFit(_)
+            | FitError::Select(SelectError::TooFewClusters | SelectError::TooFewGroups(_)) => {
+                WaitsFor::Admission
+            }
+            FitError::Divide(_) if !constrained => WaitsFor::Room,
+            FitError::Divide(_) | FitError::Select(_) | FitError::Unknown(_) => WaitsFor::Anything,
+        };
         Self {
-            wish: WaitsFor::after(spec, attempts),
+            wish: failures.map(wish).max().unwrap_or(WaitsFor::Nothing),
             lacking: lacking.min().unwrap_or(1),
         }
     }
