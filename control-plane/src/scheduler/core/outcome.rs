@@ -19,7 +19,7 @@ use super::replacement::{self, Cause, can_keep};
 use super::report::{Report, Verdict};
 use super::snapshot::Snapshot;
 use super::step_timer::Spent;
-use super::{Behaviour, Decision, Options};
+use super::{Behaviour, Options};
 
 /// Length of a task's message at most, by the schema.
 const LONGEST_MESSAGE: usize = 1024;
@@ -204,8 +204,28 @@ fn pass_over(
             let tasks = cause.as_ref().and_then(|cause| {
                 replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
-            let outcome = outcome.succeed(subject, decision, record, options, now);
-            Outcome { cause, ..outcome }.with_tasks(tasks)
+            let steady = options.behaviour == Behaviour::Muster;
+            let clusters = if steady && is_same(&decision.clusters, &spec.clusters) {
+                spec.clusters.clone()
+            } else {
+                decision.clusters
+            };
+            Outcome {
+                cause,
+                placed: Some(Placed {
+                    clusters,
+                    applied_placement: record,
+                    tasks,
+                }),
+                report: Report {
+                    scheduled: Some(Verdict::success()),
+                    observed_generation: Some(subject.generation),
+                    scheduled_at: Some(answered(spec, now)),
+                    affinity_name: decision.affinity_name,
+                    ..Report::default()
+                },
+                ..outcome
+            }
         }
         Err(failure) => Outcome {
             placed: withdraw(subject, &failure, record.clone(), snapshot, now)
@@ -329,45 +349,6 @@ impl Outcome {
         self.report.scheduled = placed.then(Verdict::success);
         let timed = subject.status.last_scheduled_time.is_some();
         self.report.scheduled_at = (placed && !timed).then_some(now);
-        self
-    }
-
-    fn succeed(
-        self,
-        subject: &Subject<'_>,
-        decision: Decision,
-        record: String,
-        options: &Options,
-        now: Timestamp,
-    ) -> Self {
-        let steady = options.behaviour == Behaviour::Muster;
-        let clusters = if steady && is_same(&decision.clusters, &subject.spec.clusters) {
-            subject.spec.clusters.clone()
-        } else {
-            decision.clusters
-        };
-        Self {
-            placed: Some(Placed {
-                clusters,
-                applied_placement: record,
-                tasks: None,
-            }),
-            report: Report {
-                scheduled: Some(Verdict::success()),
-                observed_generation: Some(subject.generation),
-                scheduled_at: Some(answered(subject.spec, now)),
-                affinity_name: decision.affinity_name,
-                ..Report::default()
-            },
-            ..self
-        }
-    }
-
-    /// Returns the same outcome with other eviction tasks.
-    fn with_tasks(mut self, tasks: Option<Vec<GracefulEvictionTask>>) -> Self {
-        if let Some(placed) = &mut self.placed {
-            placed.tasks = tasks;
-        }
         self
     }
 
