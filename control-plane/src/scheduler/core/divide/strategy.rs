@@ -1,8 +1,8 @@
 //! Division strategy of a placement.
 
 use muster_shared::api::policy::{
-    ClusterPreferences, Placement, ReplicaDivisionPreference, ReplicaSchedulingType,
-    StaticClusterWeight,
+    ClusterPreferences, Placement, ReplicaDivisionPreference, ReplicaSchedulingStrategy,
+    ReplicaSchedulingType, StaticClusterWeight,
 };
 use muster_shared::selectors::Affinity;
 
@@ -59,35 +59,32 @@ impl<'a> Strategy<'a> {
     /// Returns whether the division looks only at the clusters, not at their order of preference:
     /// each gets a share by weight.
     pub fn is_blind_to_rank(placement: &Placement) -> bool {
-        let scheduling = placement.replica_scheduling.as_ref();
-        scheduling.is_some_and(|scheduling| {
-            scheduling.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
-                && scheduling.replica_division_preference
-                    == Some(ReplicaDivisionPreference::Weighted)
-        })
+        weighted(placement).is_some()
     }
 
     /// Returns whether the division does not look at the clusters' room either: each gets all, or a
     /// share by a weight that the placement gives.
     pub fn is_blind_to_room(placement: &Placement) -> bool {
-        let scheduling = placement.replica_scheduling.as_ref();
-        let weights = scheduling.and_then(|scheduling| scheduling.weight_preference.as_ref());
-        !placement.is_divided()
-            || (Self::is_blind_to_rank(placement) && !weights.is_some_and(is_dynamic))
+        let is_given =
+            |it: &ReplicaSchedulingStrategy| !it.weight_preference.as_ref().is_some_and(is_dynamic);
+        !placement.is_divided() || weighted(placement).is_some_and(is_given)
     }
 
     /// Returns whether clusters are chosen by the weights alone, so that spread constraints do not
     /// apply (Karmada behaviour).
     pub fn ignores_spread(placement: &Placement) -> bool {
-        let Some(scheduling) = &placement.replica_scheduling else {
-            return false;
-        };
-        scheduling.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
-            && scheduling.replica_division_preference == Some(ReplicaDivisionPreference::Weighted)
-            && scheduling.weight_preference.as_ref().is_none_or(|weights| {
-                !weights.static_weight_list.is_empty() && !is_dynamic(weights)
-            })
+        let are_static =
+            |it: &ClusterPreferences| !it.static_weight_list.is_empty() && !is_dynamic(it);
+        weighted(placement).is_some_and(|it| it.weight_preference.as_ref().is_none_or(are_static))
     }
+}
+
+/// Returns the strategy of a placement, if that divides replicas by weights.
+fn weighted(placement: &Placement) -> Option<&ReplicaSchedulingStrategy> {
+    placement.replica_scheduling.as_ref().filter(|it| {
+        it.replica_scheduling_type == Some(ReplicaSchedulingType::Divided)
+            && it.replica_division_preference == Some(ReplicaDivisionPreference::Weighted)
+    })
 }
 
 /// The static weights of a placement.
