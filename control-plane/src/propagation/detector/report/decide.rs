@@ -29,6 +29,8 @@ const NOT_SCHEDULED: &str = "NotScheduledYet";
 
 /// Condition of a policy: each selected resource has clusters, one of which at least is heard.
 const READY: &str = "Ready";
+/// Reason of the condition `Ready` while some resources are only in clusters that are silent.
+const NOT_HEARD: &str = "NotHeard";
 /// Reason of the condition `Effective` while the policy was not compared with the fleet.
 const NOT_JUDGED: &str = "NotJudgedYet";
 
@@ -64,32 +66,23 @@ impl<'a> State<'a> {
     }
 }
 
-/// Resources with a reason in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
-    resources: u32,
-    example: String,
-    message: String,
+/// Returns the reason of a first resource.
+fn first(reason: &str, example: String, message: &str) -> PropagationReason {
+    PropagationReason {
+        reason: reason.to_owned(),
+        resources: 1,
+        example,
+        message: bounded(message, LONGEST_MESSAGE),
+    }
 }
 
-impl Group {
-    /// Makes a group that has no resource so far.
-    fn new(example: String, message: &str) -> Self {
-        Self {
-            resources: 0,
-            example,
-            message: bounded(message, LONGEST_MESSAGE),
-        }
-    }
-
-    /// Returns the group in words that follow a reason or a number.
-    fn told(&self) -> String {
-        let others = match self.resources {
-            1 => String::new(),
-            more => format!(" and {} more", more - 1),
-        };
-        format!("({}{others}: {})", self.example, self.message)
-    }
+/// Returns the resources of a reason in words that follow the reason or a number.
+fn told(reason: &PropagationReason) -> String {
+    let others = match reason.resources {
+        1 => String::new(),
+        more => format!(" and {} more", more - 1),
+    };
+    format!("({}{others}: {})", reason.example, reason.message)
 }
 
 /// Returns the state of a binding as the status of its policy shows it; where none of its clusters
@@ -107,8 +100,8 @@ pub struct Tally {
     refused: u32,
     waiting: u32,
     /// Resources none of whose clusters is heard.
-    unheard: Option<Group>,
-    groups: BTreeMap<String, Group>,
+    unheard: Option<PropagationReason>,
+    reasons: BTreeMap<String, PropagationReason>,
 }
 
 impl Tally {
@@ -117,10 +110,10 @@ impl Tally {
         let resource = &binding.spec.resource;
         self.selected += 1;
         let (state, unheard) = shown(binding);
-        if let Some(why) = unheard {
-            self.unheard
-                .get_or_insert_with(|| Group::new(named(resource), why))
-                .resources += 1;
+        match (&mut self.unheard, unheard) {
+            (Some(reason), Some(_)) => reason.resources += 1,
+            (none, Some(why)) => *none = Some(first(NOT_HEARD, named(resource), why)),
+            (_, None) => {}
         }
         match state {
             State::Placed => self.placed += 1,
@@ -149,27 +142,19 @@ impl Tally {
     }
 
     fn group(&mut self, reason: &str, message: &str, example: impl FnOnce() -> String) {
-        if let Some(group) = self.groups.get_mut(reason) {
-            group.resources += 1;
+        if let Some(known) = self.reasons.get_mut(reason) {
+            known.resources += 1;
             return;
         }
-        let mut group = Group::new(example(), message);
-        group.resources = 1;
-        self.groups.insert(reason.to_owned(), group);
+        let first = first(reason, example(), message);
+        self.reasons.insert(reason.to_owned(), first);
     }
 
     fn reasons(&self) -> Vec<PropagationReason> {
-        let mut groups: Vec<_> = self.groups.iter().collect();
-        groups.sort_by_key(|(_, group)| Reverse(group.resources));
-        let groups = groups.into_iter().take(MOST_REASONS);
-        groups
-            .map(|(reason, group)| PropagationReason {
-                reason: reason.clone(),
-                resources: group.resources,
-                example: group.example.clone(),
-                message: group.message.clone(),
-            })
-            .collect()
+        let mut reasons: Vec<_> = self.reasons.values().cloned().collect();
+        reasons.sort_by_key(|it| Reverse(it.resources));
+        reasons.truncate(MOST_REASONS);
+        reasons
     }
 }
 
@@ -268,7 +253,7 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
         message = format!("{message}, {refused} are not: {}", tally.told());
     }
     if let Some(unheard) = &tally.unheard {
-        let told = unheard.told();
+        let told = told(unheard);
         message = format!(
             "{message}; {} of them only in clusters that are silent {told}",
             unheard.resources
@@ -277,7 +262,7 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
     match (tally.refused, &tally.unheard) {
         (1.., _) => condition(no, "NotAllPlaced", &message),
         // Whoever waits for what a policy places, as Flux does, must not take it for well.
-        (0, Some(_)) => condition(conditions::UNKNOWN, "NotHeard", &message),
+        (0, Some(_)) => condition(conditions::UNKNOWN, NOT_HEARD, &message),
         (0, None) => condition(conditions::TRUE, "AllPlaced", &message),
     }
 }
@@ -286,14 +271,9 @@ impl Tally {
     /// Returns the reasons in words.
     fn told(&self) -> String {
         let reasons = self.reasons();
-        let words = reasons.iter().map(|it| {
-            let group = Group {
-                resources: it.resources,
-                example: it.example.clone(),
-                message: it.message.clone(),
-            };
-            format!("{} {}", it.reason, group.told())
-        });
+        let words = reasons
+            .iter()
+            .map(|it| format!("{} {}", it.reason, told(it)));
         words.collect::<Vec<_>>().join("; ")
     }
 }
