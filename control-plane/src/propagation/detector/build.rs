@@ -25,15 +25,6 @@ use crate::scheduler::core::outcome::Placed;
 /// Longest name of a component, by the schema of bindings.
 const LONGEST_COMPONENT: usize = 32;
 
-/// How the pods of a workload are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counting {
-    /// In replicas.
-    Replicas,
-    /// In components, where the kind has a rule for them (gate MultiplePodTemplatesScheduling).
-    Components,
-}
-
 /// Reason why a binding cannot be built or must not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -132,32 +123,32 @@ fn check_names(components: &[Component]) -> Result<(), Error> {
 
 impl<'a> Wanted<'a> {
     /// Reads the template by its policy. `schedule_priority` is the value of the priority class
-    /// that the policy names.
+    /// that the policy names; `by_components` says whether the pods of a workload are counted in
+    /// components, where its kind has a rule for them (gate MultiplePodTemplatesScheduling).
     pub fn new(
         key: &'a TemplateKey,
         template: &'a Template,
         claim: &'a Claim,
         policy: &'a PropagationSpec,
         schedule_priority: Option<i32>,
-        (interpreters, counting): (&Interpreters, Counting),
+        (interpreters, by_components): (&Interpreters, bool),
     ) -> Result<Self, Error> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = sound_name(&key.kind.kind, namespace, &key.name)
             .map_err(|name| Error::Name { name })?;
         let object = template.object(&key.kind);
-        let components = match counting {
-            // A rule that finds no components leaves the replicas to count.
-            Counting::Components => interpreters
-                .components(&object)?
-                .filter(|components| !components.is_empty()),
-            Counting::Replicas => None,
+        let components = if by_components {
+            interpreters.components(&object)?.unwrap_or_default()
+        } else {
+            Vec::new()
         };
-        // Either the one or the other, as in Karmada.
-        let replicas = match components {
-            Some(_) => None,
-            None => interpreters.replicas(&object)?,
+        // Either the one or the other, as in Karmada. A rule that finds no components leaves the
+        // replicas to count.
+        let replicas = if components.is_empty() {
+            interpreters.replicas(&object)?
+        } else {
+            None
         };
-        let components = components.unwrap_or_default();
         check_names(&components)?;
         Ok(Self {
             template: key,

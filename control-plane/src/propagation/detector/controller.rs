@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use super::arrivals::Arrivals;
 use super::audits::Audits;
 use super::bound::Bound;
-use super::build::{self, Counting, Wanted};
+use super::build::{self, Wanted};
 use super::candidates::Candidates;
 use super::error::Error;
-use super::lazy::{Made, activates};
+use super::lazy::activates;
 use super::priority::{Classes, Priority};
 use super::refused::Refused;
 use super::report::Reports;
@@ -402,7 +402,7 @@ impl Detector {
         let is_marked = claim.patch(template).is_none();
         if policy.is_lazy() {
             let held = self.binding_of(key, template);
-            let made = Made::of(held.as_ref().map(|held| &held.metadata));
+            let made = held.as_ref().map(|held| &held.metadata);
             // The policy took effect before on a template that has copies.
             let binding = BindingKey::for_template(key);
             let is_gone = self.fleet.bindings.get(&binding).is_none();
@@ -427,13 +427,8 @@ impl Detector {
             }
         };
         let by_components = self.fleet.settings.gate(&MULTIPLE_POD_TEMPLATES_SCHEDULING);
-        let counting = if by_components {
-            Counting::Components
-        } else {
-            Counting::Replicas
-        };
         let interpreters = self.fleet.interpreters.accepting_late();
-        let asking = (&interpreters, counting);
+        let asking = (&interpreters, by_components);
         let wanted = Wanted::new(key, template, &claim, spec, priority, asking)?;
         if let Some(pending) = interpreters.late() {
             pending.wakes(&self.templates, key.clone());

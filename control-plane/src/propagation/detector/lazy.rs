@@ -5,41 +5,23 @@ use kube::core::ObjectMeta;
 use crate::fleet::policy::Policy;
 use crate::fleet::template::{Template, recorded_fingerprint};
 
-/// State of the template from which its binding was built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made<'a> {
-    /// There is no binding.
-    Nothing,
-    /// The binding has no record, because an older version wrote it.
-    Unrecorded,
-    /// Fingerprint of the template.
-    Of(&'a str),
-}
-
-impl<'a> Made<'a> {
-    /// Returns what a binding records of the template that it was made of, if there is a binding.
-    pub fn of(binding: Option<&'a ObjectMeta>) -> Self {
-        match binding {
-            None => Self::Nothing,
-            Some(binding) => recorded_fingerprint(binding).map_or(Self::Unrecorded, Self::Of),
-        }
-    }
-}
-
 /// Returns whether a lazy policy takes effect on a template: with the next change of the template
 /// after that of the policy, and at once on one that came after the policy. `changed` is whether
-/// this process saw a change since it last looked. What the binding records is known after a
-/// restart too, so that a restart applies nothing that waits, and loses nothing that happened
-/// meanwhile.
-pub fn activates(policy: &Policy, template: &Template, made: Made<'_>, changed: bool) -> bool {
-    match made {
-        Made::Of(recorded) => recorded != template.fingerprint(),
-        Made::Unrecorded => changed,
-        Made::Nothing => {
-            let (came, policy) = (template.metadata(), policy.metadata());
-            changed || came.creation_timestamp >= policy.creation_timestamp
-        }
-    }
+/// this process saw a change since it last looked. What the binding records of the template is
+/// known after a restart too, so that a restart applies nothing that waits, and loses nothing that
+/// happened meanwhile.
+pub fn activates(
+    policy: &Policy,
+    template: &Template,
+    binding: Option<&ObjectMeta>,
+    changed: bool,
+) -> bool {
+    let Some(binding) = binding else {
+        let (came, policy) = (template.metadata(), policy.metadata());
+        return changed || came.creation_timestamp >= policy.creation_timestamp;
+    };
+    // A binding that an older version wrote has no record.
+    recorded_fingerprint(binding).map_or(changed, |recorded| recorded != template.fingerprint())
 }
 
 #[cfg(test)]
@@ -47,6 +29,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fleet::template::TEMPLATE_FINGERPRINT;
 
     #[test]
     fn a_lazy_policy_takes_effect_with_the_next_change_of_a_template_whatever_was_forgotten() {
@@ -61,61 +44,69 @@ mod tests {
             Template::new(json!({ "metadata": metadata, "data": { "colour": colour } })).unwrap()
         };
         let (older, newer) = (template(1, "red"), template(9, "red"));
-        let (same, other) = (older.fingerprint(), template(1, "blue").fingerprint());
+        let made = |of: Option<String>| {
+            Some(ObjectMeta {
+                annotations: of.map(|it| [(TEMPLATE_FINGERPRINT.to_owned(), it)].into()),
+                ..ObjectMeta::default()
+            })
+        };
+        let same = made(Some(older.fingerprint()));
+        let other = made(Some(template(1, "blue").fingerprint()));
+        let (unrecorded, nothing) = (made(None), None);
         for (what, template, made, changed, expected) in [
-            ("bound, unchanged", &older, Made::Of(&same), false, false),
+            ("bound, unchanged", &older, &same, false, false),
             (
                 "bound, changed and changed back",
                 &older,
-                Made::Of(&same),
+                &same,
                 true,
                 false,
             ),
             (
                 "bound, changed while nobody looked",
                 &older,
-                Made::Of(&other),
+                &other,
                 false,
                 true,
             ),
             (
                 "bound before there were records",
                 &older,
-                Made::Unrecorded,
+                &unrecorded,
                 false,
                 false,
             ),
             (
                 "bound before there were records, changed",
                 &older,
-                Made::Unrecorded,
+                &unrecorded,
                 true,
                 true,
             ),
             (
                 "older than the policy, not bound",
                 &older,
-                Made::Nothing,
+                &nothing,
                 false,
                 false,
             ),
             (
                 "older than the policy, not bound, changed",
                 &older,
-                Made::Nothing,
+                &nothing,
                 true,
                 true,
             ),
             (
                 "younger than the policy, not bound",
                 &newer,
-                Made::Nothing,
+                &nothing,
                 false,
                 true,
             ),
         ] {
             assert_eq!(
-                activates(&policy, template, made, changed),
+                activates(&policy, template, made.as_ref(), changed),
                 expected,
                 "{what}"
             );

@@ -42,7 +42,7 @@ fn made_of(template: &Template) -> AnyBinding {
         &claim,
         &policy,
         None,
-        (&interpreters(), Counting::Replicas),
+        (&interpreters(), false),
     )
     .unwrap();
     let mut binding = wanted.create(Vec::new(), |_| None).unwrap();
@@ -66,7 +66,7 @@ fn patch_taken_for(
         &claim,
         &policy,
         None,
-        (&interpreters(), Counting::Replicas),
+        (&interpreters(), false),
     )?
     .patch(held, changed)
 }
@@ -154,7 +154,7 @@ fn a_template_whose_binding_no_api_server_takes_is_told() {
         &claim,
         &policy,
         None,
-        (&interpreters(), Counting::Replicas),
+        (&interpreters(), false),
     )
     .unwrap_err();
     assert!(
@@ -180,12 +180,12 @@ fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate
     });
     let template = Template::new(flink).unwrap();
     let (claim, policy) = (claim(), PropagationSpec::default());
-    let spec = |counting| {
-        let asking = (&interpreters(), counting);
+    let spec = |by_components| {
+        let asking = (&interpreters(), by_components);
         let wanted = Wanted::new(&key, &template, &claim, &policy, None, asking).unwrap();
         wanted.create(Vec::new(), |_| None).unwrap().spec
     };
-    let counted = spec(Counting::Components);
+    let counted = spec(true);
     let parts: Vec<_> = counted
         .components
         .iter()
@@ -200,7 +200,7 @@ fn a_workload_with_several_pod_templates_is_counted_in_components_where_the_gate
         .collect();
     assert_eq!(parts, [("jobmanager", 1, "1"), ("taskmanager", 3, "2")]);
     assert_eq!((counted.replicas, counted.replica_requirements), (0, None));
-    let counted = spec(Counting::Replicas);
+    let counted = spec(false);
     assert!(counted.components.is_empty() && counted.replicas > 0);
 }
 
