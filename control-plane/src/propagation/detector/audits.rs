@@ -265,13 +265,7 @@ impl Facts for Now<'_> {
         let namespace = own
             .namespace()
             .or_else(|| given(selector.namespace.as_deref()));
-        let is_exact = namespace.is_some() || !templates.is_namespaced(&kind);
-        if let Some(name) = given(selector.name.as_deref()).filter(|_| is_exact) {
-            let key = TemplateKey {
-                kind: Arc::new(kind),
-                namespace: namespace.map(str::to_owned),
-                name: name.to_owned(),
-            };
+        if let Some(key) = self.detector.named_by(selector, &kind, namespace) {
             return Some(matches!(templates.get(&key), Lookup::Found(_)));
         }
         let selects = |outline: Outline<'_>| {

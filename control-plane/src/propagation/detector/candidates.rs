@@ -58,11 +58,9 @@ impl<'a> Named<'a> {
 impl Candidates {
     /// Takes in a change of a policy: what it was and what it is.
     pub fn change(&mut self, old: Option<&Policy>, new: Option<&Policy>) {
-        let selectors = |policy: Option<&Policy>| -> Vec<ResourceSelector> {
-            policy.map_or_else(Vec::new, |policy| policy.spec().resource_selectors.clone())
-        };
-        let same = old.is_some() && new.is_some() && selectors(old) == selectors(new);
-        if same {
+        if let Some((old, new)) = old.zip(new)
+            && old.spec().resource_selectors == new.spec().resource_selectors
+        {
             return;
         }
         if let Some(old) = old {

@@ -148,7 +148,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         Arc::clone(&detector),
         |_, detector, key| async move { detector.reconcile(key).await },
     );
-    super::overrides::follow(&detector);
     policies::start(&detector, tasks);
     claims::start(&detector, tasks);
     super::audits::start(&detector, tasks);
@@ -278,7 +277,7 @@ impl Detector {
             };
             return self.apply(key, &template, &policy, changed).await;
         };
-        let Presence::There(policy) = self.presence(&claim.policy) else {
+        let Presence::There(policy) = claim.policy.presence(&self.fleet) else {
             return if self.is_gone(&claim.policy).await? {
                 self.release(&self.fleet.work_writer.turn().await, key, &claim)
                     .await

@@ -37,19 +37,14 @@ impl Detector {
 
     /// Returns the policy of a key, if it is in the cache.
     pub(super) fn policy(&self, key: &PolicyKey) -> Option<Policy> {
-        self.presence(key).there()
-    }
-
-    /// Returns what is known of a policy of this key.
-    pub(super) fn presence(&self, key: &PolicyKey) -> Presence<Policy> {
-        key.presence(&self.fleet)
+        key.presence(&self.fleet).there()
     }
 
     /// Returns whether a policy does not exist any more. The API is asked for a policy that is not
     /// in the cache, because one that was seen being deleted may have been made again, and a policy
     /// that cannot be read keeps what it has.
     pub(super) async fn is_gone(&self, key: &PolicyKey) -> Result<bool, Error> {
-        Ok(match self.presence(key) {
+        Ok(match key.presence(&self.fleet) {
             Presence::There(_) | Presence::Unknown(Doubt::Unlisted | Doubt::Unreadable { .. }) => {
                 false
             }

@@ -21,7 +21,6 @@ mod identity;
 mod in_charge;
 mod kinds;
 mod lazy;
-mod overrides;
 mod policies;
 pub(crate) mod preempt;
 mod priority;

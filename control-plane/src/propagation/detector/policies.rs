@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
-use muster_shared::api::any_policy::AnyPropagationPolicy;
+use muster_shared::api::any_policy::{AnyOverridePolicy, AnyPropagationPolicy};
+use muster_shared::api::policy::ResourceSelector;
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::finalizers;
@@ -37,6 +38,12 @@ pub(super) fn start(detector: &Arc<Detector>, tasks: &mut Tasks) {
         listen(detector, policies);
     }
     let fleet = &detector.fleet;
+    let waiting = Arc::clone(detector);
+    fleet.override_policies.on_change(move |change| {
+        if let Change::Applied { old: None, new } = change {
+            waiting.revisit_dependent(new);
+        }
+    });
     Controller::with(fleet, "policies", &detector.policies).run(
         tasks,
         WORKERS,
@@ -118,7 +125,10 @@ impl Detector {
         }
         let Some(policy) = self.policy(&key) else {
             self.parked.leave(&key);
-            self.revisit_claimed(&key);
+            // Everything that names the policy is looked at.
+            for template in self.templates_of(&key) {
+                self.templates.add(template);
+            }
             return Ok(Next::Done);
         };
         if policy.is_deleting() {
@@ -183,7 +193,9 @@ impl Detector {
             return Ok(Next::Done);
         }
         if let Some(claim) = Claim::by(policy) {
-            let mut claimed: BTreeSet<TemplateKey> = self.bound(&claim).into_iter().collect();
+            let bound = self.memory().bound.by_id(&claim);
+            let bound = bound.iter().filter_map(|key| self.template_of(key));
+            let mut claimed: BTreeSet<TemplateKey> = bound.collect();
             // Those of a kind that is not listed are released when it is, since their policy has
             // gone then: one kind that cannot be listed keeps neither the policy nor the templates
             // of its other kinds.
@@ -218,15 +230,6 @@ impl Detector {
         Ok(written.next())
     }
 
-    /// Returns the templates of the bindings that carry a claim.
-    fn bound(&self, claim: &Claim) -> Vec<TemplateKey> {
-        let found = self.memory().bound.by_id(claim);
-        found
-            .iter()
-            .filter_map(|key| self.template_of(key))
-            .collect()
-    }
-
     /// Returns the templates of the kinds that a policy selects that bear its id.
     fn labelled(&self, policy: &Policy) -> Vec<TemplateKey> {
         let mut labelled = Vec::new();
@@ -251,10 +254,15 @@ impl Detector {
         found.filter_map(|key| self.template_of(&key))
     }
 
-    /// Looks again at everything that names a policy which is gone.
-    fn revisit_claimed(&self, policy: &PolicyKey) {
-        for template in self.templates_of(policy) {
-            self.templates.add(template);
+    /// Looks again at the policies that want an override policy to exist before they propagate
+    /// anything (`spec.dependentOverrides`).
+    fn revisit_dependent(&self, overrides: &AnyOverridePolicy) {
+        let namespace = overrides.metadata.namespace.as_deref();
+        for policy in self.fleet.policies.of(namespace).iter_of(namespace) {
+            let mut awaited = policy.spec.dependent_overrides.iter();
+            if awaited.any(|it| Some(it) == overrides.metadata.name.as_ref()) {
+                self.policies.add(Policy(policy).key());
+            }
         }
     }
 
@@ -278,15 +286,7 @@ impl Detector {
             let namespace = own
                 .namespace()
                 .or_else(|| given(selector.namespace.as_deref()));
-            let name = given(selector.name.as_deref());
-            if let Some(name) = name
-                && (namespace.is_some() || !self.fleet.templates.is_namespaced(&kind))
-            {
-                let key = TemplateKey {
-                    kind: Arc::new(kind),
-                    namespace: namespace.map(str::to_owned),
-                    name: name.to_owned(),
-                };
+            if let Some(key) = self.named_by(selector, &kind, namespace) {
                 match self.fleet.templates.get(&key) {
                     Lookup::Found(it) if selects(policy, Subject::of(&key.kind, &it)) => {
                         self.revisit_free(policy, &key.kind, &it);
@@ -310,6 +310,23 @@ impl Detector {
                 None => rest.unlisted(&kind),
             }
         }
+    }
+
+    /// Returns the one template that a selector for this kind and namespace can mean, if it names
+    /// one.
+    pub(super) fn named_by(
+        &self,
+        selector: &ResourceSelector,
+        kind: &Kind,
+        namespace: Option<&str>,
+    ) -> Option<TemplateKey> {
+        let name = given(selector.name.as_deref())?;
+        let is_exact = namespace.is_some() || !self.fleet.templates.is_namespaced(kind);
+        is_exact.then(|| TemplateKey {
+            kind: Arc::new(kind.clone()),
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        })
     }
 
     /// Has a template that a policy selects looked at again, if the policy may claim it.
