@@ -9,11 +9,12 @@ use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
+use muster_shared::watch::outline::Outline;
 use muster_shared::watch::{Change, Doubt, Presence};
 use parking_lot::Mutex;
 
 use super::attach::{Attached, MOST_REFERRERS, Referrer};
-use super::index::{Index, Range, Touched, kinds_of};
+use super::index::{Index, Touched, kinds_of};
 use super::writes::{preserve, record, recorded, release, send};
 use crate::fleet::Fleet;
 use crate::fleet::binding::{BindingKey, Bindings};
@@ -23,6 +24,7 @@ use crate::fleet::parked::Parked;
 use crate::fleet::protection::preserves_on_deletion;
 use crate::fleet::remade::Remade;
 use crate::fleet::scope::Scope;
+use crate::fleet::selection::Subject;
 use crate::fleet::template::{Template, TemplateKey};
 use crate::fleet::template_event::{KindState, Lookup, TemplateEvent};
 use crate::propagation::binding::absence::is_made_again;
@@ -251,9 +253,12 @@ impl Distributor {
     /// Queues the templates that a change of the index concerns, and unnames the kinds that the
     /// referrer named before.
     fn touch(&self, fleet: &Fleet, touched: Touched) {
-        for range in &touched.ranges {
-            for (template, _) in within(fleet, range) {
-                self.templates.add(template);
+        for (kind, namespace) in &touched.ranges {
+            let near = fleet.templates.list(kind, Some(namespace));
+            let kind = Arc::new(kind.clone());
+            for template in near.into_iter().flatten() {
+                let key = TemplateKey::of_template(&kind, &template);
+                self.templates.add(key);
             }
         }
         for template in touched.templates {
@@ -279,10 +284,12 @@ impl Distributor {
         let mut own = Index::default();
         own.set(key, known.unwrap_or_else(shown));
         let mut needs = own.needs(key);
-        for range in own.ranges(key) {
-            let near = within(fleet, &range);
-            let chosen = near.filter(|(template_key, it)| own.chooses(key, template_key, it));
-            needs.extend(chosen.map(|(template_key, _)| template_key));
+        for (kind, namespace) in own.ranges(key) {
+            let kind = Arc::new(kind);
+            let is_chosen = |it: Outline<'_>| own.chooses(key, Subject::at(&kind, it));
+            let chosen = fleet.templates.select(&kind, Some(&namespace), is_chosen);
+            let chosen = chosen.into_iter().flatten();
+            needs.extend(chosen.map(|it| TemplateKey::of_template(&kind, &it)));
         }
         // The annotation alone proves nothing: its author may name templates of other people.
         let names_it = |template: &TemplateKey| {
@@ -309,10 +316,7 @@ impl Distributor {
         if template.is_deleting() || !self.scope.admits(&key) || key.namespace.is_none() {
             return Ok(Next::Done);
         }
-        let binding_key = BindingKey {
-            namespace: key.namespace.clone(),
-            name: muster_shared::names::binding(&key.kind.kind, &key.name),
-        };
+        let binding_key = BindingKey::for_template(&key);
         let held = match fleet.bindings.presence(&binding_key) {
             Presence::There(held) => Some(held),
             Presence::Unknown(Doubt::Unreadable { .. }) => {
@@ -430,17 +434,6 @@ impl Distributor {
             .events
             .publish_about(about, EventType::Warning, reason, note);
     }
-}
-
-/// Returns the templates of a kind and namespace that are known.
-fn within(
-    fleet: &Fleet,
-    (kind, namespace): &Range,
-) -> impl Iterator<Item = (TemplateKey, Arc<Template>)> + use<> {
-    let near = fleet.templates.list(kind, Some(namespace));
-    let kind = Arc::new(kind.clone());
-    let near = near.into_iter().flatten();
-    near.map(move |it| (TemplateKey::of_template(&kind, &it), it))
 }
 
 /// Returns whether a binding takes along what it refers to. A binding that is being deleted does

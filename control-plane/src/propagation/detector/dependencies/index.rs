@@ -6,7 +6,7 @@ use muster_interpreter::Dependency;
 use muster_shared::selectors::matches_labels;
 
 use crate::fleet::binding::BindingKey;
-use crate::fleet::labelled::Labelled as _;
+use crate::fleet::selection::Subject;
 use crate::fleet::sets::take;
 use crate::fleet::template::{Kind, Template, TemplateKey};
 
@@ -108,7 +108,7 @@ impl Index {
     pub fn concerns(&self, template: &TemplateKey) -> bool {
         let chosen = |referrer: &BindingKey| {
             self.choices(referrer)
-                .any(|choice| of_kind(choice, template))
+                .any(|choice| of_kind(choice, &template.kind, template.namespace.as_deref()))
         };
         self.named.contains_key(template) || self.choosing.iter().any(chosen)
     }
@@ -120,7 +120,11 @@ impl Index {
 
     /// Returns the referrers of a template, sorted.
     pub fn referrers(&self, key: &TemplateKey, template: &Template) -> BTreeSet<BindingKey> {
-        let chosen = |referrer: &&BindingKey| self.chooses(referrer, key, template);
+        let subject = Subject {
+            namespace: key.namespace.as_deref(),
+            ..Subject::of(&key.kind, template)
+        };
+        let chosen = |referrer: &&BindingKey| self.chooses(referrer, subject);
         let named = self.named.get(key).into_iter().flatten();
         named
             .chain(self.choosing.iter().filter(chosen))
@@ -129,11 +133,11 @@ impl Index {
     }
 
     /// Returns whether a referrer chooses a template by label.
-    pub fn chooses(&self, referrer: &BindingKey, key: &TemplateKey, template: &Template) -> bool {
+    pub fn chooses(&self, referrer: &BindingKey, template: Subject<'_>) -> bool {
         self.choices(referrer)
-            .filter(|choice| of_kind(choice, key))
+            .filter(|choice| of_kind(choice, template.kind, template.namespace))
             .filter_map(|choice| choice.label_selector.as_ref())
-            .any(|selector| matches_labels(selector, |key| template.label(key)))
+            .any(|selector| matches_labels(selector, |key| template.labels.get(key)))
     }
 
     fn choices(&self, referrer: &BindingKey) -> impl Iterator<Item = &Dependency> {
@@ -145,11 +149,11 @@ impl Index {
     }
 }
 
-/// Returns whether a choice by label is about the kind and namespace of a template.
-fn of_kind(choice: &Dependency, template: &TemplateKey) -> bool {
-    choice.api_version == template.kind.api_version
-        && choice.kind == template.kind.kind
-        && choice.namespace == template.namespace
+/// Returns whether a choice by label is about a kind and namespace.
+fn of_kind(choice: &Dependency, kind: &Kind, namespace: Option<&str>) -> bool {
+    choice.api_version == kind.api_version
+        && choice.kind == kind.kind
+        && choice.namespace.as_deref() == namespace
 }
 
 #[cfg(test)]
