@@ -45,6 +45,8 @@ pub struct Hold<'a> {
 pub enum Asked {
     /// Nobody has asked for the removal yet.
     NotYet,
+    /// It counts as asked for when the task began: nothing puts the time off that began then.
+    WithItsTask,
     /// The removal was asked for at this time.
     At(Timestamp),
 }
@@ -68,6 +70,7 @@ pub fn hold<'a>(
         let longest = SignedDuration::from_secs(longest.into());
         let until = match asked {
             Asked::NotYet => None,
+            Asked::WithItsTask => Some(later(since, longest)),
             Asked::At(at) => Some(later(since.max(at), longest)),
         };
         Some(Hold {

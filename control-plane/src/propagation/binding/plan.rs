@@ -140,12 +140,12 @@ impl<'a> Plan<'a> {
             is_heard.then(|| match &work.metadata.deletion_timestamp {
                 Some(at) => Asked::At(at.0),
                 // A pause puts no time off where another copy runs, which follows its template.
-                None if is_there && is_paused(cluster) => Asked::At(Timestamp::MIN),
+                None if is_there && is_paused(cluster) => Asked::WithItsTask,
                 // The removal is asked for now, or once a pause ends.
                 None if has_place(cluster) && !(facts.is_to_go)(work) => Asked::NotYet,
                 // The removal was refused, or waits for the new copies. The copy holds these back
                 // no longer than the grace period that began with its task.
-                None => Asked::At(Timestamp::MIN),
+                None => Asked::WithItsTask,
             })
         };
         let lacking = successors.iter().flatten().filter(|(_, it)| match it {
