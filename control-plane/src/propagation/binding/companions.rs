@@ -97,21 +97,13 @@ impl Companions {
                 return;
             }
             let (old, new) = change.sides();
-            let place = |it: &AnyBinding| {
-                (
-                    it.metadata.generation,
-                    policy_id(it),
-                    runs_nothing(&it.spec),
-                )
-            };
+            let generation = |it: &AnyBinding| it.metadata.generation;
+            let place = |it: &AnyBinding| (policy_id(it), runs_nothing(&it.spec));
             let (was, is) = (old.map(place), new.map(place));
-            if was == is {
+            if was == is && old.map(generation) == new.map(generation) {
                 return;
             }
-            let side = |place: Option<(Option<i64>, Option<PolicyId>, bool)>| {
-                place.map(|(_, id, runs_nothing)| (id, runs_nothing))
-            };
-            companions.change(&key, side(was).as_ref(), side(is));
+            companions.change(&key, was, is);
             companions.wake(&key, &queue);
         });
     }
@@ -121,12 +113,12 @@ impl Companions {
     fn change(
         &self,
         key: &BindingKey,
-        was: Option<&(Option<PolicyId>, bool)>,
+        was: Option<(Option<PolicyId>, bool)>,
         now: Option<(Option<PolicyId>, bool)>,
     ) {
         let mut state = self.0.lock();
         let former = state.former.remove(key);
-        let before = was.and_then(|(id, _)| id.clone()).or(former);
+        let before = was.and_then(|(id, _)| id).or(former);
         let Some((claim, runs_nothing)) = now else {
             if let Some(id) = before {
                 state.take(&id, key);
