@@ -143,7 +143,7 @@ pub async fn roles(
     let targets: Vec<_> = targets.iter().map(|it| &*it.name).collect();
     let mut decision = decided(fleet, client, followed, &targets, works).await?;
     let mut known = works.to_vec();
-    if decision.promotes.is_some() {
+    if decision.promotes {
         // What this process or a former one wrote a moment ago may not be in the cache.
         known = read(client, fleet, &key, works).await?;
         decision = decided(fleet, client, followed, &targets, &known).await?;

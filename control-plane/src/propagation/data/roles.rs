@@ -59,18 +59,10 @@ pub enum Reach {
 pub struct Decision {
     /// Steps by cluster; `None` leaves the field to the template, as before.
     pub steps: Vec<(String, Option<Step>)>,
-    /// Cluster that becomes primary by this decision.
-    pub promotes: Option<String>,
+    /// Whether a cluster becomes primary by this decision.
+    pub promotes: bool,
     /// Reason why the role does not change yet.
     pub wait: Option<String>,
-}
-
-impl Decision {
-    /// Returns the step of a cluster.
-    pub fn step(&self, cluster: &str) -> Option<Step> {
-        let found = self.steps.iter().find(|(name, _)| name == cluster);
-        found.and_then(|(_, step)| *step)
-    }
 }
 
 /// Returns the step of each cluster, and what the roles wait for.
@@ -87,7 +79,7 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
             });
             return Decision {
                 steps: scene.steps(unchanged),
-                promotes: None,
+                promotes: false,
                 wait,
             };
         }
@@ -120,10 +112,9 @@ pub fn decide(scene: &Scene<'_>) -> Decision {
             step => step,
         }
     });
-    let promotes = primary.filter(|it| wait.is_none() && !is_primary(it));
     Decision {
         steps,
-        promotes: promotes.map(|it| it.cluster.to_owned()),
+        promotes: wait.is_none() && primary.is_some_and(|it| !is_primary(it)),
         wait,
     }
 }
@@ -458,8 +449,10 @@ mod tests {
                     .filter(|it| it.1 == Some(Step::Primary));
                 assert!(primaries.count() < 2, "{what}: {steps}");
                 let changes = copies.iter().any(|it| it.contains(" P"));
-                let promoted = decision.promotes.is_some();
-                assert!(!promoted || !changes || promotes, "{what}: {decision:?}");
+                assert!(
+                    !decision.promotes || !changes || promotes,
+                    "{what}: {decision:?}"
+                );
             }
         }
     }
