@@ -1,7 +1,5 @@
 //! Enabled plugins of the scheduler: `--plugins`, with the names of Karmada's scheduler.
 
-use std::fmt;
-
 use muster_shared::settings::{Error, Words};
 
 use super::filter::ReturnRule;
@@ -38,12 +36,6 @@ impl Plugin {
     /// Returns the name, as Karmada has it.
     pub const fn name(self) -> &'static str {
         SCHEDULER_PLUGINS[self as usize]
-    }
-}
-
-impl fmt::Display for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -37,7 +37,12 @@ fn evaluate(input: &Value) -> Value {
     } else {
         let rejected: Map<_, _> = rejections
             .iter()
-            .map(|rejection| (rejection.filter().to_string(), json!(rejection.to_string())))
+            .map(|rejection| {
+                (
+                    rejection.filter().name().to_owned(),
+                    json!(rejection.to_string()),
+                )
+            })
             .collect();
         json!({ "fits": false, "rejected": rejected })
     }
