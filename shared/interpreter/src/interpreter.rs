@@ -5,7 +5,7 @@ use serde_json::Value;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::lua::{Engine, Rules};
-use crate::native::{self, MemberStatus, unsupported};
+use crate::native::{self, unsupported};
 use crate::webhook::{Asked, Hooks, Pending, Webhooks};
 use crate::{Answer, Error, Operation, Question};
 
@@ -47,12 +47,7 @@ impl Interpreter for Native {
                 return Ok(Answer::Object(retained));
             }
             Operation::AggregateStatus => {
-                let members = question.items.iter().map(|item| MemberStatus {
-                    cluster: &item.cluster_name,
-                    status: item.status.as_ref().map(|status| &status.0),
-                });
-                let members: Vec<_> = members.collect();
-                let status = native::aggregate_status(object, &members, question.now)?;
+                let status = native::aggregate_status(object, question.items, question.now)?;
                 Some(Answer::Status(status))
             }
             Operation::InterpretDependency => {

@@ -33,8 +33,8 @@ pub use interpreter::{Interpreter, Native, without_blocking_others};
 pub use interpreters::Interpreters;
 pub use layers::{Changed, Layers};
 pub use native::{
-    MemberStatus, acceptable_status, aggregate_status, denies_health, dependencies, general_health,
-    health, hook_enabled, interpret_replica, is_suspended, prune, prune_server_fields, retain,
+    acceptable_status, aggregate_status, denies_health, dependencies, general_health, health,
+    hook_enabled, interpret_replica, is_suspended, prune, prune_server_fields, retain,
     revise_replica, status, tells_health, told_status,
 };
 pub use operation::Operation;

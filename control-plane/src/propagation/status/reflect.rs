@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use muster_interpreter::{MemberStatus, Operation, acceptable_status, told_status};
+use muster_interpreter::{Operation, acceptable_status, told_status};
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::{AggregatedStatusItem, ResourceBindingSpec, ResourceHealth};
 use muster_shared::events::EventType;
@@ -103,8 +103,7 @@ pub(super) async fn reflect(
     let kind = (&*key.kind.api_version, &*key.kind.kind);
     // A script of the user's says itself what is to be read.
     let wanted = if interpreters.is_native(kind, operation) {
-        let members: Vec<MemberStatus<'_>> = items.iter().map(member_status).collect();
-        told_status(&template, wanted, &members, now)
+        told_status(&template, wanted, items, now)
     } else {
         wanted
     };
@@ -232,13 +231,6 @@ fn with_undone(shown: &Shown<'_>, template: &Value) -> Option<Vec<AggregatedStat
     Some(shown.items.iter().cloned().chain([nowhere]).collect())
 }
 
-fn member_status(item: &AggregatedStatusItem) -> MemberStatus<'_> {
-    MemberStatus {
-        cluster: &item.cluster_name,
-        status: item.status.as_ref().map(|status| &status.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,9 +245,8 @@ mod tests {
         for (expected, is_complete) in [(&["m1"][..], true), (&["m1", "m3"], false)] {
             let expected = expected.iter().map(|it| (*it).to_owned()).collect();
             let shown = with_silent(&expected, std::slice::from_ref(&item));
-            let members: Vec<_> = shown.iter().map(member_status).collect();
             let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &members, now);
+            let status = muster_interpreter::aggregate_status(&template, &shown, now);
             let conditions = status.unwrap().unwrap()["conditions"].clone();
             assert_eq!(conditions.is_array(), is_complete, "{expected:?}");
         }
@@ -306,9 +297,8 @@ mod tests {
                 works: &works,
             };
             let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
-            let members: Vec<_> = items.iter().map(member_status).collect();
             let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &members, now);
+            let status = muster_interpreter::aggregate_status(&template, &items, now);
             let is_complete = status.unwrap().unwrap()["conditions"].is_array();
             assert_eq!(is_complete, expected, "{kind} {shares:?}");
         }
@@ -341,9 +331,8 @@ mod tests {
                 works: &works,
             };
             let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
-            let members: Vec<_> = items.iter().map(member_status).collect();
             let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &members, now);
+            let status = muster_interpreter::aggregate_status(&template, &items, now);
             let is_complete = status.unwrap().unwrap()["conditions"].is_array();
             assert_eq!(is_complete, expected, "{old}");
         }

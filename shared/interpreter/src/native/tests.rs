@@ -1,6 +1,8 @@
 //! Properties that hold for all kinds and operations.
 
 use jiff::Timestamp;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::k8s::RawExtension;
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,9 +38,9 @@ fn object((api_version, kind): (&str, &str), status: &Value) -> Value {
 }
 
 fn aggregate(template: &Value, reported: &Value) -> Result<Option<Value>, Error> {
-    let member = MemberStatus {
-        cluster: "m1",
-        status: Some(reported),
+    let member = AggregatedStatusItem {
+        status: Some(RawExtension(reported.clone())),
+        ..AggregatedStatusItem::default()
     };
     aggregate_status(template, &[member], Timestamp::UNIX_EPOCH)
 }

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use muster_quantity::Quantity;
+use muster_shared::api::binding::AggregatedStatusItem;
+use muster_shared::k8s::RawExtension;
 use muster_vectors::{Case, Deviation, replay, replay_naming, same};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Error, MemberStatus, Operation, aggregate_status, dependencies, health, hook_enabled,
-    interpret_replica, prune, retain, revise_replica, status,
+    Error, Operation, aggregate_status, dependencies, health, hook_enabled, interpret_replica,
+    prune, retain, revise_replica, status,
 };
 
 const NATIVE: &str = "interpreter_native";
@@ -144,9 +146,10 @@ fn interpret(input: &Value) -> Result<Value, Error> {
                 .map_or(&[][..], Vec::as_slice);
             let members: Vec<_> = items
                 .iter()
-                .map(|item| MemberStatus {
-                    cluster: item["clusterName"].as_str().unwrap_or_default(),
-                    status: item.get("status"),
+                .map(|item| AggregatedStatusItem {
+                    cluster_name: item["clusterName"].as_str().unwrap_or_default().to_owned(),
+                    status: item.get("status").cloned().map(RawExtension),
+                    ..AggregatedStatusItem::default()
                 })
                 .collect();
             let now = input["now"].as_str();

@@ -1,9 +1,10 @@
 //! Aggregates the status of Jobs and CronJobs.
 
 use jiff::Timestamp;
+use muster_shared::api::binding::AggregatedStatusItem;
 use serde_json::{Map, Value, json};
 
-use super::{Collected, Error, JOB, MemberStatus, put_sums};
+use super::{Collected, Error, JOB, put_sums};
 use crate::read::{field, list, text, wrong_type};
 
 /// Returns whether the template has finished: it is never changed again.
@@ -14,7 +15,7 @@ pub(super) fn is_finished(template: &Value) -> Result<bool, Error> {
 /// Returns the aggregated status of a Job that has not finished.
 pub(super) fn job(
     template: &Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {

@@ -7,6 +7,7 @@ mod phase;
 mod told;
 
 use jiff::Timestamp;
+use muster_shared::api::binding::AggregatedStatusItem;
 use serde_json::{Map, Value};
 
 pub use self::told::told_status;
@@ -16,15 +17,6 @@ use super::{
     kind::{Kind, unsupported},
 };
 use crate::read::{count, field, map};
-
-/// Report of one cluster, as far as aggregation reads it.
-#[derive(Debug, Clone, Copy)]
-pub struct MemberStatus<'a> {
-    /// Name of the cluster.
-    pub cluster: &'a str,
-    /// Reflected status; `None` if nothing has been collected.
-    pub status: Option<&'a Value>,
-}
 
 /// Counters of a status, which members report and which are summed over them.
 pub(super) struct Sums {
@@ -93,7 +85,7 @@ pub(super) const AUTOSCALER: Sums = Sums {
 /// A member's status cannot be read, or the kind has no rule.
 pub fn aggregate_status(
     template: &Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {
     let kind = Kind::of(template);
@@ -162,13 +154,13 @@ impl Collected<'_> {
     }
 }
 
-fn collected<'a>(members: &[MemberStatus<'a>]) -> Result<Vec<Collected<'a>>, Error> {
+fn collected(members: &[AggregatedStatusItem]) -> Result<Vec<Collected<'_>>, Error> {
     members
         .iter()
         .filter_map(|member| {
             Some(Collected {
-                cluster: member.cluster,
-                status: member.status.filter(|status| !status.is_null())?,
+                cluster: &member.cluster_name,
+                status: Some(&member.status.as_ref()?.0).filter(|status| !status.is_null())?,
             })
         })
         .map(|member| {
@@ -208,7 +200,7 @@ fn put_sums(
 /// mistake; we treat all kinds alike.
 fn replicas(
     template: &Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
     sums: &Sums,
 ) -> Result<Option<Value>, Error> {

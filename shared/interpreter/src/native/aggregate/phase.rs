@@ -1,8 +1,9 @@
 //! Aggregates Pods and volumes: one phase for the whole fleet.
 
+use muster_shared::api::binding::AggregatedStatusItem;
 use serde_json::{Map, Value, json};
 
-use super::{Collected, Error, MemberStatus};
+use super::{Collected, Error};
 use crate::read::{field, list, text};
 
 /// Phases of a Pod, the one that matters most first.
@@ -15,7 +16,7 @@ const CONTAINER: &[&str] = &["name", "image", "imageID", "ready", "restartCount"
 
 pub(super) fn pod(
     template: &Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
 ) -> Result<Option<Value>, Error> {
     if members.is_empty() {
@@ -75,7 +76,7 @@ pub(super) fn accepted_pod(template: &Value, mut wanted: Map<String, Value>) -> 
 
 pub(super) fn volume(
     template: &Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
 ) -> Result<Option<Value>, Error> {
     if members.is_empty() {
@@ -124,7 +125,7 @@ pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error>
 /// Pending.
 fn foremost(
     ranking: &[&'static str],
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
 ) -> Result<Option<&'static str>, Error> {
     let mut present = Vec::new();

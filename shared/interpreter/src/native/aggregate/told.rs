@@ -5,10 +5,11 @@
 //! CD no suspended Job and no PodDisruptionBudget is, and what runs nowhere may be called healthy.
 
 use jiff::Timestamp;
+use muster_shared::api::binding::AggregatedStatusItem;
 use serde_json::{Map, Value, json};
 
 use super::super::kind::Kind;
-use super::{MemberStatus, batch::holds};
+use super::batch::holds;
 use crate::read::field;
 
 /// Returns the wanted status of a template, as the native rules aggregate it, with what health
@@ -19,7 +20,7 @@ use crate::read::field;
 pub fn told_status(
     template: &Value,
     wanted: Value,
-    members: &[MemberStatus<'_>],
+    members: &[AggregatedStatusItem],
     now: Timestamp,
 ) -> Value {
     let Value::Object(mut wanted) = wanted else {
@@ -143,9 +144,10 @@ fn budget(status: &Map<String, Value>) -> Observed {
     }
 }
 
-fn is_suspended(template: &Value, members: &[MemberStatus<'_>]) -> bool {
-    let reports = |member: &MemberStatus<'_>| {
-        let conditions = member.status.and_then(|it| field(it, &["conditions"]));
+fn is_suspended(template: &Value, members: &[AggregatedStatusItem]) -> bool {
+    let reports = |member: &AggregatedStatusItem| {
+        let status = member.status.as_ref();
+        let conditions = status.and_then(|it| field(&it.0, &["conditions"]));
         let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
         conditions.any(|condition| holds(condition, "Suspended"))
     };
@@ -154,11 +156,9 @@ fn is_suspended(template: &Value, members: &[MemberStatus<'_>]) -> bool {
         && members.iter().all(reports)
 }
 
-fn is_partly_unknown(members: &[MemberStatus<'_>]) -> bool {
-    members.iter().any(|member| {
-        let status = member.status.filter(|status| !status.is_null());
-        status.is_none()
-    })
+fn is_partly_unknown(members: &[AggregatedStatusItem]) -> bool {
+    let is_unknown = |it: &AggregatedStatusItem| it.status.as_ref().is_none_or(|it| it.0.is_null());
+    members.iter().any(is_unknown)
 }
 
 fn number(object: &Value, path: &[&str]) -> i64 {
@@ -215,6 +215,8 @@ fn put(template: &Value, wanted: &mut Map<String, Value>, one: &Observed, now: T
 
 #[cfg(test)]
 mod tests {
+    use muster_shared::k8s::RawExtension;
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -225,9 +227,9 @@ mod tests {
     fn told(template: &Value, wanted: Value, reports: &[Value], second: i64) -> Value {
         let members: Vec<_> = reports
             .iter()
-            .map(|status| MemberStatus {
-                cluster: "m1",
-                status: Some(status),
+            .map(|status| AggregatedStatusItem {
+                status: Some(RawExtension(status.clone())),
+                ..AggregatedStatusItem::default()
             })
             .collect();
         told_status(template, wanted, &members, at(second))
