@@ -18,70 +18,24 @@ const SERVER_METADATA: &[&str] = &[
     "finalizers",
 ];
 
-/// Fields that one kind's controllers fill in. Karmada looks at the kind only, so every API group
-/// is meant.
-const BY_KIND: &[(&str, &[&[&str]])] = &[
-    (
-        "Deployment",
-        &[
-            &[
-                "metadata",
-                "annotations",
-                "deployment.kubernetes.io/revision",
-            ],
-            &[
-                "metadata",
-                "annotations",
-                "deployment.kubernetes.io/revision-history",
-            ],
-        ],
-    ),
+/// Annotations that one kind's controllers write. Karmada looks at the kind only, so every API
+/// group is meant.
+const ANNOTATIONS: [(&str, &str); 4] = [
+    ("Deployment", "deployment.kubernetes.io/revision"),
+    ("Deployment", "deployment.kubernetes.io/revision-history"),
     // The server of each cluster counts for itself and keeps its own count, so that a copy with
     // another one never becomes like its Work. Karmada sends it.
-    (
-        "DaemonSet",
-        &[&[
-            "metadata",
-            "annotations",
-            "deprecated.daemonset.template.generation",
-        ]],
-    ),
+    ("DaemonSet", "deprecated.daemonset.template.generation"),
     (
         "PersistentVolumeClaim",
-        &[&[
-            "metadata",
-            "annotations",
-            "volume.kubernetes.io/selected-node",
-        ]],
+        "volume.kubernetes.io/selected-node",
     ),
 ];
 
 /// Labels that the Job controller puts on a Job's selector and pod template.
-const JOB_GENERATED: &[&[&str]] = &[
-    &["spec", "selector", "matchLabels", "controller-uid"],
-    &[
-        "spec",
-        "selector",
-        "matchLabels",
-        "batch.kubernetes.io/controller-uid",
-    ],
-    &["spec", "template", "metadata", "labels", "controller-uid"],
-    &[
-        "spec",
-        "template",
-        "metadata",
-        "labels",
-        "batch.kubernetes.io/controller-uid",
-    ],
-    &["spec", "template", "metadata", "labels", "job-name"],
-    &[
-        "spec",
-        "template",
-        "metadata",
-        "labels",
-        "batch.kubernetes.io/job-name",
-    ],
-];
+const UIDS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+/// Labels that the Job controller puts on a Job's pod template alone.
+const JOB_NAMES: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 
 /// Removes metadata that the server sets, and the status.
 pub fn prune_server_fields(object: &mut Value) {
@@ -96,15 +50,16 @@ pub fn prune_server_fields(object: &mut Value) {
 pub fn prune(object: &mut Value) {
     prune_server_fields(object);
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-    for (_, paths) in BY_KIND.iter().filter(|(of, _)| *of == kind) {
-        for path in *paths {
-            remove(object, path);
-        }
+    for (_, name) in ANNOTATIONS.iter().filter(|(of, _)| *of == kind) {
+        remove(object, &["metadata", "annotations", name]);
     }
     match kind.as_str() {
         "Job" if field(object, &["spec", "manualSelector"]) != Some(&Value::Bool(true)) => {
-            for path in JOB_GENERATED {
-                remove(object, path);
+            for label in UIDS {
+                remove(object, &["spec", "selector", "matchLabels", label]);
+            }
+            for label in UIDS.into_iter().chain(JOB_NAMES) {
+                remove(object, &["spec", "template", "metadata", "labels", label]);
             }
         }
         "Service" if field(object, &["spec", "clusterIP"]).is_some_and(|ip| ip != "None") => {
@@ -119,14 +74,8 @@ pub fn prune(object: &mut Value) {
         "ServiceAccount" => remove_generated_tokens(object),
         "Secret" if object["type"] == "kubernetes.io/service-account-token" => {
             remove(object, &["data"]);
-            remove(
-                object,
-                &[
-                    "metadata",
-                    "annotations",
-                    "kubernetes.io/service-account.uid",
-                ],
-            );
+            let uid = "kubernetes.io/service-account.uid";
+            remove(object, &["metadata", "annotations", uid]);
         }
         _ => {}
     }
