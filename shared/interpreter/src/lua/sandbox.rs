@@ -142,7 +142,7 @@ fn failures(
 }
 
 /// Splits `script:12: text`; the line of another chunk says nothing to the author of a script.
-fn located(text: &str) -> Option<(u32, &str)> {
+pub(super) fn located(text: &str) -> Option<(u32, &str)> {
     let rest = text.strip_prefix(SCRIPT)?.strip_prefix(':')?;
     let (line, rest) = rest.split_once(": ")?;
     Some((line.parse().ok()?, rest))

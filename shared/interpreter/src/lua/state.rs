@@ -173,12 +173,8 @@ impl State {
             return limited;
         }
         let text = sandbox::message(error);
-        let place = text
-            .strip_prefix(sandbox::SCRIPT)
-            .and_then(|rest| rest.strip_prefix(':')?.split_once(": "))
-            .and_then(|(line, message)| Some((line.parse().ok()?, message.to_owned())));
         // The compiler quotes the whole of a token, which may be as long as the script.
-        let (line, message) = place.unwrap_or((0, text));
+        let (line, message) = sandbox::located(&text).unwrap_or((0, &text));
         Error::Syntax {
             at: Arc::clone(script.at()),
             line,

@@ -150,8 +150,5 @@ fn template(value: &LuaValue, marks: &Marks, budget: &Budget) -> mlua::Result<Va
     let empty = Value::Object(Map::new());
     Reader::new(marks, budget, &[])
         .read("template", value, &empty)
-        .map_err(|fault| {
-            let (path, expected, found) = (fault.path, fault.expected, fault.found);
-            LuaError::RuntimeError(format!("{path}: expected {expected}, found {found}"))
-        })
+        .map_err(|fault| LuaError::RuntimeError(fault.to_string()))
 }
