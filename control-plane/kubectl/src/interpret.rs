@@ -172,7 +172,7 @@ fn answer(
     );
     let is_scripted = interpreters.customized().has(api_version, kind, operation);
     if let Some(hook) = hooks
-        .of(api_version, kind, operation)
+        .find(api_version, kind, operation)
         .filter(|_| !is_scripted)
     {
         bail!(

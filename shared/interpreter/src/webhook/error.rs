@@ -172,11 +172,8 @@ impl fmt::Display for Pending {
 }
 
 /// Refuses an answer. The text may quote it.
-pub(super) fn malformed(text: String) -> Fault {
-    match shortened(&text) {
-        same if same == text => Fault::Malformed(text),
-        shorter => Fault::Malformed(shorter),
-    }
+pub(super) fn malformed(text: &str) -> Fault {
+    Fault::Malformed(shortened(text))
 }
 
 /// Longest part of a foreign text that an error quotes, in characters.

@@ -233,19 +233,9 @@ impl Hooks {
     }
 
     /// Returns the webhook that answers a question, if there is one.
-    pub(crate) fn find(
-        &self,
-        api_version: &str,
-        kind: &str,
-        operation: Operation,
-    ) -> Option<&Arc<Hook>> {
+    pub fn find(&self, api_version: &str, kind: &str, operation: Operation) -> Option<&Arc<Hook>> {
         let mut hooks = self.0.iter();
         hooks.find(|hook| hook.matches(api_version, kind, operation))
-    }
-
-    /// Returns the webhook that answers a question, if there is one.
-    pub fn of(&self, api_version: &str, kind: &str, operation: Operation) -> Option<&Hook> {
-        self.find(api_version, kind, operation).map(AsRef::as_ref)
     }
 
     /// Returns whether a webhook answers a question.

@@ -40,7 +40,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -142,14 +142,14 @@ impl Webhooks {
             return failed(Fault::Configuration(reason.clone()), None);
         }
         let now = Instant::now();
-        let found = lock(&self.state).ask(&asking, hook, question, now);
+        let found = self.state.lock().ask(&asking, hook, question, now);
         let (until, late) = match found {
             // Applied without the lock: it may take a while.
             Found::Answered(known) => {
                 return match answer(&known, question) {
                     Ok(answer) => Asked::Answered(answer),
                     Err(fault) => {
-                        let mut state = lock(&self.state);
+                        let mut state = self.state.lock();
                         let left = state.spoil(&asking, question.name(), &fault, now);
                         failed(fault, left)
                     }
@@ -186,18 +186,18 @@ impl Webhooks {
 
     /// Permits questions to these webhooks.
     pub(crate) fn admit(&self, hooks: &Hooks) {
-        lock(&self.state).admit(hooks);
+        self.state.lock().admit(hooks);
     }
 
     /// Forgets the questions to webhooks that are gone. Whoever waits for them wakes up.
     pub(crate) fn retain(&self, hooks: &Hooks) {
-        lock(&self.state).retain(hooks);
+        self.state.lock().retain(hooks);
     }
 
     /// Sends questions until shutdown, and then wakes up whoever waits. `tell` gets what waits for
     /// too long, again and again. Runs once.
     pub(crate) async fn run(&self, shutdown: CancellationToken, tell: impl Fn(&Overdue)) {
-        let waiting = lock(&self.waiting).take();
+        let waiting = self.waiting.lock().take();
         let Some(mut waiting) = waiting else {
             return;
         };
@@ -212,17 +212,13 @@ impl Webhooks {
                 }
                 Some(_) = running.join_next() => {}
                 _ = search.tick() => {
-                    let overdue = lock(&self.state).overdue(Instant::now());
+                    let overdue = self.state.lock().overdue(Instant::now());
                     overdue.iter().for_each(&tell);
                 }
             }
         }
         self.retain(&Hooks::default());
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 /// Sends a question when its turn has come, and records its end.
@@ -239,13 +235,13 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
     let exchange = async {
         let _one_about_the_kind = about_the_kind.acquire().await;
         let _one_of_the_webhook = of_the_webhook.acquire().await;
-        if lock(&state).is_suspended(&asking, Instant::now()) {
+        if state.lock().is_suspended(&asking, Instant::now()) {
             return None;
         }
         let sending = AssertUnwindSafe(async { send(request).await });
         Some(sending.catch_unwind().await.unwrap_or_else(|_| {
             tracing::error!(at = %asking.at, "a question to a webhook ended by a panic");
-            Err(malformed("reading it failed".to_owned()))
+            Err(malformed("reading it failed"))
         }))
     };
     let outcome = tokio::select! {
@@ -253,7 +249,7 @@ async fn exchange(state: Arc<Mutex<State>>, queued: Queued, send: Arc<Sending>) 
         outcome = exchange => outcome,
     };
     drop(place);
-    lock(&state).end(&asking, outcome, question, Instant::now());
+    state.lock().end(&asking, outcome, question, Instant::now());
 }
 
 /// Sends one question. Returns the answer, which can be read.
@@ -285,7 +281,7 @@ fn answer(known: &Known, question: &Question<'_>) -> Result<Answer, Fault> {
         Said::Answer(answer) => Ok(answer),
         Said::Patch(patch) => patch::apply(&question.object, &patch)
             .map(Answer::Object)
-            .map_err(malformed),
+            .map_err(|text| malformed(&text)),
     }
 }
 

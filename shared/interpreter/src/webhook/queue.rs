@@ -16,7 +16,7 @@ use super::error::{At, Fault};
 use super::hook::{Hook, Hooks};
 use super::objects::{InFlight, Object, Overdue, Place, Room, overdue};
 use super::request::Key;
-use crate::{Operation, Question};
+use crate::Question;
 
 /// KiB that the questions to one webhook may take together which wait or are on the way.
 const MOST_KIB: usize = 8 << 10;
@@ -30,9 +30,6 @@ const MOST_REQUESTS: usize = 32;
 /// Requests among them about one kind and operation, so that a webhook that hangs about one delays
 /// no other.
 const MOST_REQUESTS_ABOUT_A_KIND: usize = 4;
-
-/// Kind that a webhook is asked about: operation, API version and kind.
-type Topic = (Operation, String, String);
 
 /// What the questions about one kind and operation have together.
 struct About {
@@ -94,7 +91,8 @@ struct Queue {
     requests: Arc<Semaphore>,
     /// Cancelled when the webhook is removed.
     removed: CancellationToken,
-    topics: HashMap<Topic, About>,
+    /// What is common to the questions about each kind and operation.
+    topics: HashMap<Arc<At>, About>,
     /// Objects by [`Question::identity`].
     objects: HashMap<u64, Object>,
 }
@@ -144,16 +142,6 @@ impl Asking {
             identity: question.identity(hook.id),
             kib: u32::try_from(kib).unwrap_or(u32::MAX),
         }
-    }
-
-    fn topic(&self) -> Topic {
-        let At {
-            operation,
-            api_version,
-            kind,
-            ..
-        } = &*self.at;
-        (*operation, api_version.clone(), kind.clone())
     }
 }
 
@@ -235,7 +223,8 @@ impl State {
             return Found::Answered(known.clone());
         }
         let new = || About::new(Arc::clone(&asking.at));
-        let about = queue.topics.entry(asking.topic()).or_insert_with(new);
+        let about = queue.topics.entry(Arc::clone(&asking.at));
+        let about = about.or_insert_with(new);
         let new = || Object::new(Arc::clone(&about.at), question.name(), now);
         let object = queue.objects.entry(*identity).or_insert_with(new);
         object.asked_at = now;
@@ -295,7 +284,7 @@ impl State {
     /// others while it waited for its turn.
     pub(super) fn is_suspended(&self, asking: &Asking, now: Instant) -> bool {
         let queue = self.queues.get(&asking.webhook);
-        let topic = queue.and_then(|queue| queue.topics.get(&asking.topic()));
+        let topic = queue.and_then(|queue| queue.topics.get(&asking.at));
         topic.is_some_and(|about| matches!(about.breaker.circuit(now), Circuit::Open(..)))
     }
 
@@ -320,7 +309,7 @@ impl State {
         let Some(outcome) = outcome else {
             return;
         };
-        if let Some(about) = queue.topics.get_mut(&asking.topic()) {
+        if let Some(about) = queue.topics.get_mut(&asking.at) {
             let fault = outcome.as_ref().err();
             about.breaker.ended(&object.name, fault, now);
         }

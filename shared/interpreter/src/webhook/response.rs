@@ -25,21 +25,21 @@ pub(super) enum Said {
 /// Reads the answer to a question; `uid` is that of the request, unless it was compared already.
 pub(super) fn read(operation: Operation, uid: Option<&str>, body: &[u8]) -> Result<Said, Fault> {
     let context: Received = serde_json::from_slice(body)
-        .map_err(|error| malformed(format!("no JSON of a {KIND}: {error}")))?;
+        .map_err(|error| malformed(&format!("no JSON of a {KIND}: {error}")))?;
     let is_other = |found: &str, expected: &str| !found.is_empty() && found != expected;
     if is_other(&context.kind, KIND) || is_other(&context.api_version, API_VERSION) {
         let Received {
             kind, api_version, ..
         } = context;
-        return Err(malformed(format!(
+        return Err(malformed(&format!(
             "expected {KIND} of {API_VERSION}, found {kind:?} of {api_version:?}"
         )));
     }
     let Some(response) = context.response else {
-        return Err(malformed("it has no response".to_owned()));
+        return Err(malformed("it has no response"));
     };
     if let Some(uid) = uid.filter(|uid| *uid != response.uid) {
-        return Err(malformed(format!(
+        return Err(malformed(&format!(
             "response.uid: expected {uid:?}, found {:?}",
             shortened(&response.uid)
         )));
@@ -47,7 +47,7 @@ pub(super) fn read(operation: Operation, uid: Option<&str>, body: &[u8]) -> Resu
     if !response.successful {
         let Some(status) = response.status else {
             return Err(malformed(
-                "response.status is absent, although response.successful is false".to_owned(),
+                "response.status is absent, although response.successful is false",
             ));
         };
         return Err(Fault::Refused {
@@ -61,14 +61,14 @@ pub(super) fn read(operation: Operation, uid: Option<&str>, body: &[u8]) -> Resu
 impl Response {
     /// Returns what the fields say that belong to the operation.
     fn said(self, operation: Operation) -> Result<Said, Fault> {
-        let absent = |field: &str| malformed(format!("response.{field} is absent"));
-        let wrong = |fault: convert::Fault| malformed(fault.to_string());
+        let absent = |field: &str| malformed(&format!("response.{field} is absent"));
+        let wrong = |fault: convert::Fault| malformed(&fault.to_string());
         Ok(Said::Answer(match operation {
             Operation::InterpretReplica => {
                 let count = self.replicas.ok_or_else(|| absent("replicas"))?;
                 let replicas = i32::try_from(count).ok().filter(|count| *count >= 0);
                 let replicas = replicas.ok_or_else(|| {
-                    malformed(format!(
+                    malformed(&format!(
                         "response.replicas: expected a number from 0 to 2147483647, found {count}"
                     ))
                 })?;
@@ -94,7 +94,7 @@ impl Response {
             }
             Operation::InterpretStatus => match self.raw_status {
                 Some(status) if status.is_object() => Answer::Status(Some(status)),
-                Some(_) => return Err(malformed("response.rawStatus is no object".to_owned())),
+                Some(_) => return Err(malformed("response.rawStatus is no object")),
                 None => return Err(absent("rawStatus")),
             },
             Operation::InterpretHealth => {
@@ -110,12 +110,12 @@ fn read_patch(kind: Option<&str>, text: Option<&str>) -> Result<Patch, Fault> {
         (None, None) => Ok(Patch::default()),
         (Some("JSONPatch"), Some(text)) => {
             let text = STANDARD.decode(text);
-            let text = text.map_err(|error| malformed(format!("response.patch: {error}")))?;
-            patch::read(&text).map_err(malformed)
+            let text = text.map_err(|error| malformed(&format!("response.patch: {error}")))?;
+            patch::read(&text).map_err(|text| malformed(&text))
         }
-        (None, Some(_)) => Err(malformed("response.patchType is absent".to_owned())),
-        (Some("JSONPatch"), None) => Err(malformed("response.patch is empty".to_owned())),
-        (Some(other), _) => Err(malformed(format!(
+        (None, Some(_)) => Err(malformed("response.patchType is absent")),
+        (Some("JSONPatch"), None) => Err(malformed("response.patch is empty")),
+        (Some(other), _) => Err(malformed(&format!(
             "response.patchType: expected \"JSONPatch\", found {:?}",
             shortened(other)
         ))),

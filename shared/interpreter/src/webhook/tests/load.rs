@@ -34,7 +34,7 @@ fn running(
 }
 
 fn taken_kib(webhooks: &Webhooks) -> usize {
-    lock(&webhooks.state).taken_kib()
+    webhooks.state.lock().taken_kib()
 }
 
 /// Makes two webhooks: one for the kind `Stuck`, and one for all others.
@@ -430,7 +430,10 @@ async fn a_question_is_written_once_the_state_is_not_locked_any_more() {
     ] {
         let question = Question::new(operation, &object);
         let asking = Asking::new(&hook, &question);
-        let found = lock(&webhooks.state).ask(&asking, &hook, &question, Instant::now());
+        let found = webhooks
+            .state
+            .lock()
+            .ask(&asking, &hook, &question, Instant::now());
         let Found::Waits(_, _, Some(mut queued)) = found else {
             panic!("it is to be sent");
         };
@@ -476,7 +479,10 @@ async fn an_answer_that_cannot_be_applied_is_asked_for_more_and_more_seldom() {
         // Another that got the same answer at the same time adds nothing.
         let asking = Asking::new(&hook, &question);
         let (name, now) = ("w".to_owned(), Instant::now());
-        let again = lock(&webhooks.state).spoil(&asking, name, &failure.fault, now);
+        let again = webhooks
+            .state
+            .lock()
+            .spoil(&asking, name, &failure.fault, now);
         assert_eq!(again, Some(pause));
         pauses.push(pause.as_secs());
         tokio::time::sleep(pause).await;
