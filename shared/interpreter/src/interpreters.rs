@@ -80,8 +80,11 @@ impl Default for Interpreters {
 impl Watched for Interpreters {
     type Change = Changed;
 
+    /// Adds a listener for changes of customizations and webhooks. It is called after the new ones
+    /// count, and must return quickly. The first ones are no change.
     fn on_change(&self, listener: impl Fn(&Self::Change) + Send + Sync + 'static) {
-        Self::on_change(self, listener);
+        let mut listeners = self.shared.on_change.write();
+        listeners.push(Box::new(listener));
     }
 }
 
@@ -131,13 +134,6 @@ impl Interpreters {
     /// object: whoever used it looks again when that is answered.
     pub fn late(&self) -> Option<Pending> {
         self.late.as_ref()?.lock().clone()
-    }
-
-    /// Adds a listener for changes of customizations and webhooks. It is called after the new ones
-    /// count, and must return quickly. The first ones are no change.
-    pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
-        let mut listeners = self.shared.on_change.write();
-        listeners.push(Box::new(listener));
     }
 
     /// Adds a listener for failures of scripts and webhooks: told once in five minutes for each of

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::controller::Controller;
+use muster_shared::controller::{Controller, Watched as _};
 use muster_shared::events::EventType;
 use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
