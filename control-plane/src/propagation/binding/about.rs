@@ -1,4 +1,5 @@
-//! Decides which object a binding refers to: the template that has the name now, or an earlier one.
+//! Decides which object a binding refers to, and which it may refer to: the template that has the
+//! name now, or an earlier one.
 //!
 //! A name is not an identity. While a template is deleted and created again, the binding of the
 //! earlier one exists until it is garbage-collected. A Work that it creates for the new template
@@ -9,9 +10,9 @@ use kube::core::ObjectMeta;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ObjectReference;
 
-use crate::fleet::binding::controller_of;
+use crate::fleet::binding::{BindingKey, controller_of};
 use crate::fleet::selection::given;
-use crate::fleet::template::Kind;
+use crate::fleet::template::{Kind, TemplateKey};
 
 /// Object that a binding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +61,18 @@ fn owner<'a>(
     (is_of_that_name || Some(uid) == recorded).then_some(uid)
 }
 
+/// Returns whether a binding may place a template. Whoever may write bindings in one namespace must
+/// not reach the objects of another by them.
+pub fn may_place(binding: &BindingKey, template: &TemplateKey) -> bool {
+    binding.namespace.is_none()
+        || template.namespace.is_none()
+        || binding.namespace == template.namespace
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -158,6 +169,28 @@ mod tests {
             };
             assert_eq!(About::of(&held, &template(Some("u"))), expected, "{what}");
             assert_eq!(About::of(&held, &template(None)), About::Template, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_binding_reaches_the_objects_of_its_own_namespace_only() {
+        for (binding, template, expected) in [
+            (Some("shop"), Some("shop"), true),
+            (Some("shop"), Some("bank"), false),
+            (Some("shop"), None, true),
+            (None, None, true),
+            (None, Some("shop"), true),
+        ] {
+            let key = BindingKey {
+                namespace: binding.map(str::to_owned),
+                name: "web-secret".into(),
+            };
+            let of = TemplateKey {
+                kind: Arc::new(Kind::new("v1", "Secret")),
+                namespace: template.map(str::to_owned),
+                name: "web".into(),
+            };
+            assert_eq!(may_place(&key, &of), expected, "{binding:?} {template:?}");
         }
     }
 }

@@ -16,7 +16,6 @@ mod overriding;
 pub(crate) mod owner;
 mod plan;
 mod prepare;
-mod reach;
 pub mod references;
 pub(crate) mod removal;
 pub mod render;

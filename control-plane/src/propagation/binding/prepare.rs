@@ -13,12 +13,11 @@ use muster_shared::names::label;
 use muster_shared::queue::Next;
 use serde_json::Value;
 
-use super::about::About;
+use super::about::{About, may_place};
 use super::controller::Memory;
 use super::error::{Error, fits, manifest_fits};
 use super::namespaces;
 use super::overriding;
-use super::reach::may_place;
 use super::render::{Origin, Rendered, render};
 use super::shrink::{self, Copy};
 use super::state;
