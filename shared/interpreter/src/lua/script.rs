@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use muster_shared::queue::doubled;
 use parking_lot::Mutex;
 
 use crate::lua::{error::Source, limits::Limit};
@@ -118,8 +119,8 @@ impl Script {
         record.suspect = SUSPECT;
         record.stopped = record.stopped.saturating_add(1);
         if let Some(over) = record.stopped.checked_sub(PATIENCE) {
-            let time = SUSPENSION * 2_u32.saturating_pow(over.min(10));
-            record.suspended = Some((now + time.min(MAX_SUSPENSION), limit));
+            let time = doubled((SUSPENSION, MAX_SUSPENSION), over);
+            record.suspended = Some((now + time, limit));
         }
     }
 }

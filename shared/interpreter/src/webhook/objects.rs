@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_shared::queue::doubled;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 
@@ -136,8 +137,7 @@ impl Object {
         } else {
             0
         };
-        let pause = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(earlier));
-        let until = failed.at + pause.min(LONGEST_RETRY);
+        let until = failed.at + doubled((FIRST_RETRY, LONGEST_RETRY), earlier);
         let left = until.saturating_duration_since(now);
         (!left.is_zero()).then_some((&failed.fault, left))
     }
