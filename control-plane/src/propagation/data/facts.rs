@@ -217,16 +217,21 @@ async fn decided(
         });
         let is_holder = holders.iter().any(|it| it == cluster);
         let is_demoted = order.is_some_and(|it| it.step == Some(Step::Secondary));
-        let (reach, in_use) = if is_holder || is_demoted {
-            let reach = if is_heard(fleet, cluster) {
-                Reach::Heard
-            } else {
-                Reach::Silent(String::new())
-            };
-            (reach, None)
+        // It may have the primary, or the workload, although it is to have neither.
+        let is_judged = !is_holder && !is_demoted;
+        let reach = if is_heard(fleet, cluster) {
+            Reach::Heard
+        } else if is_judged {
+            let work = work_in(cluster).map(|it| &**it);
+            let stopped = stopped(fleet, client, followed, cluster, work).await?;
+            stopped.map_or_else(Reach::Silent, |()| Reach::Fenced)
         } else {
-            let reach = reach(fleet, client, followed, cluster, work_in(cluster)).await?;
-            (reach, in_use(fleet, client, followed, cluster).await?)
+            Reach::Silent(String::new())
+        };
+        let in_use = if is_judged {
+            in_use(fleet, client, followed, cluster).await?
+        } else {
+            None
         };
         copies.push(Copy {
             cluster,
@@ -243,22 +248,6 @@ async fn decided(
         promotes_unreachable: followed.role.promotes_unreachable(),
     };
     Ok(decide(&scene))
-}
-
-/// Returns what is known of a cluster that may have the primary.
-async fn reach(
-    fleet: &Fleet,
-    client: &Client,
-    followed: &Followed,
-    cluster: &str,
-    work: Option<&Arc<CachedWork>>,
-) -> Result<Reach, ApiError> {
-    if is_heard(fleet, cluster) {
-        return Ok(Reach::Heard);
-    }
-    let work = work.map(|it| &**it);
-    let stopped = stopped(fleet, client, followed, cluster, work).await?;
-    Ok(stopped.map_or_else(Reach::Silent, |()| Reach::Fenced))
 }
 
 /// Returns why the data is not demoted yet in a cluster that the workload is not placed in: it may

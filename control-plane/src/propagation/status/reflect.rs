@@ -19,6 +19,7 @@ use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::completion::{held, undone};
+use crate::fleet::selection::given;
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 use crate::fleet::works::CachedWork;
@@ -170,10 +171,8 @@ async fn write(
 /// has none, the name decides. What members tell of a former template is not shown on the one that
 /// has its name now: a Job would count as ended before it begins, and that cannot be taken back.
 fn is_meant(named: Option<&str>, template: Option<&str>) -> bool {
-    let named = named.filter(|uid| !uid.is_empty());
-    named
-        .zip(template)
-        .is_none_or(|(named, template)| named == template)
+    let uids = given(named).zip(template);
+    uids.is_none_or(|(named, template)| named == template)
 }
 
 /// Tells that the status of a template is not shown.
