@@ -311,6 +311,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::testing::{self, Stand, pass, refusal};
+    use crate::propagation::detector::detect;
 
     #[test]
     fn looks_at_policies_wait_for_templates_for_ten_minutes_in_a_row_at_most() {
@@ -353,12 +354,10 @@ mod tests {
         });
         let policies = [typo, testing::policy()].map(|it| ("propagationpolicies", it));
         let mut stand = Stand::new(policies.into_iter().chain(templates));
-        stand.api.serve_deployments();
         let (path, refused) = ("/resourcebindings", refusal(500, "InternalError", ""));
         stand.api.answer(Method::POST, path, 500, refused);
         stand.api.delay(Method::POST, path, Duration::from_secs(10));
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(900).await;
         let told = stand.api.object("propagationpolicies", "shop", "typo");
         let told = told.expect("it stays")["status"].clone();

@@ -208,6 +208,7 @@ impl Detector {
 mod tests {
     use super::*;
     use crate::fleet::testing::{Stand, binding, claimed, pass, policy};
+    use crate::propagation::detector::detect;
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_is_edited_and_deleted_at_once_leaves_its_last_word_on_its_bindings() {
@@ -229,9 +230,7 @@ mod tests {
             ("resourcebindings", held),
             ("deployments", template),
         ]);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let policies: Vec<_> = stand.fleet.policies.iter().collect();
         assert!(policies.is_empty(), "the policy is gone: {policies:?}");

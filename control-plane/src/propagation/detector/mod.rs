@@ -34,3 +34,11 @@ mod conformance;
 mod remade_tests;
 
 pub use controller::start;
+
+/// Starts the detector over a fleet that serves Deployments, and fills its caches.
+#[cfg(test)]
+async fn detect(stand: &mut crate::fleet::testing::Stand) {
+    stand.api.serve_deployments();
+    start(&stand.fleet, &mut stand.tasks);
+    stand.follow().await;
+}

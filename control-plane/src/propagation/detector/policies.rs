@@ -390,6 +390,7 @@ mod tests {
     use serde_json::json;
 
     use crate::fleet::testing::{self, Stand, pass, refusal};
+    use crate::propagation::detector::detect;
 
     #[tokio::test(start_paused = true)]
     async fn a_policy_that_is_lazy_no_more_takes_effect_on_what_it_claimed_while_it_was() {
@@ -410,9 +411,7 @@ mod tests {
             ("propagationpolicies", lazy.clone()),
             ("deployments", template),
         ]);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let claimed = stand.api.object("deployments", "shop", "web");
         let claimed = claimed.expect("the template stays");
@@ -474,9 +473,7 @@ mod tests {
             ("propagationpolicies", policy("second", 1, "web", "m2")),
             ("deployments", web()),
         ]);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let held = stand.api.object("deployments", "shop", "web").unwrap();
         assert_eq!(held["metadata"]["labels"][ID], "first", "it is claimed");
@@ -498,9 +495,7 @@ mod tests {
             let mut former = policy("first", 1, "web", "m1");
             former["metadata"]["labels"][ID] = json!("given");
             let mut stand = Stand::new([("propagationpolicies", former), ("deployments", web())]);
-            stand.api.serve_deployments();
-            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            detect(&mut stand).await;
             pass(10).await;
             let id = || {
                 let held = stand.api.object("deployments", "shop", "web").unwrap();
@@ -539,9 +534,7 @@ mod tests {
                 ("propagationpolicies", policy("second", 1, "web", "m2")),
                 ("deployments", web()),
             ]);
-            stand.api.serve_deployments();
-            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            detect(&mut stand).await;
             let status = || {
                 let policy = stand.api.object("propagationpolicies", "shop", "first");
                 policy.unwrap_or_default()["status"].clone()
@@ -571,9 +564,7 @@ mod tests {
             ("propagationpolicies", policy("second", 1, "api", "m2")),
             ("deployments", web()),
         ]);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let held = || {
             stand
@@ -616,9 +607,7 @@ mod tests {
             ("clusterpropagationpolicies", for_all),
             ("deployments", web()),
         ]);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let placed = |stand: &Stand| {
             let bound = stand.binding("web-deployment").expect("it is bound");

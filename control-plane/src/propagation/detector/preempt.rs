@@ -112,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::testing::{Stand, pass, refusal};
+    use crate::propagation::detector::detect;
     use crate::settings::Settings;
 
     fn policy(namespace: Option<&str>, name: &str, priority: i32) -> Policy {
@@ -217,9 +218,7 @@ mod tests {
             ("too low a priority", vec![&owner, &template], &weak, "web"),
         ] {
             let mut stand = Stand::with(preempting(), first.into_iter().map(of));
-            stand.api.serve_deployments();
-            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-            stand.follow().await;
+            detect(&mut stand).await;
             pass(10).await;
             let (plural, object) = of(last);
             stand.api.put(plural, object);
@@ -243,9 +242,7 @@ mod tests {
             ("deployments", claimed("t", "web")),
         ];
         let mut stand = Stand::with(preempting(), objects);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(60).await;
         let held = stand.api.object("deployments", "shop", "web");
         let labels = held.expect("it stays")["metadata"]["labels"].take();
@@ -262,12 +259,10 @@ mod tests {
             ("deployments", template.clone()),
         ];
         let mut stand = Stand::with(preempting(), objects);
-        stand.api.serve_deployments();
         let refused = refusal(403, "Forbidden", "web");
         let path = "/apis/apps/v1/namespaces/shop/deployments/web";
         stand.api.answer(Method::PATCH, path, 403, refused);
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         pass(10).await;
         let replicas = |stand: &Stand| stand.binding("web-deployment").map(|it| it.spec.replicas);
         assert_eq!(replicas(&stand), Some(2), "the owner has it");

@@ -269,6 +269,7 @@ mod tests {
 
     use super::*;
     use crate::fleet::testing::{Stand, pass, policy};
+    use crate::propagation::detector::detect;
 
     #[test]
     fn a_start_is_over_when_nothing_has_waited_for_a_while_or_at_the_latest_after_a_minute() {
@@ -309,9 +310,7 @@ mod tests {
         });
         let objects = [("propagationpolicies", policy), ("deployments", template)];
         let mut stand = Stand::new(objects);
-        stand.api.serve_deployments();
-        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
-        stand.follow().await;
+        detect(&mut stand).await;
         let status = || {
             let policy = stand.api.object("propagationpolicies", "shop", "web");
             policy.expect("it stays")["status"].clone()
