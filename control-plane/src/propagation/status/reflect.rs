@@ -244,11 +244,16 @@ mod tests {
         for (expected, is_complete) in [(&["m1"][..], true), (&["m1", "m3"], false)] {
             let expected = expected.iter().map(|it| (*it).to_owned()).collect();
             let shown = with_silent(&expected, std::slice::from_ref(&item));
-            let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &shown, now);
-            let conditions = status.unwrap().unwrap()["conditions"].clone();
-            assert_eq!(conditions.is_array(), is_complete, "{expected:?}");
+            let found = completes(&template, &shown);
+            assert_eq!(found, is_complete, "{expected:?}");
         }
+    }
+
+    /// Returns whether a Job with this template is complete by these reports.
+    fn completes(template: &Value, items: &[AggregatedStatusItem]) -> bool {
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let status = muster_interpreter::aggregate_status(template, items, now);
+        status.unwrap().unwrap()["conditions"].is_array()
     }
 
     /// Returns the Work of a part of a Job.
@@ -296,9 +301,7 @@ mod tests {
                 works: &works,
             };
             let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
-            let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &items, now);
-            let is_complete = status.unwrap().unwrap()["conditions"].is_array();
+            let is_complete = completes(&template, &items);
             assert_eq!(is_complete, expected, "{kind} {shares:?}");
         }
     }
@@ -330,10 +333,7 @@ mod tests {
                 works: &works,
             };
             let items = with_undone(&shown, &template).unwrap_or_else(|| items.clone());
-            let now = jiff::Timestamp::UNIX_EPOCH;
-            let status = muster_interpreter::aggregate_status(&template, &items, now);
-            let is_complete = status.unwrap().unwrap()["conditions"].is_array();
-            assert_eq!(is_complete, expected, "{old}");
+            assert_eq!(completes(&template, &items), expected, "{old}");
         }
     }
 
