@@ -89,9 +89,6 @@ pub fn aggregate_status(
     now: Timestamp,
 ) -> Result<Option<Value>, Error> {
     let kind = Kind::of(template);
-    if !kind.is_some_and(|kind| kind.has(Operation::AggregateStatus)) {
-        return Err(unsupported(Operation::AggregateStatus, template));
-    }
     // Of these, no status is looked at.
     let is_left_alone = match kind {
         Some(Kind::Job) => batch::is_finished(template)?,
@@ -115,7 +112,9 @@ pub fn aggregate_status(
         Some(Kind::Service | Kind::Ingress) => address::balancer(&collected),
         Some(Kind::PodDisruptionBudget) => budget(&collected),
         Some(Kind::HorizontalPodAutoscaler) => autoscaler(template, &collected),
-        Some(Kind::ServiceAccount | Kind::Secret | Kind::ServiceImport) | None => Ok(None),
+        Some(Kind::ServiceAccount | Kind::Secret | Kind::ServiceImport) | None => {
+            Err(unsupported(Operation::AggregateStatus, template))
+        }
     }
 }
 

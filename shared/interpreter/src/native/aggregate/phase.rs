@@ -22,10 +22,7 @@ pub(super) fn pod(
     if members.is_empty() {
         return Ok(None);
     }
-    let mut status = kept(template, "qosClass");
-    if let Some(phase) = foremost(POD_PHASES, members, collected)? {
-        status.insert("phase".to_owned(), phase.into());
-    }
+    let mut status = phased(template, "qosClass", POD_PHASES, members, collected)?;
     for key in ["containerStatuses", "initContainerStatuses"] {
         let mut containers = Vec::new();
         for member in collected {
@@ -82,21 +79,9 @@ pub(super) fn volume(
     if members.is_empty() {
         return Ok(None);
     }
-    let mut status = kept(template, "lastPhaseTransitionTime");
-    if let Some(phase) = foremost(VOLUME_PHASES, members, collected)? {
-        status.insert("phase".to_owned(), phase.into());
-    }
+    let kept = "lastPhaseTransitionTime";
+    let status = phased(template, kept, VOLUME_PHASES, members, collected)?;
     Ok(Some(Value::Object(status)))
-}
-
-/// Returns the part of a stored status that the API server keeps by itself: taking it away would be
-/// tried for ever.
-fn kept(template: &Value, key: &str) -> Map<String, Value> {
-    let value = field(template, &["status", key]).cloned();
-    value
-        .map(|value| (key.to_owned(), value))
-        .into_iter()
-        .collect()
 }
 
 /// Returns the phase of a claim: Bound when all are; a lost claim outweighs all else, then the last
@@ -121,13 +106,16 @@ pub(super) fn claim(collected: &[Collected<'_>]) -> Result<Option<Value>, Error>
     }))
 }
 
-/// Returns the first phase of `ranking` that some member is in. A member without a status counts as
-/// Pending.
-fn foremost(
+/// Returns the status with the first phase of `ranking` that some member is in, a member without a
+/// status counting as Pending. The field `kept` of the stored status stays: the API server keeps it
+/// by itself, and taking it away would be tried for ever.
+fn phased(
+    template: &Value,
+    kept: &str,
     ranking: &[&'static str],
     members: &[AggregatedStatusItem],
     collected: &[Collected<'_>],
-) -> Result<Option<&'static str>, Error> {
+) -> Result<Map<String, Value>, Error> {
     let mut present = Vec::new();
     if collected.len() < members.len() {
         present.push("Pending");
@@ -135,10 +123,15 @@ fn foremost(
     for member in collected {
         present.extend(member.blame(text(member.status, &["phase"]))?);
     }
-    Ok(ranking
-        .iter()
-        .copied()
-        .find(|phase| present.contains(phase)))
+    let mut status = Map::new();
+    if let Some(value) = field(template, &["status", kept]) {
+        status.insert(kept.to_owned(), value.clone());
+    }
+    let mut ranking = ranking.iter().copied();
+    if let Some(phase) = ranking.find(|phase| present.contains(phase)) {
+        status.insert("phase".to_owned(), phase.into());
+    }
+    Ok(status)
 }
 
 #[cfg(test)]
