@@ -11,13 +11,16 @@ use muster_shared::selectors::Affinity;
 use super::cluster_change::Effect;
 use crate::fleet::binding::{BindingKey, Bindings};
 
-/// Returns the bindings of which these effects may change the result. Only those are read that
-/// name one of the clusters, or that may move to it although they are settled.
-pub fn concerned(bindings: &Bindings, effects: &[Effect<'_>]) -> BTreeSet<BindingKey> {
-    let name = |effect: &Effect<'_>| effect.cluster().metadata.name.clone();
-    let names: BTreeSet<_> = effects.iter().filter_map(name).collect();
+/// A change of what a cluster admits, and the cluster.
+pub type Turn<'a> = (Effect, &'a Cluster);
+
+/// Returns the bindings of which these turns may change the result. Only those are read that name
+/// one of the clusters, or that may move to it although they are settled.
+pub fn concerned(bindings: &Bindings, turns: &[Turn<'_>]) -> BTreeSet<BindingKey> {
+    let name = |(_, cluster): &Turn<'_>| cluster.metadata.name.clone();
+    let names: BTreeSet<_> = turns.iter().filter_map(name).collect();
     let index = bindings.index();
-    let mut concerns = Concerns::of(effects);
+    let mut concerns = Concerns::of(turns);
     let mut keys: BTreeSet<_> = names.iter().flat_map(|it| index.naming(it)).collect();
     keys.extend(index.alike(|alike| {
         let placement = &alike.placement;
@@ -35,45 +38,45 @@ pub fn concerned(bindings: &Bindings, effects: &[Effect<'_>]) -> BTreeSet<Bindin
 /// placement, which is compared once.
 #[derive(Debug)]
 struct Concerns<'a> {
-    effects: &'a [Effect<'a>],
-    /// Whether the cluster of each effect can be chosen. The placements are kept, so that their
+    turns: &'a [Turn<'a>],
+    /// Whether the cluster of each turn can be chosen. The placements are kept, so that their
     /// addresses tell them apart.
     chosen: HashMap<*const Placement, (Arc<Placement>, Vec<bool>)>,
 }
 
 impl<'a> Concerns<'a> {
-    /// Returns the concerns of these effects.
-    fn of(effects: &'a [Effect<'a>]) -> Self {
+    /// Returns the concerns of these turns.
+    fn of(turns: &'a [Turn<'a>]) -> Self {
         Self {
-            effects,
+            turns,
             chosen: HashMap::new(),
         }
     }
 
-    /// Returns whether one of the effects may change the result of a binding that is settled.
+    /// Returns whether one of the turns may change the result of a binding that is settled.
     fn has(&mut self, spec: &ResourceBindingSpec) -> bool {
         let Some(placement) = &spec.placement else {
             return false;
         };
-        let effects = self.effects;
-        let mut effects = effects.iter().zip(self.chosen(placement));
-        effects.any(|(effect, may_choose)| concerns(spec, placement, effect, *may_choose))
+        let turns = self.turns;
+        let mut turns = turns.iter().zip(self.chosen(placement));
+        turns.any(|(turn, may_choose)| concerns(spec, placement, *turn, *may_choose))
     }
 
-    /// Returns for each effect whether a placement can choose its cluster.
+    /// Returns for each turn whether a placement can choose its cluster.
     fn chosen(&mut self, placement: &Arc<Placement>) -> &[bool] {
-        let effects = self.effects;
+        let turns = self.turns;
         let known = self.chosen.entry(Arc::as_ptr(placement));
         let (_, chosen) = known.or_insert_with(|| {
             let choice = Choice::of(placement);
-            let chosen = effects.iter().map(|effect| choice.has(effect.cluster()));
+            let chosen = turns.iter().map(|(_, cluster)| choice.has(cluster));
             (Arc::clone(placement), chosen.collect())
         });
         chosen
     }
 }
 
-/// Returns whether the effect of a cluster may change the result of a binding that is settled.
+/// Returns whether the turn of a cluster may change the result of a binding that is settled.
 /// Divided workloads stay where they are, unless a cluster of theirs is leaving (Karmada
 /// behaviour), or one that keeps a copy, which holds up no move any more. What has no cluster may
 /// return to a copy that is kept, instead of waiting to move. For the others, too, a cluster that
@@ -82,30 +85,23 @@ impl<'a> Concerns<'a> {
 fn concerns(
     spec: &ResourceBindingSpec,
     placement: &Placement,
-    effect: &Effect<'_>,
+    (effect, cluster): Turn<'_>,
     may_choose: bool,
 ) -> bool {
-    let is_target = |cluster: &Cluster| {
-        let name = cluster.metadata.name.as_deref().unwrap_or_default();
-        spec.target(name).is_some()
-    };
-    let keeps_copy = |cluster: &Cluster| {
+    let name = cluster.metadata.name.as_deref().unwrap_or_default();
+    let is_target = || spec.target(name).is_some();
+    let keeps_copy = || {
         let mut tasks = spec.graceful_eviction_tasks.iter();
-        tasks.any(|task| Some(&task.from_cluster) == cluster.metadata.name.as_ref())
+        tasks.any(|task| task.from_cluster == name)
     };
-    let stays = stays(spec.is_workload(), placement);
     match effect {
-        Effect::Leaves(cluster) => is_target(cluster) || keeps_copy(cluster),
-        Effect::Moved(cluster) | Effect::AdmitsMore(cluster)
-            if spec.clusters.is_empty() && keeps_copy(cluster) =>
-        {
-            true
-        }
-        _ if stays => false,
-        Effect::Moved(cluster) => is_target(cluster) || may_choose,
-        Effect::AdmitsMore(cluster) => !is_target(cluster) && may_choose,
+        Effect::Leaves => is_target() || keeps_copy(),
+        Effect::Moved | Effect::AdmitsMore if spec.clusters.is_empty() && keeps_copy() => true,
+        _ if stays(spec.is_workload(), placement) => false,
+        Effect::Moved => is_target() || may_choose,
+        Effect::AdmitsMore => !is_target() && may_choose,
         // It is settled with an empty result (Karmada behaviour).
-        Effect::AdmitsLess(_) => spec.is_scaled_to_zero() && spec.clusters.is_empty() && may_choose,
+        Effect::AdmitsLess => spec.is_scaled_to_zero() && spec.clusters.is_empty() && may_choose,
     }
 }
 
@@ -182,72 +178,83 @@ mod tests {
         let mut kept = deployment(3, &dynamic());
         let task = json!([{"fromCluster": "m1", "reason": "NoClusterFit", "producer": "p"}]);
         kept.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
-        for (what, spec, effect, expected) in [
+        for (what, spec, effect, cluster, expected) in [
             // Not divided: where it may be, and is not, or where that may be over.
-            ("it may go there now", &copy, Effect::AdmitsMore(&m1), true),
-            ("it may not go there", &copy, Effect::AdmitsMore(&m2), false),
-            ("it is there", &copied, Effect::AdmitsMore(&m1), false),
+            ("it may go there now", &copy, Effect::AdmitsMore, &m1, true),
+            ("it may not go there", &copy, Effect::AdmitsMore, &m2, false),
+            ("it is there", &copied, Effect::AdmitsMore, &m1, false),
             (
                 "its cluster has other labels",
                 &copied,
-                Effect::Moved(&m1),
+                Effect::Moved,
+                &m1,
                 true,
             ),
             (
                 "its cluster has labels that it does not ask for",
                 &narrowed,
-                Effect::Moved(&m2),
+                Effect::Moved,
+                &m2,
                 true,
             ),
             (
                 "another one has other labels",
                 &copied,
-                Effect::Moved(&m2),
+                Effect::Moved,
+                &m2,
                 false,
             ),
-            ("its cluster leaves", &copied, Effect::Leaves(&m1), true),
-            ("another one leaves", &copied, Effect::Leaves(&m2), false),
-            ("what it has stays", &copied, Effect::AdmitsLess(&m1), false),
-            ("it waits anyway", &copy, Effect::AdmitsLess(&m1), false),
+            ("its cluster leaves", &copied, Effect::Leaves, &m1, true),
+            ("another one leaves", &copied, Effect::Leaves, &m2, false),
+            ("what it has stays", &copied, Effect::AdmitsLess, &m1, false),
+            ("it waits anyway", &copy, Effect::AdmitsLess, &m1, false),
             (
                 "its replicas wait",
                 &waiting,
-                Effect::AdmitsLess(&m1),
+                Effect::AdmitsLess,
+                &m1,
                 false,
             ),
             // Scaled to zero: no cluster has it, and each that it may choose counts.
-            ("it may choose it", &none, Effect::AdmitsLess(&m1), true),
+            ("it may choose it", &none, Effect::AdmitsLess, &m1, true),
             (
                 "it may not choose it",
                 &none,
-                Effect::AdmitsLess(&m2),
+                Effect::AdmitsLess,
+                &m2,
                 false,
             ),
-            ("it is back", &none, Effect::AdmitsMore(&m1), true),
+            ("it is back", &none, Effect::AdmitsMore, &m1, true),
             // Divided: it stays, unless its cluster goes.
-            ("none of it", &no_parts, Effect::AdmitsLess(&m1), false),
-            ("less to go to", &divided, Effect::AdmitsLess(&m2), false),
+            ("none of it", &no_parts, Effect::AdmitsLess, &m1, false),
+            ("less to go to", &divided, Effect::AdmitsLess, &m2, false),
             (
                 "more room to go to",
                 &divided,
-                Effect::AdmitsMore(&m2),
+                Effect::AdmitsMore,
+                &m2,
                 false,
             ),
             (
                 "its cluster is another",
                 &divided,
-                Effect::Moved(&m1),
+                Effect::Moved,
+                &m1,
                 false,
             ),
-            ("its cluster goes", &divided, Effect::Leaves(&m1), true),
-            ("another goes", &divided, Effect::Leaves(&m2), false),
-            ("its kept copy goes", &kept, Effect::Leaves(&m1), true),
-            ("another than that goes", &kept, Effect::Leaves(&m2), false),
-            ("it may stay", &kept, Effect::Moved(&m1), true),
-            ("it may stay again", &kept, Effect::AdmitsMore(&m1), true),
-            ("it may go elsewhere", &kept, Effect::AdmitsMore(&m2), false),
+            ("its cluster goes", &divided, Effect::Leaves, &m1, true),
+            ("another goes", &divided, Effect::Leaves, &m2, false),
+            ("its kept copy goes", &kept, Effect::Leaves, &m1, true),
+            ("another than that goes", &kept, Effect::Leaves, &m2, false),
+            ("it may stay", &kept, Effect::Moved, &m1, true),
+            ("it may stay again", &kept, Effect::AdmitsMore, &m1, true),
+            ("it may go elsewhere", &kept, Effect::AdmitsMore, &m2, false),
         ] {
-            assert_eq!(Concerns::of(&[effect]).has(spec), expected, "{what}");
+            assert_eq!(
+                Concerns::of(&[(effect, cluster)]).has(spec),
+                expected,
+                "{what}"
+            );
         }
     }
 
@@ -280,21 +287,22 @@ mod tests {
         let stand = Stand::followed(named).await;
         let bindings = &stand.fleet.bindings;
         let (m1, m2) = (decoded(&cluster("m1", 10)), decoded(&cluster("m2", 10)));
-        let effects = [&m1, &m2].into_iter().flat_map(|it| {
+        let turns = [&m1, &m2].into_iter().flat_map(|it| {
             [
-                Effect::Leaves(it),
-                Effect::Moved(it),
-                Effect::AdmitsMore(it),
-                Effect::AdmitsLess(it),
+                (Effect::Leaves, it),
+                (Effect::Moved, it),
+                (Effect::AdmitsMore, it),
+                (Effect::AdmitsLess, it),
             ]
         });
-        for effect in effects {
-            let effects = [effect];
-            let mut concerns = Concerns::of(&effects);
+        for turn in turns {
+            let turns = [turn];
+            let mut concerns = Concerns::of(&turns);
             let all = bindings.iter().filter(|it| concerns.has(&it.spec));
             let all: BTreeSet<_> = all.map(|it| BindingKey::of(&it)).collect();
+            let (effect, _) = turn;
             assert!(!all.is_empty(), "{effect:?} concerns nobody");
-            assert_eq!(concerned(bindings, &effects), all, "{effect:?}");
+            assert_eq!(concerned(bindings, &turns), all, "{effect:?}");
         }
     }
 }

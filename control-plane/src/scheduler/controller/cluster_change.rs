@@ -15,7 +15,7 @@ pub struct ClusterChange<'a> {
     /// The cluster now.
     pub(super) now: Option<&'a Cluster>,
     /// Meaning of the change for bindings that may be placed anew, although they are settled.
-    pub(super) effect: Option<Effect<'a>>,
+    pub(super) effect: Option<Effect>,
     /// The room before and now, where there may be more of it.
     room: Option<(Option<Capacity>, Capacity)>,
 }
@@ -36,7 +36,7 @@ impl<'a> ClusterChange<'a> {
 
     /// Returns whether the cluster lets in what it did not let in.
     pub(super) fn admits_more(&self) -> bool {
-        matches!(self.effect, Some(Effect::Moved(_) | Effect::AdmitsMore(_)))
+        matches!(self.effect, Some(Effect::Moved | Effect::AdmitsMore))
     }
 
     /// Returns the room before and now, where there may be more of it.
@@ -48,55 +48,42 @@ impl<'a> ClusterChange<'a> {
 
 /// Change of the workloads that a cluster admits.
 #[derive(Debug, Clone, Copy)]
-pub enum Effect<'a> {
+pub enum Effect {
     /// The cluster is being deleted, or gone.
-    Leaves(&'a Cluster),
+    Leaves,
     /// The cluster may be chosen where it was not, and no more where it was: it joined, or its
     /// labels or location changed.
-    Moved(&'a Cluster),
+    Moved,
     /// The cluster may be chosen where it was not: a taint that keeps work away is gone, the
     /// cluster serves more kinds, or its agent reads its Works again.
-    AdmitsMore(&'a Cluster),
+    AdmitsMore,
     /// The cluster can only be chosen less than before: it has a taint that keeps work away, serves
     /// fewer kinds, or its agent does not read its Works any more.
-    AdmitsLess(&'a Cluster),
+    AdmitsLess,
 }
 
-impl<'a> Effect<'a> {
-    /// Returns the cluster of the turn.
-    pub fn cluster(&self) -> &'a Cluster {
-        match self {
-            Self::Leaves(cluster)
-            | Self::Moved(cluster)
-            | Self::AdmitsMore(cluster)
-            | Self::AdmitsLess(cluster) => cluster,
-        }
-    }
-}
-
-fn effect<'a>(old: Option<&'a Cluster>, new: Option<&'a Cluster>) -> Option<Effect<'a>> {
-    let cluster = new.or(old)?;
+fn effect(old: Option<&Cluster>, new: Option<&Cluster>) -> Option<Effect> {
     let present = |cluster: Option<&'_ Cluster>| -> bool {
         cluster.is_some_and(|it| it.metadata.deletion_timestamp.is_none())
     };
     match (old, new) {
-        _ if present(old) && !present(new) => Some(Effect::Leaves(cluster)),
-        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Effect::Leaves(cluster)),
+        _ if present(old) && !present(new) => Some(Effect::Leaves),
+        _ if !present(new) => (old.is_some() != new.is_some()).then_some(Effect::Leaves),
         (Some(old), Some(new)) if present(Some(old)) => {
             let moved = old.metadata.labels != new.metadata.labels
                 || old.spec.provider != new.spec.provider
                 || old.spec.region != new.spec.region
                 || !old.zones().eq(new.zones());
             if moved {
-                Some(Effect::Moved(cluster))
+                Some(Effect::Moved)
             } else if takes_more(old, new) {
-                Some(Effect::AdmitsMore(cluster))
+                Some(Effect::AdmitsMore)
             } else {
                 let less = takes_more(new, old);
-                less.then_some(Effect::AdmitsLess(cluster))
+                less.then_some(Effect::AdmitsLess)
             }
         }
-        _ => Some(Effect::Moved(cluster)),
+        _ => Some(Effect::Moved),
     }
 }
 

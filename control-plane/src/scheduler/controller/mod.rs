@@ -51,9 +51,9 @@ use crate::fleet::budget::pace::Pace;
 use crate::fleet::copy::obstacle;
 use crate::fleet::memory::Backoff;
 use crate::fleet::protection::protected;
-use crate::scheduler::controller::affected::concerned;
+use crate::scheduler::controller::affected::{Turn, concerned};
 use crate::scheduler::controller::changes::{Changes, Pair};
-use crate::scheduler::controller::cluster_change::{ClusterChange, Effect};
+use crate::scheduler::controller::cluster_change::ClusterChange;
 use crate::scheduler::controller::events::{report, tell_failure, tell_unread};
 use crate::scheduler::controller::measure::Incoming;
 use crate::scheduler::controller::movement::{Held, Movement};
@@ -245,9 +245,12 @@ impl Scheduler {
         for (key, after) in self.waiting.helped(&news, self.options.grade_rule) {
             self.wake_up(key, after);
         }
-        let effects: Vec<Effect<'_>> = news.iter().filter_map(|it| it.effect).collect();
-        if !effects.is_empty() {
-            self.wake(bindings, &effects);
+        let turns: Vec<Turn<'_>> = news
+            .iter()
+            .filter_map(|it| Some((it.effect?, it.now.or(it.before)?)))
+            .collect();
+        if !turns.is_empty() {
+            self.wake(bindings, &turns);
         }
     }
 
@@ -257,12 +260,12 @@ impl Scheduler {
         self.queue.add_after(key, after);
     }
 
-    fn wake(&self, bindings: &Bindings, effects: &[Effect<'_>]) {
+    fn wake(&self, bindings: &Bindings, turns: &[Turn<'_>]) {
         // Before the first list is complete every binding is on the queue, or will be.
         if !bindings.is_synced() {
             return;
         }
-        for key in concerned(bindings, effects) {
+        for key in concerned(bindings, turns) {
             Incoming::ClusterChanged.count();
             self.queue.add(key);
         }
