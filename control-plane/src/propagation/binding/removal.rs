@@ -8,6 +8,7 @@
 use muster_shared::api::policy::Placement;
 
 use crate::fleet::works::Role;
+use crate::scheduler::core::affinity::{affinities_of, allows_name};
 
 /// Reason why a Work goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +45,9 @@ impl Reason {
 
 /// Returns whether a placement allows a cluster by name, in whichever of its affinity groups.
 fn names(placement: &Placement, cluster: &str) -> bool {
-    let groups = placement.cluster_affinities.iter().flat_map(|group| {
-        let overflow = group.overflow_affinities.iter();
-        let overflow = overflow.map(|overflow| &overflow.cluster_affinity);
-        std::iter::once(&group.cluster_affinity).chain(overflow)
-    });
-    let has = |names: &[String]| names.iter().any(|name| name == cluster);
+    let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
     let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
-    affinities.peek().is_none()
-        || affinities
-            .any(|it| (it.cluster_names.is_empty() || has(&it.cluster_names)) && !has(&it.exclude))
+    affinities.peek().is_none() || affinities.any(|it| allows_name(it, cluster))
 }
 
 /// Returns whether an object stays in the member when its Work goes. `preserves` is

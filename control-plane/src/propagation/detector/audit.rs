@@ -12,6 +12,7 @@ use crate::fleet::scope::{Scope, is_reserved};
 use crate::fleet::selection::given;
 use crate::fleet::template::Kind;
 use crate::fleet::template_event::KindState;
+use crate::scheduler::core::affinity::affinities_of;
 use crate::settings::{
     FAILOVER, GRACEFUL_EVICTION, PROPAGATE_DEPS, STATEFUL_FAILOVER_INJECTION, Settings,
 };
@@ -245,15 +246,12 @@ pub fn clusters_of(placement: &Placement) -> impl Iterator<Item = &str> {
     fn names(affinity: &ClusterAffinity) -> impl Iterator<Item = &str> {
         affinity.cluster_names.iter().map(String::as_str)
     }
-    let terms = &placement.cluster_affinities;
     let weights = placement.replica_scheduling.as_ref();
     let weights = weights.and_then(|strategy| strategy.weight_preference.as_ref());
-    let overflow = terms.iter().flat_map(|term| &term.overflow_affinities);
     let affinities = placement
         .cluster_affinity
         .iter()
-        .chain(terms.iter().map(|term| &term.cluster_affinity))
-        .chain(overflow.map(|term| &term.cluster_affinity))
+        .chain(placement.cluster_affinities.iter().flat_map(affinities_of))
         .chain(
             weights
                 .into_iter()

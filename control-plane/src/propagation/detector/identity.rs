@@ -7,6 +7,7 @@ use muster_shared::api::binding::ObjectReference;
 use muster_shared::names;
 
 use crate::fleet::binding::controller_of;
+use crate::fleet::selection::given;
 use crate::fleet::template::TemplateKey;
 
 /// Owner of the binding that has the name of a template's binding.
@@ -34,10 +35,9 @@ pub fn owner(held: &AnyBinding, key: &TemplateKey, uid: Option<&str>) -> Owner {
         && named.kind.group() == key.kind.group()
         && named.namespace == key.namespace
         && named.name == key.name;
-    let given = |uid: &&str| !uid.is_empty();
-    let controller = controller_of(&held.metadata).map(|owner| owner.uid.as_str());
+    let controller = given(controller_of(&held.metadata).map(|owner| owner.uid.as_str()));
     let recorded = resource.uid.as_deref();
-    match (controller.filter(given), uid) {
+    match (controller, uid) {
         (Some(owner), Some(uid)) if owner == uid => Owner::Template,
         (Some(owner), Some(_)) if same_name => Owner::Former {
             uid: owner.to_owned(),

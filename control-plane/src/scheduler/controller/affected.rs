@@ -10,6 +10,7 @@ use muster_shared::selectors::Affinity;
 
 use super::cluster_change::Effect;
 use crate::fleet::binding::{BindingKey, Bindings};
+use crate::scheduler::core::affinity::affinities_of;
 
 /// A change of what a cluster admits, and the cluster.
 pub type Turn<'a> = (Effect, &'a Cluster);
@@ -146,12 +147,8 @@ impl<'a> Choice<'a> {
 pub fn affinities(placement: &Placement) -> impl Iterator<Item = &ClusterAffinity> {
     let one = placement.cluster_affinity.as_ref();
     let groups = placement.cluster_affinities.iter();
-    let groups = groups.filter(move |_| one.is_none()).flat_map(|group| {
-        let overflow = group.overflow_affinities.iter();
-        std::iter::once(&group.cluster_affinity)
-            .chain(overflow.map(|overflow| &overflow.cluster_affinity))
-    });
-    one.into_iter().chain(groups)
+    let groups = groups.filter(move |_| one.is_none());
+    one.into_iter().chain(groups.flat_map(affinities_of))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! groups.
 
 use muster_shared::api::binding::ResourceBindingSpec;
-use muster_shared::api::policy::{ClusterAffinityTerm, Placement};
+use muster_shared::api::policy::{ClusterAffinity, ClusterAffinityTerm, Placement};
 use muster_shared::selectors::Affinity as Matcher;
 
 use super::Behaviour;
@@ -61,6 +61,18 @@ impl<'a> Affinity<'a> {
     pub fn overflows(&self) -> bool {
         self.overflows
     }
+}
+
+/// Returns the affinities of a group: its own, and those of what overflows.
+pub fn affinities_of(group: &ClusterAffinityTerm) -> impl Iterator<Item = &ClusterAffinity> {
+    let overflow = group.overflow_affinities.iter();
+    std::iter::once(&group.cluster_affinity).chain(overflow.map(|it| &it.cluster_affinity))
+}
+
+/// Returns whether a cluster of this name can match, with some labels and fields.
+pub fn allows_name(affinity: &ClusterAffinity, name: &str) -> bool {
+    let has = |names: &[String]| names.iter().any(|it| it == name);
+    !has(&affinity.exclude) && (affinity.cluster_names.is_empty() || has(&affinity.cluster_names))
 }
 
 /// Returns the affinity group of this name.

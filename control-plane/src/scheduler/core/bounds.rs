@@ -7,6 +7,8 @@ use muster_shared::api::policy::{
 };
 use muster_shared::selectors::{MOST_REQUIREMENTS, requirements};
 
+use super::affinity::affinities_of;
+
 /// Affinities of one list that a decision looks at: affinity groups with their overflow affinities,
 /// or static weights that select clusters.
 pub(crate) const MOST_AFFINITIES: usize = 100;
@@ -63,9 +65,7 @@ pub(crate) fn size_of_groups(groups: &[ClusterAffinityTerm]) -> Size {
 }
 
 fn size_of_group(group: &ClusterAffinityTerm) -> Size {
-    let overflow = group.overflow_affinities.iter();
-    let overflow: Size = overflow.map(|it| Size::of(&it.cluster_affinity)).sum();
-    Size::of(&group.cluster_affinity).and(overflow)
+    affinities_of(group).map(Size::of).sum()
 }
 
 /// Returns the affinity groups, in order, that a decision tries: one at least.

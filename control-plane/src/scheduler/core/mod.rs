@@ -5,7 +5,7 @@
 //! the decision does not depend on the caller. `need` tells when a binding has to be scheduled,
 //! `outcome` what is written.
 
-pub(in crate::scheduler) mod affinity;
+pub(crate) mod affinity;
 pub mod around;
 pub(crate) mod bounds;
 pub mod candidate;

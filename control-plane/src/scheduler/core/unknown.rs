@@ -5,9 +5,9 @@
 //! cluster up with a placement that excludes it by name.
 
 use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
-use muster_shared::api::policy::{ClusterAffinity, Placement};
+use muster_shared::api::policy::Placement;
 
-use super::affinity::term;
+use super::affinity::{affinities_of, allows_name, term};
 use super::candidate::Candidate;
 use super::divide::Strategy;
 use super::fit_error::{FitError, Strangers};
@@ -44,21 +44,11 @@ pub(in crate::scheduler) fn unknown_targets<'a>(
 
 /// Returns whether no cluster of this name can match, whatever its labels and fields are.
 fn is_ruled_out(placement: &Placement, group: &str, name: &str) -> bool {
-    let by_name = |affinity: &ClusterAffinity| {
-        let is_listed = |names: &[String]| names.iter().any(|listed| listed == name);
-        is_listed(&affinity.exclude)
-            || (!affinity.cluster_names.is_empty() && !is_listed(&affinity.cluster_names))
-    };
     if let Some(affinity) = &placement.cluster_affinity {
-        return by_name(affinity);
+        return !allows_name(affinity, name);
     }
-    term(placement, group).is_some_and(|term| {
-        let overflow = term.overflow_affinities.iter();
-        by_name(&term.cluster_affinity)
-            && overflow
-                .map(|overflow| &overflow.cluster_affinity)
-                .all(by_name)
-    })
+    term(placement, group)
+        .is_some_and(|group| !affinities_of(group).any(|it| allows_name(it, name)))
 }
 
 /// Returns the part to place beside `kept`; nothing where that is the whole. `candidates` returns
