@@ -323,14 +323,18 @@ fn stamp(
             generation.to_string(),
         );
     }
-    for (key, pairs) in [("labels", labels), ("annotations", annotations)] {
-        let held = &mut manifest["metadata"][key];
-        if !held.is_object() {
-            *held = Value::Object(Map::new());
-        }
-        for (name, value) in pairs {
-            held[name] = json!(value);
-        }
+    add(manifest, "labels", &labels);
+    add(manifest, "annotations", &annotations);
+}
+
+/// Writes labels or annotations, which `field` says, beside those that a manifest has.
+pub(super) fn add(manifest: &mut Value, field: &str, pairs: &Pairs) {
+    let held = &mut manifest["metadata"][field];
+    if !held.is_object() {
+        *held = Value::Object(Map::new());
+    }
+    for (name, value) in pairs {
+        held[name] = json!(value);
     }
 }
 

@@ -4,9 +4,9 @@
 //! the labels go with it, so that a copy that restarts later has lost its state. Here its Work
 //! stores them.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
-use super::render::{Pairs, Rendered};
+use super::render::{Pairs, Rendered, add};
 use crate::fleet::labelled::Labelled as _;
 use crate::fleet::works::CachedWork;
 
@@ -24,13 +24,7 @@ pub fn keep(rendered: &mut Rendered, held: Option<&CachedWork>) {
     if rendered.preserved.is_empty() {
         return;
     }
-    let labels = &mut rendered.manifest["metadata"]["labels"];
-    if !labels.is_object() {
-        *labels = Value::Object(Map::new());
-    }
-    for (label, value) in &rendered.preserved {
-        labels[label] = json!(value);
-    }
+    add(&mut rendered.manifest, "labels", &rendered.preserved);
     let text = json!(rendered.preserved).to_string();
     rendered.annotations.insert(PRESERVED.to_owned(), text);
 }
@@ -38,6 +32,7 @@ pub fn keep(rendered: &mut Rendered, held: Option<&CachedWork>) {
 #[cfg(test)]
 mod tests {
     use muster_shared::api::binding::ResourceBindingSpec;
+    use serde_json::Value;
 
     use super::super::compare;
     use super::super::render::{Origin, render_plain};
