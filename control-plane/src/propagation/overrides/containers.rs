@@ -38,17 +38,11 @@ pub(super) fn change_images(
     room.read(room.held())?;
     if let Some(predicate) = &overrider.predicate {
         let path = &predicate.path;
-        pointer::parse(path)?;
-        let held = manifest
-            .pointer_mut(path)
-            .ok_or_else(|| format!("the resource has no field {path}"))?;
-        let image = held
-            .as_str()
-            .ok_or_else(|| format!("the field {path} is no text"))?;
+        let image = pointer::text(manifest, path)?;
         let changed = image::change(image, overrider)
             .map_err(|reason| format!("the field {path}: {reason}"))?;
         room.take(changed.len().saturating_sub(image.len()))?;
-        *held = json!(changed);
+        *image = changed;
         return Ok(());
     }
     for (at, container) in containers(manifest).enumerate() {

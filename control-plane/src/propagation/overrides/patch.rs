@@ -121,13 +121,7 @@ pub(super) fn document(
     room: &mut Room,
 ) -> Result<(), String> {
     let path = &overrider.field_path;
-    pointer::parse(path)?;
-    let held = manifest
-        .pointer_mut(path)
-        .ok_or_else(|| format!("the resource has no field {path}"))?;
-    let text = held
-        .as_str()
-        .ok_or_else(|| format!("the field {path} is no text"))?;
+    let text = pointer::text(manifest, path)?;
     let in_place = |reason: String| format!("the field {path}: {reason}");
     let limit = room.bytes() + text.len();
     room.read(DOCUMENT * text.len()).map_err(in_place)?;
@@ -142,7 +136,7 @@ pub(super) fn document(
     };
     let changed = changed.map_err(in_place)?;
     room.take(changed.len().saturating_sub(text.len()))?;
-    *held = Value::String(changed);
+    *text = changed;
     Ok(())
 }
 

@@ -20,6 +20,19 @@ pub(super) fn parse(text: &str) -> Result<PointerBuf, String> {
     PointerBuf::parse(text).map_err(|error| format!("{text:?} is no JSON pointer: {error}"))
 }
 
+/// Returns the text of a manifest that a pointer leads to.
+///
+/// # Errors
+/// A text that says what is wrong with the pointer, or with what it leads to.
+pub(super) fn text<'v>(manifest: &'v mut Value, path: &str) -> Result<&'v mut String, String> {
+    parse(path)?;
+    match manifest.pointer_mut(path) {
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(format!("the field {path} is no text")),
+        None => Err(format!("the resource has no field {path}")),
+    }
+}
+
 /// Returns what is wrong with a JSON pointer.
 pub fn fault(text: &str) -> Option<String> {
     parse(text).err()
