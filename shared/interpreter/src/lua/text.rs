@@ -39,46 +39,34 @@ pub(super) fn install(lua: &Lua, natives: &Table, budget: &Arc<Budget>) -> mlua:
     )?;
     natives.raw_set("find", find)?;
 
-    let shared = Arc::clone(budget);
-    let find = lua.create_function(
-        move |lua, (text, pattern, from): (LuaString, LuaString, Option<f64>)| {
-            let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-            let Some(from) = start(&text, &pattern, from, &shared)? else {
-                return Ok(MultiValue::from_iter([Value::Nil]));
-            };
-            let Some(found) = pattern::find(&text, &pattern, from, &shared)? else {
-                return Ok(MultiValue::from_iter([Value::Nil]));
-            };
-            let mut values = Vec::new();
-            whole_or_captures(lua, &text, &found, &mut values)?;
-            Ok(MultiValue::from_iter(values))
-        },
-    )?;
-    natives.raw_set("match", find)?;
-
-    let shared = Arc::clone(budget);
-    let step = lua.create_function(
-        move |lua, (text, pattern, from): (LuaString, LuaString, Option<f64>)| {
-            let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-            let nothing = MultiValue::from_iter([Value::Nil]);
-            let Some(from) = start(&text, &pattern, from, &shared)? else {
-                return Ok(nothing);
-            };
-            // A pattern that is anchored matches at the beginning alone, as in Karmada.
-            if from > text.len() || (from > 0 && pattern.starts_with(b"^")) {
-                return Ok(nothing);
-            }
-            let Some(found) = pattern::find(&text, &pattern, from, &shared)? else {
-                return Ok(nothing);
-            };
-            // An empty match is stepped over, or it would be found for ever.
-            let next = found.end + usize::from(found.end == found.start) + 1;
-            let mut values = vec![index(next)];
-            whole_or_captures(lua, &text, &found, &mut values)?;
-            Ok(MultiValue::from_iter(values))
-        },
-    )?;
-    natives.raw_set("step", step)?;
+    for (name, steps) in [("match", false), ("step", true)] {
+        let shared = Arc::clone(budget);
+        let function = lua.create_function(
+            move |lua, (text, pattern, from): (LuaString, LuaString, Option<f64>)| {
+                let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
+                let nothing = MultiValue::from_iter([Value::Nil]);
+                let Some(from) = start(&text, &pattern, from, &shared)? else {
+                    return Ok(nothing);
+                };
+                // A pattern that is anchored matches at the beginning alone, as in Karmada.
+                if steps && from > 0 && pattern.starts_with(b"^") {
+                    return Ok(nothing);
+                }
+                let Some(found) = pattern::find(&text, &pattern, from, &shared)? else {
+                    return Ok(nothing);
+                };
+                let mut values = Vec::new();
+                if steps {
+                    // An empty match is stepped over, or it would be found for ever.
+                    let next = found.end + usize::from(found.end == found.start) + 1;
+                    values.push(index(next));
+                }
+                whole_or_captures(lua, &text, &found, &mut values)?;
+                Ok(MultiValue::from_iter(values))
+            },
+        )?;
+        natives.raw_set(name, function)?;
+    }
 
     let shared = Arc::clone(budget);
     let charge = lua.create_function(move |_, length: usize| charge(length, &shared))?;

@@ -125,14 +125,14 @@ impl Matcher<'_> {
                     return Ok((s == self.text.len()).then_some(s));
                 }
                 ESCAPE => match self.pattern.get(p + 1) {
-                    Some(b'b') => match self.balanced(s, p + 2)? {
-                        Some(end) => {
-                            s = end;
-                            p += 4;
-                            continue;
-                        }
-                        None => return Ok(None),
-                    },
+                    Some(b'b') => {
+                        let Some(end) = self.balanced(s, p + 2)? else {
+                            return Ok(None);
+                        };
+                        s = end;
+                        p += 4;
+                        continue;
+                    }
                     Some(b'f') => {
                         p += 2;
                         if self.pattern.get(p) != Some(&b'[') {
@@ -147,16 +147,13 @@ impl Matcher<'_> {
                         p = end;
                         continue;
                     }
-                    Some(digit) if digit.is_ascii_digit() => {
-                        let digit = *digit;
-                        match self.back_reference(s, digit)? {
-                            Some(end) => {
-                                s = end;
-                                p += 2;
-                                continue;
-                            }
-                            None => return Ok(None),
-                        }
+                    Some(&digit) if digit.is_ascii_digit() => {
+                        let Some(end) = self.back_reference(s, digit)? else {
+                            return Ok(None);
+                        };
+                        s = end;
+                        p += 2;
+                        continue;
                     }
                     _ => {}
                 },
