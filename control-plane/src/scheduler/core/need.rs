@@ -6,10 +6,10 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::api::policy::{Placement, SpreadConstraint, SpreadFieldValue};
 use muster_shared::k8s::Toleration;
 use muster_shared::taints::NO_EXECUTE;
-use muster_shared::watch::Presence;
 
 use super::affinity::term;
 use super::cycle::is_reschedule_requested;
+use super::replacement::can_keep;
 use super::snapshot::Snapshot;
 
 /// Reason why a binding has to be scheduled.
@@ -74,7 +74,7 @@ pub fn need(
         Some(Need::RescheduleRequested)
     } else if !spec.is_workload() || !placement.is_divided() || is_uncounted(spec) {
         Some(Need::NotDivided)
-    } else if is_target_deleting(spec, snapshot) {
+    } else if spec.clusters.iter().any(|it| !can_keep(snapshot, &it.name)) {
         Some(Need::TargetDeleting)
     } else {
         None
@@ -162,17 +162,6 @@ fn is_outdated(spec: &ResourceBindingSpec, target: &TargetCluster) -> bool {
     !target.components.is_empty()
         && (target.components.len() != spec.components.len()
             || pairs().any(|(one, it)| one.name != it.name || one.replicas != it.replicas))
-}
-
-fn is_target_deleting(spec: &ResourceBindingSpec, snapshot: &Snapshot) -> bool {
-    spec.clusters.iter().any(|target| {
-        match snapshot.presence(&target.name) {
-            Presence::There(cluster) => cluster.is_deleting(),
-            Presence::Gone => true,
-            // A cluster that cannot be read may well be there.
-            Presence::Unknown(_) => false,
-        }
-    })
 }
 
 #[cfg(test)]

@@ -202,7 +202,8 @@ fn dropped<'a>(spec: &'a ResourceBindingSpec, chosen: &[TargetCluster]) -> Vec<&
     old.filter(|it| !is_chosen(it)).collect()
 }
 
-/// Returns whether a copy in a cluster can be kept. One goes with a cluster that is being removed.
+/// Returns whether a copy in a cluster can be kept. One goes with a cluster that is being removed;
+/// one that cannot be read may well be there.
 pub(in crate::scheduler) fn can_keep(snapshot: &Snapshot, cluster: &str) -> bool {
     match snapshot.presence(cluster) {
         Presence::There(cluster) => !cluster.is_deleting(),

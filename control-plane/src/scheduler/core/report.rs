@@ -50,9 +50,7 @@ impl Verdict {
             message: "Binding has been scheduled successfully.".to_owned(),
         }
     }
-}
 
-impl Verdict {
     /// Returns the verdict that the API does not take the result, such as where a quota of the
     /// fleet says no: it is tried again, and what is placed stays. It is `None` when the API did
     /// not say anything about it.
