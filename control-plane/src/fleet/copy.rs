@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Fleet;
 use super::template::TemplateKey;
 use super::template_event::Lookup;
+use super::works::CachedWork;
 use crate::fleet::labelled::Labelled as _;
 
 /// State of the Work that brings a workload to a cluster.
@@ -89,6 +90,12 @@ pub fn obstacle(fleet: &Fleet, spec: &ResourceBindingSpec, cluster: &str) -> Opt
         .override_lookup
         .refuse(spec, cluster)
         .map(Obstacle::Override)
+}
+
+/// Returns whether a Work is no copy of its workload yet: it asks for none of the replicas that the
+/// workload has, as one that was made for a share of zero does.
+pub fn is_empty(spec: &ResourceBindingSpec, work: &CachedWork) -> bool {
+    spec.has_own_replicas() && work.replicas == Some(0)
 }
 
 /// Returns whether the status of a kind of Kubernetes' own counts its replicas. The number is left

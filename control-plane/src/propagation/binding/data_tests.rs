@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass};
-use crate::settings::Settings;
 
 const KINDS: [(&str, &str, &str, &str); 2] = [
     ("/apis/apps/v1", "apps/v1", "statefulsets", "StatefulSet"),
@@ -64,14 +63,7 @@ fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
 
 /// Starts the controller over what is stored; nothing is known from before.
 async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
-    started_with(Settings::default(), objects).await
-}
-
-async fn started_with(
-    settings: Settings,
-    objects: impl IntoIterator<Item = (&str, Value)>,
-) -> Stand {
-    let mut stand = Stand::with(settings, objects);
+    let mut stand = Stand::new(objects);
     for (path, version, plural, kind) in KINDS {
         stand.api.serve(path, version, plural, kind);
     }
@@ -353,11 +345,7 @@ async fn a_cluster_that_has_a_work_without_replicas_gets_them_once_its_data_is_t
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
     let bindings = [placed, binding(1, &["m1", "m2"], 1)].map(|it| ("resourcebindings", it));
     let objects = clusters.into_iter().chain(bindings);
-    let settings = Settings {
-        enable_empty_workload_propagation: true,
-        ..Settings::default()
-    };
-    let stand = started_with(settings, objects.chain([0, 1].map(template))).await;
+    let stand = started(objects.chain([0, 1].map(template))).await;
     let says = async |cluster: &str, complete: &str| {
         let mut object = work(&stand, 1, cluster).unwrap();
         object["status"] = json!({

@@ -20,6 +20,7 @@ use super::prepare::Prepared;
 use super::render::{Origin, Rendered};
 use super::write::{Ensured, ensure};
 use crate::fleet::Fleet;
+use crate::fleet::copy::is_empty;
 use crate::fleet::works::{CachedWork, cluster_of};
 use crate::propagation::data::facts::Roles;
 use crate::propagation::data::{self, gates};
@@ -113,13 +114,9 @@ async fn wait_for_data(
     } = *wanted;
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
-        let keeps_empty = fleet.settings.enable_empty_workload_propagation;
-        let is_counted = keeps_empty && spec.has_own_replicas();
         for target in &wanted.scope.targets {
             let cluster = &target.name;
-            // A Work that was made for a share of zero replicas is no copy yet.
-            let is_copy =
-                |it: &CachedWork| !is_counted || target.replicas <= 0 || it.replicas != Some(0);
+            let is_copy = |it: &CachedWork| target.replicas <= 0 || !is_empty(spec, it);
             let mut works = works.iter().filter(|it| is_copy(it));
             // A copy that is there goes on, and is kept up to date.
             if works.any(|work| cluster_of(work) == Some(cluster)) {

@@ -240,8 +240,8 @@ fn successors<'a>(
         if (facts.is_leaving)(cluster) || !(facts.applies)(cluster) {
             return (cluster, Successor::Stuck);
         }
-        // A Work without replicas is no copy: its share is brought by the Work that is rendered.
-        let is_empty = work.is_some_and(|it| is_counted && it.replicas == Some(0));
+        // Its share is brought by the Work that is rendered.
+        let is_empty = work.is_some_and(|it| copy::is_empty(spec, it));
         let is_sent = match work {
             Some(work) if !is_empty => work.suspend_dispatching != Some(true),
             Some(_) => is_rendered(make, cluster, |it| replicas_of(&it.manifest) != Some(0)),
