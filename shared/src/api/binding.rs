@@ -21,7 +21,7 @@ use super::{
     any_binding::AnyBinding,
     data_replication::DataReplication,
     definition::Column,
-    failover::{ApplicationFailoverBehavior, ClusterFailoverBehavior, PurgeMode},
+    failover::{ApplicationFailoverBehavior, ClusterFailoverBehavior},
     macros::{open_enum, resource},
     policy::{ConflictResolution, FailoverBehavior, Placement, SuspendClusters},
     schema,
@@ -241,10 +241,9 @@ impl ResourceBindingSpec {
     /// where that purged directly and the workload was not in the cluster before (Karmada's rule).
     pub fn state_given(&self, cluster: &str) -> Option<&BTreeMap<String, String>> {
         let task = self.graceful_eviction_tasks.last()?;
-        let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
         let mut before = task.clusters_before_failover.iter();
         let is_new = !before.any(|it| it == cluster);
-        (mode == Some(&PurgeMode::Directly) && is_new).then_some(&task.preserved_label_state)
+        (task.purges_directly() && is_new).then_some(&task.preserved_label_state)
     }
 
     /// Returns whether the resource runs pods: it has replicas, requirements or components.
@@ -328,6 +327,12 @@ impl ResourceBindingSpec {
         self.graceful_eviction_tasks
             .iter()
             .find(|task| task.from_cluster == cluster)
+    }
+
+    /// Returns whether an old copy waits for new ones. One that is kept for ever holds nothing up.
+    pub fn is_moving(&self) -> bool {
+        let mut tasks = self.graceful_eviction_tasks.iter();
+        tasks.any(|task| !task.is_kept())
     }
 
     /// Takes a cluster out of the result and appends the task of leaving it, as Karmada does: a

@@ -81,3 +81,16 @@ pub struct GracefulEvictionTask {
     #[serde(skip_serializing_if = "absent")]
     pub clusters_before_failover: Vec<String>,
 }
+
+impl GracefulEvictionTask {
+    /// Returns whether the copy goes as soon as clusters are chosen (purge mode `Directly`).
+    pub fn purges_directly(&self) -> bool {
+        let mode = self.purge_mode.as_ref().map(PurgeMode::canonical);
+        mode == Some(&PurgeMode::Directly)
+    }
+
+    /// Returns whether the copy is kept until somebody says otherwise. It waits for no replacement.
+    pub fn is_kept(&self) -> bool {
+        self.suppress_deletion == Some(true)
+    }
+}

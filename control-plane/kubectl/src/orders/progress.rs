@@ -165,10 +165,8 @@ pub(super) fn count(
         for (name, cluster) in clusters {
             let here = (key.clone(), name.clone());
             if spec.target(name).is_none() {
-                let mut tasks = spec.graceful_eviction_tasks.iter();
-                let leaves = tasks
-                    .any(|task| task.from_cluster == *name && task.suppress_deletion != Some(true));
-                if leaves {
+                let task = spec.eviction_task(name);
+                if task.is_some_and(|task| !task.is_kept()) {
                     progress.replacing += 1;
                     present.insert(here);
                 }

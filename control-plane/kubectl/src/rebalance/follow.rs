@@ -94,13 +94,11 @@ fn workload_of(resource: &ObjectReference) -> WorkloadReference {
 /// Returns whether every chosen cluster reports a healthy copy, and no old copy waits for that.
 fn is_moved(binding: &AnyBinding) -> bool {
     let (spec, status) = (&binding.spec, binding.status());
-    let mut tasks = spec.graceful_eviction_tasks.iter();
     let is_healthy = |cluster: &str| {
         let mut reports = status.aggregated_status.iter();
         reports.any(|it| it.cluster_name == cluster && it.health == Some(ResourceHealth::Healthy))
     };
-    tasks.all(|task| task.suppress_deletion == Some(true))
-        && spec.clusters.iter().all(|it| is_healthy(&it.name))
+    !spec.is_moving() && spec.clusters.iter().all(|it| is_healthy(&it.name))
 }
 
 /// Shows the progress until all have moved.

@@ -88,9 +88,7 @@ impl Observed {
         let (spec, resource) = (&binding.spec, &binding.spec.resource);
         let moves = moves(binding);
         let tasks = spec.graceful_eviction_tasks.iter();
-        let kept = tasks
-            .clone()
-            .filter(|it| it.suppress_deletion == Some(true));
+        let kept = tasks.clone().filter(|it| it.is_kept());
         let from = |task: &GracefulEvictionTask| task.from_cluster.clone();
         Self {
             key: BindingKey::of(binding),

@@ -15,7 +15,6 @@ use muster_interpreter::{denies_health, is_suspended, tells_health};
 use muster_shared::api::binding::{
     AggregatedStatusItem, GracefulEvictionTask, ResourceBindingSpec, ResourceHealth, TargetCluster,
 };
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::later;
 use muster_shared::k8s::{RawExtension, Time};
 use muster_shared::work_status::REPLICAS_LEFT;
@@ -429,8 +428,7 @@ impl<'a> Situation<'a> {
 /// Returns whether a task carries the state for the new copy. Nothing else has it until that copy
 /// is healthy, least of all when the cluster that it comes from has left the fleet.
 fn gives_state(task: &GracefulEvictionTask) -> bool {
-    let mode = task.purge_mode.as_ref().map(PurgeMode::canonical);
-    mode == Some(&PurgeMode::Directly) && !task.preserved_label_state.is_empty()
+    task.purges_directly() && !task.preserved_label_state.is_empty()
 }
 
 /// Returns whether a report that counts replicas counts as many ready ones as were asked for. A

@@ -120,7 +120,7 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
     // A copy that is kept for ever tells of its move no longer than others do.
     let tells = |task: &GracefulEvictionTask| {
         let created = task.creation_timestamp.as_ref().map(|at| at.0);
-        task.suppress_deletion != Some(true) || created.is_none_or(is_recent)
+        !task.is_kept() || created.is_none_or(is_recent)
     };
     spec.graceful_eviction_tasks.iter().any(tells)
         || [requested, evicted].into_iter().flatten().any(is_recent)

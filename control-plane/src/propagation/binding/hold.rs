@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_shared::api::binding::GracefulEvictionTask;
-use muster_shared::api::policy::PurgeMode;
 use muster_shared::clock::later;
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
@@ -59,9 +58,7 @@ pub fn hold<'a>(
     asked: &dyn Fn(&str) -> Option<Asked>,
     now: Timestamp,
 ) -> Option<Hold<'a>> {
-    let directly = tasks.iter().filter(|task| {
-        task.purge_mode.as_ref().map(PurgeMode::canonical) == Some(&PurgeMode::Directly)
-    });
+    let directly = tasks.iter().filter(|task| task.purges_directly());
     let holds = directly.filter_map(|task| {
         let asked = asked(&task.from_cluster)?;
         // A task without a time gets it from the controller of the tasks.

@@ -167,7 +167,7 @@ fn goes_first(spec: &ResourceBindingSpec, task: &GracefulEvictionTask) -> bool {
     match task.purge_mode.as_ref().map(PurgeMode::canonical) {
         Some(PurgeMode::Directly) => true,
         Some(PurgeMode::Never) => false,
-        _ => task.suppress_deletion != Some(true) && fencing::runs_alone(spec),
+        _ => !task.is_kept() && fencing::runs_alone(spec),
     }
 }
 

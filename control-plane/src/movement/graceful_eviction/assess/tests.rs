@@ -1,5 +1,6 @@
 use super::*;
 use crate::fleet::testing::at;
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::k8s::RawExtension;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use kube::api::Api;
 use metrics::counter;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{ResourceBindingSpec, TargetCluster};
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::Head;
 use muster_shared::clock::whole_second;
@@ -361,7 +361,7 @@ fn is_settled(binding: &AnyBinding) -> bool {
     let is_busy = [
         binding.metadata.deletion_timestamp.is_some(),
         !is_answered(binding),
-        is_moving(spec),
+        spec.is_moving(),
         spec.scheduling_suspended(),
     ];
     !is_busy.contains(&true)
@@ -378,12 +378,6 @@ fn takes_turn(fleet: &Fleet, binding: &AnyBinding) -> bool {
         && fleet.settings.schedules(spec.scheduler_name.as_deref())
         && !spec.scheduling_suspended()
         && !spec.clusters.iter().any(is_paused)
-}
-
-/// Returns whether an old copy waits for new ones. One that is kept for ever holds nothing up.
-fn is_moving(spec: &ResourceBindingSpec) -> bool {
-    let mut tasks = spec.graceful_eviction_tasks.iter();
-    tasks.any(|task| task.suppress_deletion != Some(true))
 }
 
 /// Removes the record of all clusters that a completed Job left: it would run again there, and the

@@ -1,5 +1,6 @@
 use jiff::SignedDuration;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::clock::calendar;
 use muster_shared::names::annotation::HOMES;
 use serde_json::Value;
