@@ -2,12 +2,12 @@
 //! plane: defaults and validation. Karmada does not validate eviction tasks (K51).
 
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceBindingSpec};
+use muster_shared::api::policy::PurgeMode;
 use muster_shared::names::annotation;
 use serde_json::{Value, json};
 
 use super::Object;
 use super::placement;
-use super::policy::is_graceful;
 use super::problem::Findings;
 
 /// A binding of either kind.
@@ -44,7 +44,7 @@ pub fn check(binding: &Binding) -> Findings {
 }
 
 fn eviction(task: &GracefulEvictionTask, at: &str, found: &mut Findings) {
-    let graceful = is_graceful(task.purge_mode.as_ref());
+    let graceful = PurgeMode::is_graceful(task.purge_mode.as_ref());
     if task.from_cluster.is_empty() {
         found.required(format!("{at}.fromCluster"), "the cluster that is left");
     }

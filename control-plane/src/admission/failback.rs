@@ -8,8 +8,7 @@ use crate::settings::failback_times::faults;
 
 /// Adds what is wrong with the failback of a policy.
 pub fn check(spec: &PropagationSpec, found: &mut Findings) {
-    let failover = spec.failover.as_ref();
-    let cluster = failover.and_then(|failover| failover.cluster.as_ref());
+    let cluster = spec.cluster_failover();
     let Some(failback) = cluster.and_then(|it| it.failback.as_ref()) else {
         return;
     };

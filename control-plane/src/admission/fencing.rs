@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 5;
 /// Adds what is wrong with the fencing of a policy. `monitor_grace` is the time after which a
 /// cluster counts as silent.
 pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findings) {
-    let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let cluster = spec.cluster_failover();
     let Some(fencing) = cluster.and_then(|it| it.fencing.as_ref()) else {
         return;
     };
@@ -40,9 +40,9 @@ pub fn check(spec: &PropagationSpec, monitor_grace: Duration, found: &mut Findin
 /// Refuses what leaves old copies where they are, with the part of the policy that it does not go
 /// with, and the reason.
 pub fn forbid_old_copies(spec: &PropagationSpec, why: &str, found: &mut Findings) {
-    let failover = spec.failover.as_ref();
-    let of_cluster = failover.and_then(|it| it.cluster.as_ref()?.purge_mode.as_ref());
-    let of_application = failover.and_then(|it| it.application.as_ref()?.purge_mode.as_ref());
+    let (cluster, application) = (spec.cluster_failover(), spec.application_failover());
+    let of_cluster = cluster.and_then(|it| it.purge_mode.as_ref());
+    let of_application = application.and_then(|it| it.purge_mode.as_ref());
     for (part, mode) in [("cluster", of_cluster), ("application", of_application)] {
         if mode == Some(&PurgeMode::Never) {
             let field = format!("spec.failover.{part}.purgeMode");
@@ -62,7 +62,7 @@ pub fn advice(
     pushed: &[String],
     has_rule: impl Fn(&str, &str) -> bool,
 ) -> Vec<String> {
-    let cluster = spec.failover.as_ref().and_then(|it| it.cluster.as_ref());
+    let cluster = spec.cluster_failover();
     if cluster.is_none_or(|cluster| cluster.fencing.is_none()) {
         return Vec::new();
     }

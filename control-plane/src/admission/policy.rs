@@ -92,7 +92,7 @@ fn failover(behaviour: &FailoverBehavior, propagate_deps: bool, found: &mut Find
             );
         }
         let grace = application.grace_period_seconds;
-        let graceful = is_graceful(application.purge_mode.as_ref());
+        let graceful = PurgeMode::is_graceful(application.purge_mode.as_ref());
         self::grace(graceful, grace, at, found);
         if graceful && grace.is_none() {
             found.required(
@@ -104,15 +104,10 @@ fn failover(behaviour: &FailoverBehavior, propagate_deps: bool, found: &mut Find
     }
     if let Some(cluster) = &behaviour.cluster {
         let at = "spec.failover.cluster";
-        let graceful = is_graceful(cluster.purge_mode.as_ref());
+        let graceful = PurgeMode::is_graceful(cluster.purge_mode.as_ref());
         grace(graceful, cluster.grace_period_seconds, at, found);
         preserve(cluster.state_preservation.as_ref(), at, found);
     }
-}
-
-/// Returns whether the old copy waits; the definition's default is that it does.
-pub(super) fn is_graceful(mode: Option<&PurgeMode>) -> bool {
-    mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
 }
 
 fn grace(graceful: bool, seconds: Option<i32>, at: &str, found: &mut Findings) {
@@ -236,21 +231,18 @@ fn default_placement(policy: &mut Value, spec: &PropagationSpec) {
 /// Gives a grace period to an application that is moved gracefully. One that was written for it
 /// goes with the mode: whoever applies another mode cannot take away what he never wrote.
 fn default_grace(policy: &mut Value, spec: &PropagationSpec, old: Option<&Policy>) {
-    fn application(
-        spec: &PropagationSpec,
-    ) -> Option<&muster_shared::api::policy::ApplicationFailoverBehavior> {
-        spec.failover.as_ref()?.application.as_ref()
-    }
-    let Some(now) = application(spec) else { return };
-    let before = old.and_then(|old| application(&old.spec));
+    let Some(now) = spec.application_failover() else {
+        return;
+    };
+    let before = old.and_then(|old| old.spec.application_failover());
     let raw = &mut policy["spec"]["failover"]["application"];
-    if is_graceful(now.purge_mode.as_ref()) {
+    if PurgeMode::is_graceful(now.purge_mode.as_ref()) {
         if now.grace_period_seconds.is_none() {
             raw["gracePeriodSeconds"] = json!(GRACE_PERIOD_SECONDS);
         }
     } else if now.grace_period_seconds == Some(GRACE_PERIOD_SECONDS)
         && before.is_some_and(|before| {
-            is_graceful(before.purge_mode.as_ref())
+            PurgeMode::is_graceful(before.purge_mode.as_ref())
                 && before.grace_period_seconds == now.grace_period_seconds
         })
         && let Some(fields) = raw.as_object_mut()

@@ -52,6 +52,11 @@ impl PurgeMode {
             mode => mode,
         }
     }
+
+    /// Returns whether an old copy waits for the new one, as it does where no mode is given.
+    pub fn is_graceful(mode: Option<&Self>) -> bool {
+        mode.is_none_or(|mode| *mode.canonical() == Self::Gracefully)
+    }
 }
 
 /// Failover of an application that is unhealthy in a cluster.

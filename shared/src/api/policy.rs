@@ -172,6 +172,16 @@ impl PropagationSpec {
     pub fn priority(&self) -> i32 {
         self.priority.unwrap_or_default()
     }
+
+    /// Returns what the policy says about clusters that fail.
+    pub fn cluster_failover(&self) -> Option<&ClusterFailoverBehavior> {
+        self.failover.as_ref()?.cluster.as_ref()
+    }
+
+    /// Returns what the policy says about applications that fail.
+    pub fn application_failover(&self) -> Option<&ApplicationFailoverBehavior> {
+        self.failover.as_ref()?.application.as_ref()
+    }
 }
 
 open_enum! {

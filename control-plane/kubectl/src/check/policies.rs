@@ -231,13 +231,8 @@ fn taint_policies(category: &mut Category, facts: &Facts) {
 /// not known.
 fn policies_of_failover(facts: &Facts) -> Option<bool> {
     let policies = policies(facts).ok().filter(|it| !it.is_empty())?;
-    let asks = |it: &Policy<'_>| {
-        it.spec
-            .failover
-            .as_ref()
-            .is_some_and(|it| it.cluster.is_some())
-    };
-    Some(policies.iter().any(asks))
+    let mut policies = policies.iter();
+    Some(policies.any(|it| it.spec.cluster_failover().is_some()))
 }
 
 /// Returns the types of conditions that clusters have.

@@ -100,9 +100,7 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
 /// Findings about parts of a policy, of its failover above all, that have no effect, because a
 /// feature gate is off.
 pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding> {
-    let (application, cluster) = spec.failover.as_ref().map_or((None, None), |it| {
-        (it.application.as_ref(), it.cluster.as_ref())
-    });
+    let (application, cluster) = (spec.application_failover(), spec.cluster_failover());
     let mut found = Vec::new();
     let mut add = |reason, note: &str| {
         let note = note.to_owned();
@@ -121,10 +119,7 @@ pub fn switched_off(spec: &PropagationSpec, settings: &Settings) -> Vec<Finding>
         };
         add("DependenciesStayBehind", &format!("{note}{stays}"));
     }
-    let is_graceful = |mode: Option<&PurgeMode>| {
-        mode.is_none_or(|mode| *mode.canonical() == PurgeMode::Gracefully)
-    };
-    if application.is_some_and(|it| is_graceful(it.purge_mode.as_ref()))
+    if application.is_some_and(|it| PurgeMode::is_graceful(it.purge_mode.as_ref()))
         && !settings.gate(&GRACEFUL_EVICTION)
     {
         let note = "spec.failover.application.purgeMode: Gracefully needs the feature gate GracefulEviction, which is off, so an application that fails stays where it is";
