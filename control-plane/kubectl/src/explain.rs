@@ -356,7 +356,6 @@ impl Answer {
             is_over: &|_| false,
             asks_for_none: spec.is_scaled_to_zero(),
             restores: !settings.schedules(spec.scheduler_name.as_deref()),
-            timeout: None,
         };
         for (leaving, task) in self.leaving.iter_mut().zip(&spec.graceful_eviction_tasks) {
             leaving.waits_for = missing(task, &facts, now);

@@ -8,7 +8,6 @@
 mod missing;
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use muster_interpreter::{denies_health, is_suspended, tells_health};
@@ -60,9 +59,6 @@ pub struct Facts<'a> {
     /// Whether the template asks for no replicas of a workload that is counted in them: its
     /// scheduler chooses no cluster then.
     pub asks_for_none: bool,
-    /// How long a task without a grace period of its own lasts; `None`: until there is a healthy
-    /// replacement.
-    pub timeout: Option<Duration>,
 }
 
 /// Time after the creation of a task in which a healthy copy that does not tell of its health yet,
@@ -211,7 +207,7 @@ impl Assessment {
         now: Timestamp,
     ) {
         let told = later(created, FIRST_STATUS);
-        let ends = [facts.end(&task, created), (!facts.has_rule).then_some(told)];
+        let ends = [end(&task, created), (!facts.has_rule).then_some(told)];
         if task.suppress_deletion.is_none() {
             // A task that outlived its end waits for a replacement, not for time.
             let next = ends.into_iter().flatten().filter(|end| *end >= now);
@@ -244,16 +240,14 @@ impl Facts<'_> {
         });
         is_healthy && self.is_made(name)
     }
+}
 
-    /// Returns the time at which the task ends even if nothing else ends it; `None` if there is no
-    /// such time.
-    fn end(&self, task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
-        let grace = match task.grace_period_seconds {
-            Some(seconds) => SignedDuration::from_secs(seconds.into()),
-            None => SignedDuration::try_from(self.timeout?).unwrap_or(SignedDuration::MAX),
-        };
-        Some(later(created, grace))
-    }
+/// Returns the time at which the grace period of the policy ends the task even if nothing else
+/// does. Without one time alone removes nothing: the proposal deprecates
+/// `--graceful-eviction-timeout`.
+fn end(task: &GracefulEvictionTask, created: Timestamp) -> Option<Timestamp> {
+    let seconds = task.grace_period_seconds?;
+    Some(later(created, SignedDuration::from_secs(seconds.into())))
 }
 
 /// The facts, with what all tasks of the binding have in common.
@@ -408,7 +402,7 @@ impl<'a> Situation<'a> {
             let restores = facts.restores && standing == Standing::Sound;
             return restores.then_some(Done::Recovered);
         }
-        let ended = facts.end(task, created).is_some_and(|end| now > end);
+        let ended = end(task, created).is_some_and(|end| now > end);
         // The policy gives up health for time, not the replacement: that has to have been made in a
         // cluster that lives.
         if !ended || !self.available {

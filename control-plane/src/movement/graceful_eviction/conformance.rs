@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use muster_shared::api::binding::TargetCluster;
+use muster_shared::api::binding::{GracefulEvictionTask, TargetCluster};
 use serde_json::{Value, json};
 
 use super::assess::{Facts, assess};
@@ -41,12 +41,21 @@ fn replay(input: &Value) -> Value {
         restores: true,
         is_over: &|_| false,
         asks_for_none: false,
-        timeout: input["gracefulTimeoutSeconds"]
-            .as_u64()
-            .map(std::time::Duration::from_secs),
     };
-    let tasks: Vec<_> = read(&input["gracefulEvictionTasks"]);
-    let out = assess(&tasks, &facts, now);
+    let given: Vec<GracefulEvictionTask> = read(&input["gracefulEvictionTasks"]);
+    // Karmada's time-out is the grace period of each task that has none of its own.
+    let timeout = input["gracefulTimeoutSeconds"].as_i64();
+    let timeout = timeout.and_then(|it| i32::try_from(it).ok());
+    let tasks = given.iter().map(|task| GracefulEvictionTask {
+        grace_period_seconds: task.grace_period_seconds.or(timeout),
+        ..task.clone()
+    });
+    let mut out = assess(&tasks.collect::<Vec<_>>(), &facts, now);
+    for kept in &mut out.kept {
+        let mut given = given.iter();
+        let own = given.find(|it| it.from_cluster == kept.from_cluster);
+        kept.grace_period_seconds = own.and_then(|it| it.grace_period_seconds);
+    }
     let evicted: Vec<&str> = out.done.iter().map(|(name, _)| name.as_str()).collect();
     let again = out
         .again

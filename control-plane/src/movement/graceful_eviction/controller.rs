@@ -223,8 +223,6 @@ fn check(
         is_over: &is_over,
         asks_for_none: spec.is_scaled_to_zero(),
         restores: !fleet.settings.schedules(spec.scheduler_name.as_deref()),
-        // Time alone removes nothing: the proposal deprecates `--graceful-eviction-timeout`.
-        timeout: None,
     };
     let tasks = &spec.graceful_eviction_tasks;
     let is_paused = |cluster: &str| fleet.pauses.of(cluster, now).is_some();

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth, TargetCluster};
 
-use super::{Age, FIRST_STATUS, Facts, Situation};
+use super::{Age, FIRST_STATUS, Facts, Situation, end};
 use crate::fleet::copy::{WorkState, ready_replicas};
 use crate::fleet::standing::Standing;
 
@@ -52,7 +52,7 @@ pub fn missing(task: &GracefulEvictionTask, facts: &Facts<'_>, now: Timestamp) -
             "the new copies have to report what tells of their health, as the old one did{until}"
         ));
     }
-    if let Some(end) = facts.end(task, created) {
+    if let Some(end) = end(task, created) {
         missing.push(if end > now {
             format!("at {end:.0} the grace period of the policy ends it whatever their health is, if a chosen cluster is available and has applied its Work")
         } else {

@@ -49,7 +49,6 @@ pub(super) fn facts<'a>(
         restores: true,
         is_over: &|_| false,
         asks_for_none: false,
-        timeout: None,
     }
 }
 
