@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_control_plane::clusters::taint::policy::faults;
-use muster_control_plane::clusters::taint::record::{ANNOTATION, Record};
+use muster_control_plane::clusters::taint::record::Record;
 use muster_control_plane::fleet::scope::Scope;
 use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::propagation::detector::audit::{clusters_of, written};
@@ -252,8 +252,7 @@ fn conditions(facts: &Facts) -> BTreeSet<&str> {
 fn taints(category: &mut Category, facts: &Facts) {
     let mut found = false;
     for cluster in facts.clusters.as_deref().unwrap_or_default() {
-        let record = cluster.annotations().get(ANNOTATION).map(String::as_str);
-        let record = Record::read(record).unwrap_or_default();
+        let record = Record::on(cluster).unwrap_or_default();
         for taint in cluster.spec.taints.iter().filter(|it| evicts(it)) {
             let owned = record.owned(&taint.key, &taint.effect);
             if owned.is_some_and(|it| !it.is_free()) {

@@ -114,9 +114,8 @@ pub fn drain(cluster: &Cluster, now: Timestamp) -> Struck {
 
 /// Puts the taints on that follow from the condition; the time of the next one.
 fn mark(cluster: &mut Cluster, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
-    let status = cluster.status.as_ref();
-    let ready = status.and_then(|status| conditions::get(&status.conditions, READY));
-    let record = Record::read(annotation(cluster));
+    let ready = cluster.condition(READY);
+    let record = Record::on(cluster);
     let owned = |taint: &Taint| {
         record
             .as_ref()
@@ -152,7 +151,7 @@ fn follow(
     } = decide(
         &Scene {
             cluster,
-            record: Record::read(annotation(cluster)),
+            record: Record::on(cluster),
             policies,
             selects: &|affinity| matches_affinity(affinity, cluster),
             is_gone: &|_| false,
@@ -171,10 +170,6 @@ fn follow(
             .insert(ANNOTATION.to_owned(), record.write());
     }
     again
-}
-
-fn annotation(cluster: &Cluster) -> Option<&str> {
-    cluster.annotations().get(ANNOTATION).map(String::as_str)
 }
 
 fn struck(before: &Cluster, after: Cluster, now: Timestamp) -> Struck {

@@ -12,7 +12,6 @@
 //! Nothing here depends on the feature gate `Failover`: a Cluster can always be removed.
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::conditions;
 use muster_shared::finalizers;
@@ -21,7 +20,7 @@ use muster_shared::names::{condition, finalizer};
 use serde_json::{Map, Value, json};
 
 use crate::clusters::taint::condition_taints;
-use crate::clusters::taint::record::{ANNOTATION, Record};
+use crate::clusters::taint::record::Record;
 
 /// What a cluster that stays in the fleet lacks.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,8 +39,7 @@ pub fn missing_changes(
     rules: impl Into<condition_taints::Rules>,
     now: Timestamp,
 ) -> Changes {
-    let record =
-        Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str)).unwrap_or_default();
+    let record = Record::on(cluster).unwrap_or_default();
     let ready = cluster.condition(condition::READY);
     let by_policy = |taint: &Taint| record.answers_for(taint);
     let is_duplicate = cluster

@@ -152,8 +152,10 @@ fn said(
     cluster: &Cluster,
     is_wanted: fn(&str) -> bool,
 ) -> impl Iterator<Item = (&str, &str, &str)> {
-    let conditions = cluster.status.iter().flat_map(|it| &it.conditions);
-    let wanted = conditions.filter(move |it| is_wanted(&it.type_));
+    let wanted = cluster
+        .conditions()
+        .iter()
+        .filter(move |it| is_wanted(&it.type_));
     wanted.map(|it| (&*it.type_, &*it.status, &*it.message))
 }
 
@@ -294,8 +296,7 @@ fn lives(fleet: &Fleet, known: &Known, name: &str) -> bool {
         cluster.filter(|it| readiness(it) == TRUE)
     };
     let reaches = |witness: &Cluster| {
-        let status = witness.status.as_ref();
-        let report = status.and_then(|it| Reach::reported(&it.conditions, name));
+        let report = Reach::reported(witness.conditions(), name);
         report.is_some_and(|(reach, _)| reach == Reach::Reached)
     };
     let mut witnesses = known.choice.witnesses.get(name).into_iter().flatten();

@@ -14,6 +14,7 @@ use muster_shared::conditions;
 use muster_shared::k8s::{Condition, Taint, Time};
 use muster_shared::names::condition;
 use muster_shared::selectors::matches_affinity;
+use muster_shared::taints::find;
 
 use crate::clusters::taint::policy::{all_match, faults, verdict};
 use crate::clusters::taint::record::{Owned, Record};
@@ -47,23 +48,14 @@ pub struct Sight<'a> {
 impl<'a> Sight<'a> {
     /// Reads the record of a cluster.
     pub fn of(cluster: &'a Cluster) -> Self {
-        let annotation = cluster
-            .annotations()
-            .get(crate::clusters::taint::record::ANNOTATION);
-        let record = Record::read(annotation.map(String::as_str)).unwrap_or_default();
+        let record = Record::on(cluster).unwrap_or_default();
         Self { cluster, record }
-    }
-
-    fn conditions(&self) -> &[Condition] {
-        let status = self.cluster.status.as_ref();
-        status.map_or(&[], |status| &status.conditions)
     }
 
     /// Returns whether the cluster has a taint, and the record says that policies of a form answer
     /// for it.
     fn has(&self, taint: &Taint, answers: impl Fn(&Owned) -> bool) -> bool {
-        let is_it = |it: &Taint| it.key == taint.key && it.effect == taint.effect;
-        self.cluster.spec.taints.iter().any(is_it)
+        find(&self.cluster.spec.taints, &taint.key, &taint.effect).is_some()
             && self
                 .record
                 .owned(&taint.key, &taint.effect)
@@ -193,7 +185,7 @@ impl Counted {
             return;
         }
         self.selected += 1;
-        let known = sight.conditions();
+        let known = sight.cluster.conditions();
         for condition in known {
             if !self.types.contains(&condition.type_) {
                 self.types.insert(condition.type_.clone());

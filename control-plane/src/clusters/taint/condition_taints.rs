@@ -86,12 +86,8 @@ pub fn wanted(
     if let (Some(key), Some(ready), Some(wait)) = (key, may_be_down, classic) {
         // The moment when the control plane saw it: the condition's own time may be the member's
         // clock.
-        let seen = present
-            .iter()
-            .find(|taint| taint.key == key && taint.effect == NO_SCHEDULE)
-            .map_or(Some(now), |taint| {
-                taint.time_added.as_ref().map(|time| time.0)
-            });
+        let known = taints::find(present, key, NO_SCHEDULE);
+        let seen = known.map_or(Some(now), |it| it.time_added.as_ref().map(|time| time.0));
         let told = ready.last_transition_time.0;
         // What the control plane wrote itself is by its own clock, and may be newer than a taint
         // that tells of refused credentials.

@@ -71,11 +71,10 @@ pub(crate) fn is_other_policy(old: &ClusterTaintPolicy, new: &ClusterTaintPolicy
 
 /// Returns whether a change can change a decision: heartbeats and resource counts cannot.
 pub(crate) fn matters(old: &Cluster, new: &Cluster) -> bool {
-    let conditions = [old, new].map(|it| it.status.as_ref().map(|status| &status.conditions));
     old.spec != new.spec
         || old.metadata.labels != new.metadata.labels
         || old.annotations().get(ANNOTATION) != new.annotations().get(ANNOTATION)
-        || conditions[0] != conditions[1]
+        || old.conditions() != new.conditions()
 }
 
 fn report_faults(fleet: &Fleet, policy: &ClusterTaintPolicy) {
@@ -112,7 +111,7 @@ async fn check(fleet: &Fleet, memory: &Memory, name: &str) -> Result<Next, ApiEr
     }
     let policies = fleet.taint_policies.list();
     let policies: Vec<&ClusterTaintPolicy> = policies.iter().map(AsRef::as_ref).collect();
-    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str));
+    let record = Record::on(&cluster);
     let failed = || ApiError::of("write the taints of", &format!("Cluster {name}"));
     let gone = gone(fleet, record.as_ref()).await.map_err(failed())?;
     let now = fleet.clock.now();

@@ -15,6 +15,7 @@ use muster_shared::api::policy::ClusterAffinity;
 use muster_shared::api::taint_policy::{ClusterTaintPolicy, Taint as PolicyTaint, TaintToAdd};
 use muster_shared::clock::later;
 use muster_shared::k8s::{Condition, Taint, Time};
+use muster_shared::taints;
 
 use super::policy::{Fault, all_match, fault, faults, verdict};
 use super::record::{self, Record};
@@ -156,10 +157,7 @@ impl Work<'_> {
 
     fn notice_withdrawals(&mut self) {
         for owned in &mut self.record.taints {
-            let there = self
-                .taints
-                .iter()
-                .any(|t| t.key == owned.key && t.effect == owned.effect);
+            let there = taints::find(&self.taints, &owned.key, &owned.effect).is_some();
             if !there && owned.withdrawn.is_none() {
                 owned.withdrawn = Some(self.now);
             }

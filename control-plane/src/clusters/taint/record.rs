@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use kube::ResourceExt as _;
+use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::Taint;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,11 @@ impl Record {
     /// Reads the annotation. Missing: nobody has kept a record yet. Unreadable: nothing is ours.
     pub fn read(annotation: Option<&str>) -> Option<Self> {
         annotation.map(|text| serde_json::from_str(text).unwrap_or_default())
+    }
+
+    /// Returns the record of a cluster; `None` if it has none.
+    pub fn on(cluster: &Cluster) -> Option<Self> {
+        Self::read(cluster.annotations().get(ANNOTATION).map(String::as_str))
     }
 
     /// Returns the annotation's text.

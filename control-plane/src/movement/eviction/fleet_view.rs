@@ -161,7 +161,7 @@ impl FleetView {
     pub fn unjudged_for(&self, name: &str, taint: &Taint, now: Instant) -> Option<Duration> {
         let since = self.returned.get(name)?;
         let rest = JUDGED.checked_sub(now.saturating_duration_since(*since))?;
-        let record = record(self.clusters.get(name)?)?;
+        let record = Record::on(self.clusters.get(name)?)?;
         (!rest.is_zero() && record.answers_for(taint)).then_some(rest)
     }
 
@@ -194,7 +194,7 @@ impl FleetView {
 /// unreadable.
 pub fn effective_taints(cluster: &Cluster) -> Cow<'_, [Taint]> {
     let taints = &cluster.spec.taints;
-    let record = record(cluster).filter(|_| is_back(cluster) && taints.iter().any(evicts));
+    let record = Record::on(cluster).filter(|_| is_back(cluster) && taints.iter().any(evicts));
     match record {
         Some(record) if taints.iter().any(|it| record.is_going(it)) => {
             let staying = taints.iter().filter(|it| !record.is_going(it));
@@ -219,10 +219,6 @@ fn is_tainted_as(old: &Cluster, new: &Cluster) -> bool {
 
 fn written(cluster: &Cluster) -> Option<&str> {
     cluster.annotations().get(ANNOTATION).map(String::as_str)
-}
-
-fn record(cluster: &Cluster) -> Option<Record> {
-    Record::read(written(cluster))
 }
 
 fn effect(old: Option<&Cluster>, new: &Cluster) -> Effect {

@@ -13,7 +13,7 @@ use muster_shared::names::condition::READY;
 use muster_shared::names::taint as keys;
 use muster_shared::taints::{describe, is_drain};
 
-use crate::clusters::taint::record::{ANNOTATION, Record};
+use crate::clusters::taint::record::Record;
 use crate::fleet::attribution::{Attribution, order};
 use crate::movement::eviction::fleet_view::evicts;
 
@@ -110,7 +110,7 @@ pub fn trouble(cluster: &Cluster, heard: Option<Timestamp>, now: Timestamp) -> O
 /// Returns the policies that added some of these taints; `None` if no policy did. A policy in the
 /// form that Karmada ships does not leave its name.
 fn policies(cluster: &Cluster, taints: &[&Taint]) -> Option<BTreeSet<String>> {
-    let record = Record::read(cluster.annotations().get(ANNOTATION).map(String::as_str))?;
+    let record = Record::on(cluster)?;
     let mut owned = record
         .taints
         .iter()
@@ -140,6 +140,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::clusters::taint::record::ANNOTATION;
     use CauseType as C;
 
     fn at(second: i64) -> Timestamp {
