@@ -7,6 +7,9 @@
 //! listed. What is being written in the moment of the pause may still be written; what was begun is
 //! left as it is, with its old copy.
 //!
+//! A pause holds what a cluster would lose to another one ([`losers`]), and old copies that go for
+//! others. What a template asks for no more goes all the same.
+//!
 //! The record of the fleet is read every five seconds besides: a pause is how people stop what goes
 //! wrong, and a watch may be broken in that very moment. A pause whose record a list lacks has not
 //! ended thereby: it ends when the API says that there is no such object.
@@ -21,6 +24,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
+use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::client::says_absent;
 use muster_shared::clock::Clock;
@@ -312,6 +316,26 @@ impl Pauses {
     }
 }
 
+/// Returns the clusters that lose a workload, or replicas of it, to others: a pause holds these, and
+/// nothing that only grows or shrinks. A new placement without any cluster takes from all, unless
+/// the workload asks for no replicas.
+pub fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
+    let held = |list: &[TargetCluster], name: &str| {
+        let target = list.iter().find(|it| it.name == name);
+        target.map(|it| it.replicas)
+    };
+    let gains = |it: &TargetCluster| held(before, &it.name).is_none_or(|was| was < it.replicas);
+    if !after.is_empty() && !after.iter().any(gains) {
+        return Vec::new();
+    }
+    let loses = |it: &&TargetCluster| held(after, &it.name).is_none_or(|now| now < it.replicas);
+    before
+        .iter()
+        .filter(loses)
+        .map(|it| it.name.as_str())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -350,5 +374,37 @@ mod tests {
         pauses.set_cluster("a", None);
         assert!(!is("a", 0));
         assert_eq!(told.load(Ordering::Relaxed), 4);
+    }
+
+    #[test]
+    fn a_move_takes_from_one_cluster_for_another_and_growing_or_shrinking_is_none() {
+        let list = |text: &str| -> Vec<TargetCluster> {
+            let items = text.split_whitespace().map(|it| {
+                let (name, replicas) = it.split_once('=').unwrap();
+                TargetCluster {
+                    name: name.to_owned(),
+                    replicas: replicas.parse().unwrap(),
+                    ..TargetCluster::default()
+                }
+            });
+            items.collect()
+        };
+        for (before, after, expected) in [
+            ("", "a=1", vec![]),
+            ("a=1", "a=1", vec![]),
+            ("a=1", "a=3 b=1", vec![]),
+            ("a=3 b=1", "a=1", vec![]),
+            ("a=3", "b=3", vec!["a"]),
+            ("a=3 b=1", "a=2 b=2", vec!["a"]),
+            ("a=0 b=0", "b=0 c=0", vec!["a"]),
+            ("a=0 b=0", "b=0", vec![]),
+            ("a=1 b=1", "", vec!["a", "b"]),
+        ] {
+            assert_eq!(
+                losers(&list(before), &list(after)),
+                expected,
+                "{before} -> {after}"
+            );
+        }
     }
 }

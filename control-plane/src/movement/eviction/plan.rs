@@ -24,7 +24,7 @@ use super::record::Record;
 use crate::fleet::availability::{Unavailable, Workload, can_stand_in, can_take, reads_works};
 use crate::fleet::copy::Obstacle;
 use crate::fleet::fencing;
-use crate::fleet::pause::Pause;
+use crate::fleet::pause::{Pause, losers};
 use crate::movement::eviction::reason::EvictionReason;
 use crate::scheduler::core::around::{Obstructed, place_around};
 use crate::scheduler::core::record::record;
@@ -302,15 +302,11 @@ impl Departure<'_> {
     }
 
     /// Requires that no pause holds for a cluster from which the workload, or replicas of it, would
-    /// be taken: the one that is left, and those that the new placement gives less.
+    /// be taken: the one that is left, and those that lose some to others.
     fn require_unpaused(&self, chosen: &[TargetCluster]) -> Result<(), Nowhere> {
-        let keeps = |old: &TargetCluster| {
-            let mut new = chosen.iter().filter(|new| new.name == old.name);
-            new.any(|new| new.replicas >= old.replicas)
-        };
-        let targets = self.spec.clusters.iter();
-        let follow = targets.filter(|old| self.ours && old.name != self.cluster && !keeps(old));
-        let mut left = std::iter::once(self.cluster).chain(follow.map(|old| &*old.name));
+        let losers = losers(&self.spec.clusters, chosen).into_iter();
+        let follow = losers.filter(|name| self.ours && *name != self.cluster);
+        let mut left = std::iter::once(self.cluster).chain(follow);
         match left.find_map(self.pause) {
             Some(pause) => Err(Nowhere::Paused(pause.to_string())),
             None => Ok(()),

@@ -169,7 +169,7 @@ pub fn assess(tasks: &[GracefulEvictionTask], facts: &Facts<'_>, now: Timestamp)
 
 impl Assessment {
     /// Returns the assessment while movement is paused out of some clusters: no old copy is removed
-    /// there.
+    /// there, unless its workload asks for none anywhere.
     #[must_use]
     pub fn while_paused(
         self,
@@ -178,8 +178,8 @@ impl Assessment {
     ) -> Self {
         let stays = |cluster: &str| {
             let mut done = self.done.iter();
-            done.any(|(name, done)| name == cluster && done.removes_the_copy())
-                && is_paused(cluster)
+            let goes = |done: &Done| done.removes_the_copy() && *done != Done::Unwanted;
+            done.any(|(name, done)| name == cluster && goes(done)) && is_paused(cluster)
         };
         let kept = |task: &GracefulEvictionTask| {
             let mut kept = self.kept.iter();

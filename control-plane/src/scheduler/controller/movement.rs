@@ -25,7 +25,7 @@ use crate::fleet::Fleet;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::budget::pace::{Pace, Paid};
 use crate::fleet::memory::Backoff;
-use crate::fleet::pause::Pause;
+use crate::fleet::pause::{Pause, losers};
 use crate::scheduler::core::Snapshot;
 use crate::scheduler::core::fit_error::Kind;
 use crate::scheduler::core::need::Need;
@@ -159,25 +159,6 @@ impl Movement {
     fn wait(&self, key: &BindingKey) -> Wait {
         self.waits.lock().get(key).cloned().unwrap_or_default()
     }
-}
-
-/// Returns the clusters that lose a workload, or replicas of it, to others. A result without any
-/// cluster takes from all; whether the workload asks for none is [`asks_for_none`].
-fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
-    let held = |list: &[TargetCluster], name: &str| {
-        let target = list.iter().find(|it| it.name == name);
-        target.map(|it| it.replicas)
-    };
-    let gains = |it: &TargetCluster| held(before, &it.name).is_none_or(|was| was < it.replicas);
-    if !after.is_empty() && !after.iter().any(gains) {
-        return Vec::new();
-    }
-    let loses = |it: &&TargetCluster| held(after, &it.name).is_none_or(|now| now < it.replicas);
-    before
-        .iter()
-        .filter(loses)
-        .map(|it| it.name.as_str())
-        .collect()
 }
 
 /// Returns the clusters that a result drops although nobody edited the policy, where no other
@@ -729,38 +710,6 @@ mod tests {
                 status: &status,
             };
             assert_eq!(has_waited(&subject, unplaced), expected, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_move_takes_from_one_cluster_for_another_and_growing_or_shrinking_is_none() {
-        let list = |text: &str| -> Vec<TargetCluster> {
-            let items = text.split_whitespace().map(|it| {
-                let (name, replicas) = it.split_once('=').unwrap();
-                TargetCluster {
-                    name: name.to_owned(),
-                    replicas: replicas.parse().unwrap(),
-                    ..TargetCluster::default()
-                }
-            });
-            items.collect()
-        };
-        for (before, after, expected) in [
-            ("", "a=1", vec![]),
-            ("a=1", "a=1", vec![]),
-            ("a=1", "a=3 b=1", vec![]),
-            ("a=3 b=1", "a=1", vec![]),
-            ("a=3", "b=3", vec!["a"]),
-            ("a=3 b=1", "a=2 b=2", vec!["a"]),
-            ("a=0 b=0", "b=0 c=0", vec!["a"]),
-            ("a=0 b=0", "b=0", vec![]),
-            ("a=1 b=1", "", vec!["a", "b"]),
-        ] {
-            assert_eq!(
-                losers(&list(before), &list(after)),
-                expected,
-                "{before} -> {after}"
-            );
         }
     }
 

@@ -1011,10 +1011,26 @@ fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
             "weightPreference": {"staticWeightList": [weight("member1", 1), weight("member3", 2)]},
         }}),
     );
-    for (what, spec) in [("a target goes", &edited), ("a target shrinks", &weighed)] {
+    // Its scheduler has not come to it yet.
+    let fewer = spec(
+        1,
+        &json!([{"name": "member1", "replicas": 2}, {"name": "member2", "replicas": 1}]),
+        &json!({
+            "clusterAffinity": {"clusterNames": ["member1", "member2"]},
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+            "replicaScheduling": {
+                "replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated",
+            },
+        }),
+    );
+    for (what, spec, is_taken) in [
+        ("a target goes", &edited, true),
+        ("a target shrinks for another", &weighed, true),
+        ("a target shrinks", &fewer, false),
+    ] {
         for (paused, ours, expected) in [
             ("", true, true),
-            ("member1", true, false),
+            ("member1", true, !is_taken),
             // The other scheduler is asked to place it, and may do so as it likes.
             ("member1", false, true),
             ("member2", true, false),

@@ -592,11 +592,13 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
         from_cluster: cluster.into(),
         ..task(None)
     };
-    let tasks = ["a", "b", "c", "d"].map(from);
+    let tasks = ["a", "b", "c", "d", "e"].map(from);
     let done = [
         ("a", Done::Replaced),
         ("b", Done::Expired),
         ("c", Done::BackInPlace),
+        // It is scaled to zero, and its other copies go as well.
+        ("e", Done::Unwanted),
     ];
     let assessment = Assessment {
         kept: vec![from("d")],
@@ -605,7 +607,7 @@ fn no_old_copy_is_removed_while_movement_is_paused_and_what_removes_none_goes_on
             .to_vec(),
         ..Assessment::default()
     };
-    for (paused, kept) in [("", "d"), ("a", "a d"), ("abcd", "a b d")] {
+    for (paused, kept) in [("", "d"), ("a", "a d"), ("abcde", "a b d")] {
         let held = assessment
             .clone()
             .while_paused(&tasks, |cluster| paused.contains(cluster));
