@@ -1,5 +1,5 @@
 //! A pause holds: while a person pauses movement, nothing leaves a cluster, and no old copy is
-//! removed. That of a promotion ends by itself.
+//! removed, unless its workload is scaled to zero. That of a promotion ends by itself.
 
 use std::collections::BTreeMap;
 
@@ -50,8 +50,10 @@ impl Oracle for Paused {
         let moved = moves::between(before, after).into_iter().filter_map(|it| {
             let pause = self.pause_of(scene, it.cluster)?;
             let what = match it.what {
-                // A workload that a person scales to zero goes, and moves nowhere.
-                What::Evicted(_) if !gains(before, after) && asks_for_none(scene, &key, after) => {
+                // A workload that a person scales to zero goes, with its old copies, and moves nowhere.
+                What::Evicted(_) | What::Ended(_)
+                    if !gains(before, after) && asks_for_none(scene, &key, after) =>
+                {
                     return None;
                 }
                 What::Evicted(_) | What::Purged => "the workload leaves it",
@@ -218,6 +220,24 @@ mod tests {
             let mut after = binding(&["m2"]);
             after["spec"]["replicas"] = json!(replicas);
             after["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+            story.wait(60).write(control_plane(), &key, after);
+            story.keeps(is_kept, replicas);
+        }
+    }
+
+    #[test]
+    fn the_old_copy_of_a_workload_that_is_scaled_to_zero_may_go() {
+        for (replicas, is_kept) in [(0, true), (2, false)] {
+            let mut story = story();
+            let key = binding_key("web");
+            let template = json!({"spec": {"replicas": replicas}});
+            story.write(person(), &deployment_key(&Api::Fleet), template);
+            let mut after = binding(&[]);
+            after["spec"]["replicas"] = json!(replicas);
+            let mut moved = after.clone();
+            moved["spec"]["gracefulEvictionTasks"] = json!([{"fromCluster": "m1"}]);
+            story.write(control_plane(), &key, moved);
+            pause(&mut story, "");
             story.wait(60).write(control_plane(), &key, after);
             story.keeps(is_kept, replicas);
         }
