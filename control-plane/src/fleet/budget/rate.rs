@@ -60,7 +60,8 @@ pub enum Band {
     Primary,
     /// Too many clusters of a large fleet have failed.
     Secondary,
-    /// Too many clusters of a small fleet have failed: nothing is evicted.
+    /// Too many clusters of a small fleet have failed, or of one whose secondary rate is 0: nothing
+    /// is evicted.
     Stopped,
 }
 
@@ -79,7 +80,7 @@ impl Rates {
     pub fn band(&self, health: FleetHealth) -> Band {
         if health.failed_fraction() <= self.unhealthy_threshold {
             Band::Primary
-        } else if health.total > self.large_threshold {
+        } else if health.total > self.large_threshold && self.secondary > 0.0 {
             Band::Secondary
         } else {
             Band::Stopped
@@ -202,6 +203,15 @@ mod tests {
                 (band, per_second),
                 "{failed} of {total}"
             );
+        }
+        // Workloads that wait say so.
+        let halting = Rates {
+            secondary: 0.0,
+            ..rates
+        };
+        for (failed, band) in [(6, Band::Primary), (7, Band::Stopped)] {
+            let health = FleetHealth { total: 11, failed };
+            assert_eq!(halting.band(health), band, "{failed}");
         }
     }
 

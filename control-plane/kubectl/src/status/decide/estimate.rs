@@ -182,16 +182,11 @@ fn seconds(count: usize, per_second: f64) -> Option<u64> {
     (per_second > 0.0).then_some(seconds)
 }
 
-/// Returns the highest number of failed clusters at which workloads still move. A large fleet goes
-/// on at its secondary rate, which may be none.
+/// Returns the highest number of failed clusters at which workloads still move.
 fn most_failed(rates: &Rates, health: FleetHealth) -> usize {
     let moves = |failed: &usize| {
         let failed = *failed;
-        match rates.band(FleetHealth { failed, ..health }) {
-            Band::Primary => true,
-            Band::Secondary => rates.secondary > 0.0,
-            Band::Stopped => false,
-        }
+        rates.band(FleetHealth { failed, ..health }) != Band::Stopped
     };
     (0..=health.total).rev().find(moves).unwrap_or(0)
 }
