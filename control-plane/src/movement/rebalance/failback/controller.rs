@@ -91,17 +91,7 @@ pub(in crate::movement::rebalance) fn start(fleet: &Arc<Fleet>, pace: Pace, task
     if !fleet.settings.gate(&FAILOVER) {
         return;
     }
-    let controller = Arc::new(Failback {
-        pace,
-        snapshot: LiveSnapshot::follow(fleet),
-        options: Options::of(&fleet.settings),
-        homes: Homes::default(),
-        in_flight: InFlight::default(),
-        vain: Backoff::between(AGAIN, RARELY),
-        queue: Queue::new(NAME),
-        clusters: Queue::new("healthy clusters"),
-        began: OnceLock::new(),
-    });
+    let controller = Arc::new(Failback::new(fleet, pace));
     follow(&controller, fleet, &fleet.bindings);
     fleet.clusters.on_change({
         let controller = Arc::clone(&controller);
@@ -167,6 +157,20 @@ fn follow(controller: &Arc<Failback>, fleet: &Arc<Fleet>, bindings: &Bindings) {
 }
 
 impl Failback {
+    fn new(fleet: &Fleet, pace: Pace) -> Self {
+        Self {
+            pace,
+            snapshot: LiveSnapshot::follow(fleet),
+            options: Options::of(&fleet.settings),
+            homes: Homes::default(),
+            in_flight: InFlight::default(),
+            vain: Backoff::between(AGAIN, RARELY),
+            queue: Queue::new(NAME),
+            clusters: Queue::new("healthy clusters"),
+            began: OnceLock::new(),
+        }
+    }
+
     fn observe(&self, change: &Change<Cluster>) {
         let name = change.object().name_any();
         let waiting = self.homes.of(&name);
@@ -237,6 +241,10 @@ impl Failback {
         let Some(binding) = fleet.bindings.get(key) else {
             return Ok(Next::Done);
         };
+        let homes = homes(binding.as_ref());
+        if homes.is_empty() {
+            return Ok(Next::Done);
+        }
         // A setting that protects counts from the moment at which it stands in the policy.
         let says = protected(fleet, binding.as_ref());
         let spec = &*says;
@@ -253,7 +261,7 @@ impl Failback {
         if let Some(rest) = self.untrusted(fleet) {
             return Ok(Next::After(rest));
         }
-        if let Some(next) = give_up(fleet, key, binding.as_ref()).await {
+        if let Some(next) = give_up(fleet, key, binding.as_ref(), &homes).await {
             return next;
         }
         // A pause or a report of the scheduler may have come since the request.
@@ -266,7 +274,7 @@ impl Failback {
         let now = fleet.clock.now();
         let (mut due, mut waits) = (BTreeMap::new(), Vec::new());
         let (mut over, mut next) = (Vec::new(), None);
-        for (name, left) in homes(binding.as_ref()) {
+        for (name, left) in homes {
             let cluster = fleet.clusters.get(None, &name);
             let home = Home {
                 name: &name,
@@ -387,11 +395,12 @@ async fn give_up(
     fleet: &Fleet,
     key: &BindingKey,
     binding: &AnyBinding,
+    homes: &BTreeMap<String, Timestamp>,
 ) -> Option<Result<Next, ApiError>> {
     match has_completed_everywhere(fleet, binding) {
         Some(false) => None,
         Some(true) => {
-            let left: Vec<String> = homes(binding).into_keys().collect();
+            let left: Vec<String> = homes.keys().cloned().collect();
             Some(forget(fleet, key, binding, &left).await)
         }
         None => Some(Ok(Next::After(UNREAD))),

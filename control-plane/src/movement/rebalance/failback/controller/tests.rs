@@ -290,6 +290,28 @@ async fn nothing_returns_once_its_policy_says_so_although_the_binding_does_not_s
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_completed_job_without_a_cluster_to_return_to_is_not_written() {
+    let mut done = binding();
+    done["spec"]["clusters"] = json!([{ "name": "m2", "replicas": 2 }]);
+    done["spec"]["resource"] = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum",
+    });
+    done["spec"]["failover"] = json!({ "cluster": { "failback": { "mode": "WhenHealthy" } } });
+    let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    done["status"]["aggregatedStatus"] = json!([{"clusterName": "m2", "status": complete}]);
+    let stand = Stand::followed([("resourcebindings", done)]).await;
+    let fleet = &stand.fleet;
+    let controller = Failback::new(fleet, Pace::of(&fleet.settings));
+    for _ in 0..2 {
+        let looked = controller.check(fleet, &key("web-deployment")).await;
+        looked.unwrap();
+        // What is read of clusters is trusted after a while.
+        pass(200).await;
+    }
+    assert!(stand.api.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn completed_jobs_stay_where_they_are_and_keep_no_others_from_returning() {
     let stand = stopped().await;
     let away = stand.api.binding("web-deployment");
