@@ -26,8 +26,7 @@ use crate::settings::Settings;
 #[derive(Debug)]
 pub struct Paid {
     pace: Pace,
-    is_kept: AtomicBool,
-    is_refunded: AtomicBool,
+    is_settled: AtomicBool,
 }
 
 impl Paid {
@@ -40,14 +39,13 @@ impl Paid {
 
     /// Keeps the payment: something was moved, or may have been.
     pub fn keep(&self) {
-        self.is_kept.store(true, Ordering::Relaxed);
+        self.is_settled.store(true, Ordering::Relaxed);
     }
 
     /// Takes the payment back, also one that was kept: the move was paid for before.
     pub fn refund(&self) {
-        if self.is_refunded.swap(true, Ordering::Relaxed) {
-            return;
-        }
+        // It is not taken back once more when it is dropped.
+        self.keep();
         let mut inner = self.pace.inner.lock();
         inner.budget.refund();
         wake(&inner.listeners);
@@ -56,7 +54,7 @@ impl Paid {
 
 impl Drop for Paid {
     fn drop(&mut self) {
-        if !self.is_kept.load(Ordering::Relaxed) {
+        if !self.is_settled.load(Ordering::Relaxed) {
             self.refund();
         }
     }
@@ -216,8 +214,7 @@ impl Pace {
     fn paid(&self) -> Paid {
         Paid {
             pace: self.clone(),
-            is_kept: AtomicBool::new(false),
-            is_refunded: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
         }
     }
 

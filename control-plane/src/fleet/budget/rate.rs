@@ -123,6 +123,11 @@ impl Budget {
         }
     }
 
+    /// Returns how many evictions accrue in a second.
+    pub fn per_second(&self) -> f64 {
+        self.per_second
+    }
+
     /// Changes the rate from now on; what accrued until now stays.
     pub fn set_rate(&mut self, per_second: f64, now: Instant) {
         self.settle(now);

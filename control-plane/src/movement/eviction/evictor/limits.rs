@@ -14,13 +14,7 @@ use crate::movement::eviction::drain;
 /// Budgets of the clusters that have a rate of their own.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    budgets: HashMap<Arc<str>, Limit>,
-}
-
-#[derive(Debug)]
-struct Limit {
-    per_second: f64,
-    budget: Budget,
+    budgets: HashMap<Arc<str>, Budget>,
 }
 
 impl Limits {
@@ -30,22 +24,18 @@ impl Limits {
             (None, _) => {
                 self.budgets.remove(cluster);
             }
-            (Some(per_second), Some(known)) => {
-                known.per_second = per_second;
-                known.budget.set_rate(per_second, now);
-            }
+            (Some(per_second), Some(known)) => known.set_rate(per_second, now),
             (Some(per_second), None) => {
                 let budget = Budget::new(per_second, now);
-                let limit = Limit { per_second, budget };
-                self.budgets.insert(Arc::clone(cluster), limit);
+                self.budgets.insert(Arc::clone(cluster), budget);
             }
         }
     }
 
     /// Evictions begin: what accrued before does not count.
     pub fn begin(&mut self, now: Instant) {
-        for limit in self.budgets.values_mut() {
-            limit.budget = Budget::new(limit.per_second, now);
+        for budget in self.budgets.values_mut() {
+            *budget = Budget::new(budget.per_second(), now);
         }
     }
 
@@ -56,16 +46,16 @@ impl Limits {
 
     /// Pays for one workload that is about to leave a cluster.
     pub fn pay(&mut self, cluster: &str, now: Instant) {
-        if let Some(limit) = self.budgets.get_mut(cluster) {
+        if let Some(budget) = self.budgets.get_mut(cluster) {
             // It was asked a moment ago whether the budget suffices.
-            let _ = limit.budget.pay(now);
+            let _ = budget.pay(now);
         }
     }
 
     /// Refunds the payment for a workload that did not leave.
     pub fn refund(&mut self, cluster: &str) {
-        if let Some(limit) = self.budgets.get_mut(cluster) {
-            limit.budget.refund();
+        if let Some(budget) = self.budgets.get_mut(cluster) {
+            budget.refund();
         }
     }
 }
@@ -85,12 +75,12 @@ impl Evictor {
         let lanes = self.backlog.depths().chain(self.failing.backlog.depths());
         let ready = lanes.filter(|(_, depth)| depth.ready > 0);
         let ready: BTreeSet<Arc<str>> = ready.map(|(name, _)| Arc::clone(name)).collect();
-        for (cluster, limit) in &mut self.limits.budgets {
-            if limit.budget.suffices(now.tick) || !ready.contains(cluster) {
+        for (cluster, budget) in &mut self.limits.budgets {
+            if budget.suffices(now.tick) || !ready.contains(cluster) {
                 continue;
             }
             // Nothing is paid: it does not suffice.
-            let when = limit.budget.pay(now.tick).err().flatten();
+            let when = budget.pay(now.tick).err().flatten();
             held.until = held.until.into_iter().chain(when).min();
             held.clusters.insert(Arc::clone(cluster));
         }
@@ -113,11 +103,8 @@ impl Evictor {
         match drain::rate(cluster, &self.switches) {
             Ok(rate) => self.limits.set(name, rate, now.tick),
             Err(fault) => {
-                let is_news = self
-                    .limits
-                    .budgets
-                    .get(name)
-                    .is_none_or(|it| it.per_second > 0.0);
+                let known = self.limits.budgets.get(name);
+                let is_news = known.is_none_or(|it| it.per_second() > 0.0);
                 self.limits.set(name, Some(0.0), now.tick);
                 if is_news && self.open {
                     self.tell_of_rate(&Arc::from(cluster.name_any()), &fault.to_string());
@@ -140,15 +127,12 @@ impl Evictor {
             .limits
             .budgets
             .iter()
-            .filter(|(_, it)| it.per_second <= 0.0)
+            .filter(|(_, it)| it.per_second() <= 0.0)
             .map(|(name, _)| Arc::clone(name))
             .collect();
         for name in stopped {
-            let known = self
-                .fleet
-                .get(&name)
-                .map(|(_, cluster)| Arc::clone(cluster));
-            let fault = known.and_then(|cluster| drain::rate(&cluster, &self.switches).err());
+            let known = self.fleet.get(&name);
+            let fault = known.and_then(|(_, it)| drain::rate(it, &self.switches).err());
             if let Some(fault) = fault {
                 self.tell_of_rate(&name, &fault.to_string());
             }
