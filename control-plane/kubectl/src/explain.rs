@@ -327,13 +327,10 @@ impl Answer {
             None => Standing::Gone,
         };
         // Works are not read for this: the binding tells whether they were applied.
-        let work = |cluster: &str| {
-            let mut reports = status.aggregated_status.iter();
-            match reports.find(|it| it.cluster_name == cluster) {
-                Some(report) if report.applied => WorkState::Applied,
-                Some(_) => WorkState::Refused,
-                None => WorkState::Absent,
-            }
+        let work = |cluster: &str| match status.report(cluster) {
+            Some(report) if report.applied => WorkState::Applied,
+            Some(_) => WorkState::Refused,
+            None => WorkState::Absent,
         };
         let resource = &spec.resource;
         // The kinds of Kubernetes and what is shipped: customizations of users are not asked.

@@ -61,14 +61,6 @@ impl BindingKey {
         }
     }
 
-    /// Returns the key of the binding of a resource.
-    pub fn for_resource(resource: &ObjectReference) -> Self {
-        Self {
-            namespace: resource.namespace.clone(),
-            name: names::binding(&resource.kind, &resource.name),
-        }
-    }
-
     /// Returns the scope of the binding.
     pub fn scope(&self) -> ResourceScope {
         ResourceScope::of(self.namespace.as_deref())

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use muster_shared::api::binding::{
-    AggregatedStatusItem, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth,
-};
+use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, ResourceHealth};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::names::is_hostname;
 use serde_json::Value;
@@ -61,7 +59,7 @@ pub fn copies<C: AsRef<Cluster>>(
                 );
             }
         }
-        let item = item(entry.status, name);
+        let item = entry.status.report(name);
         let addresses = item
             .and_then(|it| it.status.as_ref())
             .map(|it| addresses(&it.0));
@@ -99,7 +97,7 @@ fn judge(placed: Placed<'_>, name: &str, cluster: Option<&Cluster>) -> Option<St
     let Placed { spec, status, .. } = placed;
     let mut required = spec.required_by.iter().flat_map(|it| &it.clusters);
     let is_target = spec.target(name).is_some() || required.any(|it| it.name == name);
-    let item = item(status, name);
+    let item = status.report(name);
     if !is_target && item.is_none() && spec.eviction_task(name).is_none() {
         return None;
     }
@@ -131,11 +129,6 @@ fn judge(placed: Placed<'_>, name: &str, cluster: Option<&Cluster>) -> Option<St
     let leaves = || format!("has a copy of {} that is leaving", placed.name);
     let why = tainted.or_else(|| (!is_target).then(leaves));
     Some(why.map_or(State::Serves, State::Leaves))
-}
-
-fn item<'a>(status: &'a ResourceBindingStatus, name: &str) -> Option<&'a AggregatedStatusItem> {
-    let mut items = status.aggregated_status.iter();
-    items.find(|it| it.cluster_name == name)
 }
 
 /// Returns the worse of two states, the first of two that are as bad.

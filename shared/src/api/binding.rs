@@ -517,6 +517,14 @@ pub struct ResourceBindingStatus {
     pub aggregated_status: Vec<AggregatedStatusItem>,
 }
 
+impl ResourceBindingStatus {
+    /// Returns what a cluster reports of the resource.
+    pub fn report(&self, cluster: &str) -> Option<&AggregatedStatusItem> {
+        let mut reports = self.aggregated_status.iter();
+        reports.find(|report| report.cluster_name == cluster)
+    }
+}
+
 open_enum! {
     /// Health of a resource in one cluster.
     ResourceHealth {

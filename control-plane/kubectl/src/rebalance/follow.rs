@@ -95,8 +95,8 @@ fn workload_of(resource: &ObjectReference) -> WorkloadReference {
 fn is_moved(binding: &AnyBinding) -> bool {
     let (spec, status) = (&binding.spec, binding.status());
     let is_healthy = |cluster: &str| {
-        let mut reports = status.aggregated_status.iter();
-        reports.any(|it| it.cluster_name == cluster && it.health == Some(ResourceHealth::Healthy))
+        let report = status.report(cluster);
+        report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
     };
     !spec.is_moving() && spec.clusters.iter().all(|it| is_healthy(&it.name))
 }

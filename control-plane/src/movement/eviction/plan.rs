@@ -281,8 +281,7 @@ impl Departure<'_> {
         for target in targets {
             let cluster = snapshot.get(&target.name).map(ClusterInfo::cluster);
             let has_it = spec.target(&target.name).is_some();
-            let mut reports = status.aggregated_status.iter();
-            let report = reports.find(|it| has_it && it.cluster_name == target.name);
+            let report = status.report(&target.name).filter(|_| has_it);
             let available = match cluster {
                 Some(deaf) if report.is_none() && !reads_works(deaf) => {
                     Err(Unavailable::WorksUnread)

@@ -68,12 +68,8 @@ pub fn read(
     if rules.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let report = status
-        .aggregated_status
-        .iter()
-        .find(|report| report.cluster_name == cluster)
-        .and_then(|report| report.status.as_ref())
-        .ok_or_else(|| Error::NotCollected(cluster.to_owned()))?;
+    let report = status.report(cluster).and_then(|it| it.status.as_ref());
+    let report = report.ok_or_else(|| Error::NotCollected(cluster.to_owned()))?;
     let rule = |rule: &StatePreservationRule| {
         let label = rule.alias_label_name.clone();
         match jsonpath::render(&rule.json_path, &report.0) {

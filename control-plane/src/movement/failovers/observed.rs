@@ -3,7 +3,9 @@
 
 use jiff::Timestamp;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::binding::{GracefulEvictionTask, ResourceHealth};
+use muster_shared::api::binding::{
+    AggregatedStatusItem, GracefulEvictionTask, ResourceHealth, TargetCluster,
+};
 use muster_shared::api::failover_record::{FailoverWorkload, Subject};
 use muster_shared::clock::whole_second;
 use muster_shared::conditions;
@@ -143,27 +145,24 @@ fn moves(binding: &AnyBinding) -> Vec<Moved> {
 }
 
 fn is_applied(binding: &AnyBinding) -> bool {
-    let reports = &binding.status().aggregated_status;
-    let clusters = &binding.spec.clusters;
-    !clusters.is_empty()
-        && clusters.iter().all(|target| {
-            let report = reports.iter().find(|it| it.cluster_name == target.name);
-            report.is_some_and(|it| it.applied)
-        })
+    all_report(binding, |_, it| it.applied)
 }
 
 fn is_healthy(binding: &AnyBinding, least: &dyn Fn(&str, i32) -> i32) -> bool {
-    let reports = &binding.status().aggregated_status;
-    let clusters = &binding.spec.clusters;
-    let counts = counts_replicas(&binding.spec, reports);
-    !clusters.is_empty()
-        && clusters.iter().all(|target| {
-            let report = reports.iter().find(|it| it.cluster_name == target.name);
-            report.is_some_and(|it| {
-                it.health == Some(ResourceHealth::Healthy)
-                    && runs_all(it, target.replicas, counts, least)
-            })
-        })
+    let counts = counts_replicas(&binding.spec, &binding.status().aggregated_status);
+    all_report(binding, |target, it| {
+        it.health == Some(ResourceHealth::Healthy) && runs_all(it, target.replicas, counts, least)
+    })
+}
+
+/// Returns whether a workload is placed, and each of its clusters reports something of its copy.
+fn all_report(
+    binding: &AnyBinding,
+    says: impl Fn(&TargetCluster, &AggregatedStatusItem) -> bool,
+) -> bool {
+    let (clusters, status) = (&binding.spec.clusters, binding.status());
+    let says = |it: &TargetCluster| status.report(&it.name).is_some_and(|said| says(it, said));
+    !clusters.is_empty() && clusters.iter().all(says)
 }
 
 fn stranding(binding: &AnyBinding) -> Option<Stranding> {

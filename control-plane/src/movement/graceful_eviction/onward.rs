@@ -129,11 +129,9 @@ fn was_moved(binding: &AnyBinding, since: Option<Timestamp>) -> bool {
 /// Returns whether a binding may have to be moved on, as far as it tells itself: a target says that
 /// it refuses it, or says nothing.
 pub(super) fn may_move_on(binding: &AnyBinding) -> bool {
-    let reports = &binding.status().aggregated_status;
     let is_refused = |target: &TargetCluster| {
-        let mut said = reports.iter().filter(|it| it.cluster_name == target.name);
-        said.next()
-            .is_none_or(|it| !it.applied && it.applied_message.is_some())
+        let said = binding.status().report(&target.name);
+        said.is_none_or(|it| !it.applied && it.applied_message.is_some())
     };
     binding.spec.clusters.iter().any(is_refused)
         && binding.metadata.deletion_timestamp.is_none()

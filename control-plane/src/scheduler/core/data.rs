@@ -12,6 +12,7 @@ use muster_shared::names::condition::DATA_PENDING;
 
 use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::followers::{object_key, objects_of};
+use crate::fleet::template::TemplateKey;
 
 /// Finds a binding by its key.
 type Find = dyn Fn(&BindingKey) -> Option<Arc<AnyBinding>> + Send + Sync;
@@ -69,7 +70,7 @@ impl DataPlaces {
         let Some(data) = &spec.data_replication else {
             return Needed::default();
         };
-        let workload = BindingKey::for_resource(&spec.resource);
+        let workload = BindingKey::for_template(&TemplateKey::of(&spec.resource));
         let gates = data.gates.iter().filter(|it| !it.starts_on_timeout());
         let objects = data.roles.iter().map(|it| &it.object);
         let objects = objects.chain(gates.map(|it| &it.object));
@@ -92,13 +93,9 @@ impl DataPlaces {
             return Vec::new();
         }
         let needed = self.needed(spec);
-        let reports = |cluster: &str| {
-            let mut reports = status.aggregated_status.iter();
-            reports.any(|it| it.cluster_name == cluster)
-        };
         let targets = spec.clusters.iter().map(|it| it.name.as_str());
-        let unstarted = targets.filter(|it| needed.lacking(it).is_some() && !reports(it));
-        unstarted.collect()
+        let is_unstarted = |it: &&str| needed.lacking(it).is_some() && status.report(it).is_none();
+        targets.filter(is_unstarted).collect()
     }
 }
 

@@ -107,11 +107,7 @@ pub(super) fn take(fates: &mut ByCluster<'_>, binding: &AnyBinding, old: Option<
 /// Returns whether all copies of a workload run, by what clusters reported that are well.
 fn runs(binding: &AnyBinding, not_well: &ByCluster<'_>) -> bool {
     let targets = &binding.spec.clusters;
-    let reports = &binding.status().aggregated_status;
-    let runs = |name: &str| {
-        let mut reports = reports.iter().filter(|it| it.cluster_name == name);
-        reports.any(service::runs)
-    };
+    let runs = |name: &str| binding.status().report(name).is_some_and(service::runs);
     let mut names = targets.iter().map(|it| it.name.as_str());
     !targets.is_empty() && names.all(|it| !not_well.contains_key(it) && runs(it))
 }
