@@ -2,7 +2,6 @@
 //! agents read them (see [`muster_shared::fleet_id`]).
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::Api;
@@ -19,9 +18,6 @@ use serde_json::{Value, json};
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::write::{Written, merge};
-
-/// After somebody else wrote the namespace first: our watch tells us within this time as a rule.
-const CONFLICT: Duration = Duration::from_millis(50);
 
 /// Starts the publication: when one of the two namespaces changes, and only then.
 pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
@@ -44,17 +40,15 @@ pub fn start(fleet: &std::sync::Arc<Fleet>, tasks: &mut Tasks) {
         let object = format!("namespace {CLUSTER_NAMESPACE:?}");
         let step = "publish the id of the fleet upon";
         let written = Written::of(answer).map_err(ApiError::of(step, &object));
-        written.map(|written| match written {
-            Written::Done(_) => {
+        written.map(|written| {
+            if matches!(written, Written::Done(_)) {
                 tracing::info!(
                     id = system.uid(),
                     "published the id of the fleet, or its addresses"
                 );
-                Next::Done
             }
-            Written::Overtaken => Next::After(CONFLICT),
-            // Its creation makes us look again.
-            Written::Gone => Next::Done,
+            // The creation of a namespace that is gone makes us look again.
+            written.next()
         })
     });
 }
@@ -174,9 +168,12 @@ mod tests {
     async fn the_publication_is_tried_again_unless_the_namespace_is_gone() {
         assert_eq!(attempts(None).await, 1);
         assert_eq!(attempts(Some((404, "NotFound"))).await, 1);
-        let overtaken = attempts(Some((409, "Conflict"))).await;
-        assert!(overtaken > 100, "our watch tells at once: {overtaken}");
-        let refused = attempts(Some((403, "Forbidden"))).await;
-        assert!((2..100).contains(&refused), "ever more slowly: {refused}");
+        for (code, reason) in [(409, "Conflict"), (403, "Forbidden")] {
+            let count = attempts(Some((code, reason))).await;
+            assert!(
+                (2..100).contains(&count),
+                "{code}, ever more slowly: {count}"
+            );
+        }
     }
 }
