@@ -12,7 +12,7 @@ use kube::{Config, ResourceExt};
 use muster_agent::Hosted;
 use muster_agent::settings::Settings as AgentSettings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
-use muster_shared::client::{self, Gateway, Head, Limits, Profile};
+use muster_shared::client::{self, Gateway, Limits, Profile};
 use muster_shared::conditions;
 use muster_shared::controller::Controller;
 use muster_shared::fleet_epoch;
@@ -30,10 +30,11 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{Problem, connection, is_same_server, secret_key};
 use super::renewal;
 use crate::clusters::cluster::monitored::{self, Monitoring};
+use crate::clusters::cluster::write_news;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Since;
-use crate::fleet::write::{Written, merge, merge_status};
+use crate::fleet::write::{Written, merge};
 use crate::settings::{PUSH_CONTROLLERS, Settings};
 
 /// Name of the queue.
@@ -293,17 +294,12 @@ async fn unconnected(
         &message,
         fleet.clock.now(),
     );
-    if let Some(list) = conditions::merge(cluster.conditions(), [ready]) {
-        let patch = conditions::patch(&cluster.metadata, &list);
-        let api = Api::<Head<Cluster>>::all(fleet.client.clone());
-        let answer = merge_status(&api, &name, &patch).await;
-        let title = format!("Cluster {name}");
-        match Written::of(answer).map_err(ApiError::of("write the status of", &title))? {
-            Written::Done(_) => {}
-            late => return Ok(late.next()),
-        }
+    let answer = write_news(&fleet.client, cluster, ready).await;
+    let title = format!("Cluster {name}");
+    match Written::of(answer).map_err(ApiError::of("write the status of", &title))? {
+        Written::Done(_) => Ok(Next::After(jittered(LOOK_AGAIN))),
+        late => Ok(late.next()),
     }
-    Ok(Next::After(jittered(LOOK_AGAIN)))
 }
 
 /// Renews the token of a member's account if it is due, in a task of the member's own: a member
