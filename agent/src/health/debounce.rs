@@ -83,25 +83,20 @@ pub fn debounce(
     thresholds: Thresholds,
     now: Instant,
 ) -> Verdict {
-    let verdict = as_karmada(memory, stored, observed, thresholds, now);
-    let is_young = memory.and_then(|known| known.since);
-    let is_young = is_young.is_some_and(|since| now.duration_since(since) < thresholds.failure);
-    let is_turn =
-        stored.is_some_and(|stored| stored != observed && !stored.is_true() && !observed.is_true());
-    if is_turn && is_young {
-        Verdict::Hold
-    } else {
-        verdict
-    }
+    judge(memory, stored, observed, thresholds, now, |stored| {
+        stored != observed
+    })
 }
 
-/// Judges as Karmada does: changes within "not ready" are reported at once.
-fn as_karmada(
+/// Judges an observation as [`debounce`] does; `is_change` says whether the observation changes the
+/// status that the API holds.
+fn judge(
     memory: &mut Option<Memory>,
     stored: Option<Readiness>,
     observed: Readiness,
     thresholds: Thresholds,
     now: Instant,
+    is_change: impl Fn(Readiness) -> bool,
 ) -> Verdict {
     let Some(known) = memory else {
         *memory = Some(Memory {
@@ -124,11 +119,10 @@ fn as_karmada(
     } else {
         thresholds.failure
     };
-    let crosses = observed.is_true() != stored.is_true();
     let young = known
         .since
         .is_some_and(|since| now.duration_since(since) < threshold);
-    if crosses && young {
+    if is_change(stored) && young {
         Verdict::Hold
     } else {
         Verdict::Report
@@ -184,12 +178,15 @@ mod tests {
             if let Some(status) = &step.set_stored {
                 stored.clone_from(status);
             }
-            let verdict = as_karmada(
+            let observed = Readiness::of(&step.observed);
+            // Karmada reports changes between the two states that are not ready at once.
+            let verdict = judge(
                 &mut memory,
                 (!stored.is_empty()).then(|| Readiness::of(&stored)),
-                Readiness::of(&step.observed),
+                observed,
                 thresholds,
                 start + Duration::from_secs_f64(step.at),
+                |stored| stored.is_true() != observed.is_true(),
             );
             if verdict == Verdict::Report {
                 stored.clone_from(&step.observed);
