@@ -8,8 +8,8 @@
 //! |---|---|
 //! | what of a Work is in memory, and how is it opened? | [`cached`], [`texts`], [`works`] |
 //! | desired: which objects does a Work want? | [`manifests`], [`desired`] |
-//! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
 //! | how is an object read and written? | [`member`], [`raw`], [`partial`] |
+//! | which Work and fleet does an object belong to, and who owns its fields? | [`ownership`], [`managed_fields`], [`takeover`] |
 //! | drift: does an object have to be applied? | [`drift`] |
 //! | may the task of an object run again? | [`completed`] |
 //! | when is a difference repaired, and which Works wait? | [`waits`] |
@@ -32,6 +32,7 @@ pub(crate) mod dependents;
 pub mod desired;
 pub(crate) mod drift;
 pub(crate) mod fencing;
+pub(crate) mod managed_fields;
 pub(crate) mod manifests;
 pub(crate) mod member;
 pub(crate) mod object;

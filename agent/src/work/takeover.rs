@@ -8,6 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::drift::Identity;
+use super::managed_fields::{entries, is_applied, is_of_subresource};
 use super::member::{Clash, FIELD_MANAGER, Obstacle};
 
 /// Field managers of Karmada's processes in members: the names of the binaries, as client-go
@@ -17,8 +18,8 @@ const PREDECESSORS: [&str; 3] = ["karmada-agent", "karmada-controller-manager", 
 /// Returns the merge patch that changes Karmada's record in `managedFields` to this agent's; `None`
 /// when there is none, or when this agent has applied the object already.
 pub fn takeover(observed: &Value) -> Option<Value> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
-    if entries.iter().any(is_ours) {
+    let entries = entries(observed);
+    if entries.iter().any(is_applied) {
         return None;
     }
     // Of several records the last one has all fields of Karmada's last write. This agent's own may
@@ -56,14 +57,14 @@ const CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 /// subresources stay with their writers. If an applied object and its clashes are given, all other
 /// fields do as well.
 pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option<Value> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
+    let entries = entries(observed);
     let is_left = |entry: &Value| {
         is_of_subresource(entry)
             || entry["apiVersion"] != observed["apiVersion"]
             || CONTROLLERS.iter().any(|name| entry["manager"] == *name)
     };
     let mut others = json!({});
-    let theirs = entries.iter().filter(|it| !is_ours(it));
+    let theirs = entries.iter().filter(|it| !is_applied(it));
     for entry in theirs.filter(|_| clashes.is_some()) {
         add(&mut others, &entry["fieldsV1"]);
     }
@@ -71,7 +72,7 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
     let mut is_any = false;
     for mut entry in entries.iter().cloned() {
         // An API server keeps one entry of a writer that applies, whatever its version.
-        if is_ours(&entry) {
+        if is_applied(&entry) {
             add(&mut fields, &entry["fieldsV1"]);
             continue;
         }
@@ -117,7 +118,7 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
 /// of fields of an object, by the version in which the object was read; `None` when no entry names
 /// the former one.
 pub fn without_version(observed: &Value, gone: &str) -> Option<Value> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
+    let entries = entries(observed);
     let mut rewritten: Vec<Value> = Vec::with_capacity(entries.len());
     let mut is_any = false;
     for mut entry in entries.iter().cloned() {
@@ -143,8 +144,7 @@ fn is_twin(one: &Value, other: &Value) -> bool {
 /// Returns a merge patch with what is wanted that takes out what this agent wrote before and what
 /// is wanted no more: a merge patch leaves what it does not name, unlike a server-side apply.
 pub fn without_dropped(mut wanted: Value, observed: &Value) -> Value {
-    let entries = observed.pointer("/metadata/managedFields");
-    for entry in entries.and_then(Value::as_array).into_iter().flatten() {
+    for entry in entries(observed) {
         let is_own = entry["manager"] == FIELD_MANAGER;
         if is_own && !is_of_subresource(entry) {
             take_out(&mut wanted, &entry["fieldsV1"], observed);
@@ -322,18 +322,10 @@ fn add(to: &mut Value, fields: &Value) {
     }
 }
 
-fn is_ours(entry: &Value) -> bool {
-    entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply"
-}
-
 fn is_predecessor(entry: &Value) -> bool {
     PREDECESSORS.iter().any(|name| entry["manager"] == *name)
         && entry["operation"] == "Update"
         && !is_of_subresource(entry)
-}
-
-fn is_of_subresource(entry: &Value) -> bool {
-    entry.get("subresource").is_some_and(|it| it != "")
 }
 
 #[cfg(test)]
@@ -435,7 +427,11 @@ mod tests {
         let (mut ours, mut left) = (json!({}), json!({}));
         let after = &patch["metadata"]["managedFields"];
         for entry in after.as_array().into_iter().flatten() {
-            let to = if is_ours(entry) { &mut ours } else { &mut left };
+            let to = if is_applied(entry) {
+                &mut ours
+            } else {
+                &mut left
+            };
             add(to, &entry["fieldsV1"]["f:spec"]);
         }
         [ours, left]

@@ -1,20 +1,17 @@
 //! The other field manager that changed an object. Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::settled::touches;
-use crate::work::member::FIELD_MANAGER;
+use crate::work::managed_fields::{entries, is_applied, is_of_subresource};
 
 /// Returns the field manager that wrote last among those who own a field that is desired.
 pub fn rival<'a>(desired: &Value, observed: &'a Value) -> Option<&'a str> {
-    let entries = observed.pointer("/metadata/managedFields")?.as_array()?;
-    let others = entries.iter().filter(|entry| {
-        let ours = entry["manager"] == FIELD_MANAGER && entry["operation"] == "Apply";
-        let subresource = entry["subresource"].as_str().unwrap_or_default();
+    let others = entries(observed).iter().filter(|entry| {
         let owns = entry["fieldsV1"].as_object();
-        !ours
-            && subresource.is_empty()
-            && owns.is_some_and(|fields: &Map<_, _>| touches(desired, fields))
+        !is_applied(entry)
+            && !is_of_subresource(entry)
+            && owns.is_some_and(|fields| touches(desired, fields))
     });
     let last = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default())?;
     last["manager"].as_str()
@@ -25,6 +22,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::work::member::FIELD_MANAGER;
 
     #[test]
     fn the_rival_is_the_last_who_wrote_a_field_of_ours() {

@@ -12,6 +12,7 @@ use muster_shared::names::annotation;
 use serde_json::{Map, Value, json};
 
 use super::settled::owned_fields;
+use crate::work::managed_fields::entries;
 use crate::work::member::FIELD_MANAGER;
 use crate::work::ownership;
 
@@ -121,11 +122,10 @@ fn only_field(fields: &Map<String, Value>) -> Option<String> {
 /// Returns the field managers that have scaled an object, and the fields that they own by that. The
 /// agent itself updates nothing of a spec but what it gives back after a stop.
 fn scaled(observed: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
-    let entries = observed.pointer("/metadata/managedFields");
-    let entries = entries.and_then(Value::as_array).into_iter().flatten();
     let scales =
         |entry: &Value| entry["subresource"] == "scale" || entry["manager"] == FIELD_MANAGER;
-    entries
+    entries(observed)
+        .iter()
         .filter(move |entry| entry["operation"] == "Update" && scales(entry))
         .filter_map(|entry| Some((entry["manager"].as_str()?, entry["fieldsV1"].as_object()?)))
 }

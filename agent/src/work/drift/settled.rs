@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub use self::elements::Identity;
 use self::elements::{Elements, Identities};
 use self::quantities::is_quantity;
-use crate::work::member::FIELD_MANAGER;
+use crate::work::managed_fields::{entries, is_applied, is_of_subresource};
 
 /// Returns whether applying `desired` would leave `observed` as it is.
 ///
@@ -52,17 +52,9 @@ fn touched(wanted: &Value, below: &Value) -> bool {
 
 /// Returns the fields that the agent set by server-side apply on the object itself.
 pub(super) fn owned_fields(observed: &Value) -> Option<&Map<String, Value>> {
-    observed
-        .pointer("/metadata/managedFields")?
-        .as_array()?
-        .iter()
-        .find(|entry| {
-            entry["manager"] == FIELD_MANAGER
-                && entry["operation"] == "Apply"
-                && entry.get("subresource").is_none_or(|sub| sub == "")
-        })?
-        .get("fieldsV1")?
-        .as_object()
+    let mut entries = entries(observed).iter();
+    let own = entries.find(|entry| is_applied(entry) && !is_of_subresource(entry));
+    own?.get("fieldsV1")?.as_object()
 }
 
 /// Path from the root of an object to one of its fields.

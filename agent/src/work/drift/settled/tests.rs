@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::work::member::FIELD_MANAGER;
 
 fn observed(fields: &Value, object: &Value) -> Value {
     let mut observed = object.clone();
