@@ -37,6 +37,17 @@ pub enum Change {
     None,
 }
 
+/// An object after its apply.
+#[derive(Debug)]
+pub struct Applied {
+    /// Change that was made.
+    pub change: Change,
+    /// The object as it was read or written last.
+    pub object: Value,
+    /// Words of the member about fields of the Work that it does not know and has left out.
+    pub left_out: Option<String>,
+}
+
 /// Reason why an object was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -237,13 +248,13 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Creates or updates one object, and returns it as it was read last.
+    /// Creates or updates one object.
     pub async fn ensure_applied(
         &self,
         key: &ObjectKey,
         desired: &Value,
         fleet: &FleetId,
-    ) -> Result<(Change, Value), Error> {
+    ) -> Result<Applied, Error> {
         retry_on_conflict("apply", key, || self.attempt_apply(key, desired, fleet)).await
     }
 
@@ -252,9 +263,9 @@ impl Objects {
         key: &ObjectKey,
         desired: &Value,
         fleet: &FleetId,
-    ) -> Result<(Change, Value), Error> {
+    ) -> Result<Applied, Error> {
         let Some(observed) = self.member.get(key).await? else {
-            return Ok((Change::Created, self.create(key, desired).await?));
+            return self.create(key, desired).await;
         };
         refuse_others(key, &observed, fleet)?;
         self.refuse_unmanaged(key, desired, &observed)?;
@@ -273,8 +284,12 @@ impl Objects {
             source,
         })?;
         match why {
-            Some(why) => Ok((Change::Updated, self.update(key, observed, why).await?)),
-            None => Ok((Change::None, observed)),
+            Some(why) => self.update(key, observed, why).await,
+            None => Ok(Applied {
+                change: Change::None,
+                object: observed,
+                left_out: None,
+            }),
         }
     }
 
@@ -351,18 +366,22 @@ impl Objects {
         Ok(())
     }
 
-    async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Value, Error> {
+    async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Applied, Error> {
         let desired = &with_note(desired.clone(), desired, &Value::Null);
         let created = create(&self.member, key, desired).await;
-        let created = created.map_err(|error| {
+        let (object, left_out) = created.map_err(|error| {
             if error.is_conflict() || error.is_silence() || error.is_dismissal() {
                 Error::Member(error)
             } else {
                 Error::NotMade(error)
             }
         })?;
-        self.drift.applied(key, desired, &created);
-        Ok(created)
+        self.drift.applied(key, desired, &object);
+        Ok(Applied {
+            change: Change::Created,
+            object,
+            left_out,
+        })
     }
 
     async fn update(
@@ -370,8 +389,8 @@ impl Objects {
         key: &ObjectKey,
         observed: Value,
         why: Difference,
-    ) -> Result<Value, Error> {
-        let mut after = observed;
+    ) -> Result<Applied, Error> {
+        let (mut after, mut left_out) = (observed, None);
         if let Some(apply) = why.apply {
             let mut versioned = apply.clone();
             // Retained fields, and the permission to update, were read from this version.
@@ -392,7 +411,8 @@ impl Objects {
                     self.member.apply(key, &versioned, true).await?
                 }
                 // The lists of a merge patch are whole.
-                (Err(error), _) if error.refuses_repetitions() => {
+                (Err(error), _) if error.is_misfit() => {
+                    left_out = error.unknown_fields().map(str::to_owned);
                     let whole = without_dropped(versioned, &after);
                     self.member.patch(key, &whole).await?
                 }
@@ -403,7 +423,11 @@ impl Objects {
         if let Some(leftovers) = why.leftovers {
             after = self.member.patch(key, &leftovers).await?;
         }
-        Ok(after)
+        Ok(Applied {
+            change: Change::Updated,
+            object: after,
+            left_out,
+        })
     }
 
     /// Refuses an object that exists and is not managed by the fleet.
@@ -426,11 +450,16 @@ impl Objects {
     }
 }
 
-/// Creates an object that did not exist at the last read.
+/// Creates an object that did not exist at the last read. Returns it, and the words of the member
+/// about fields that it does not know and has left out.
 ///
 /// An object that appears in this moment may be another fleet's, whose agent has the same field
 /// manager. An apply with a version that no object has creates an object and changes none.
-async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Value, member::Error> {
+async fn create(
+    member: &Member,
+    key: &ObjectKey,
+    desired: &Value,
+) -> Result<(Value, Option<String>), member::Error> {
     let mut new = desired.clone();
     new["metadata"]["resourceVersion"] = json!(NO_VERSION);
     let made = match member.apply(key, &new, false).await {
@@ -442,8 +471,11 @@ async fn create(member: &Member, key: &ObjectKey, desired: &Value) -> Result<Val
         outcome => outcome,
     };
     match made {
-        Err(error) if error.refuses_repetitions() => member.create(key, desired).await,
-        outcome => outcome,
+        Err(error) if error.is_misfit() => {
+            let created = member.create(key, desired).await?;
+            Ok((created, error.unknown_fields().map(str::to_owned)))
+        }
+        outcome => Ok((outcome?, None)),
     }
 }
 

@@ -36,7 +36,7 @@ use crate::work::fencing::Fencer;
 use crate::work::fencing::orders::{self, Fenced};
 use crate::work::manifests::{FINALIZER, conditions_of, desired_for, in_order, path};
 use crate::work::member;
-use crate::work::object::{self, Change, Objects};
+use crate::work::object::{self, Applied, Change, Objects};
 use crate::work::observed::Interpretation;
 use crate::work::store::Store;
 use crate::work::waits::Event;
@@ -292,8 +292,17 @@ impl Applier {
                 .statuses
                 .see(&work.name_any(), key, Interpretation::lost());
         }
+        if let Ok(applied) = &outcome
+            && let Some(words) = &applied.left_out
+        {
+            let cluster = &self.objects.cluster;
+            let note = format!(
+                "{key} is in cluster({cluster}) without fields that it does not know: {words}"
+            );
+            self.events.warn(work, "FieldsLeftOut", note);
+        }
         self.note_applied(&work.name_any(), key, manifest, &outcome);
-        outcome.map(|(change, _)| change)
+        outcome.map(|applied| applied.change)
     }
 
     /// Notes the result of one apply: in the statuses of objects, the metrics and the log.
@@ -302,11 +311,12 @@ impl Applier {
         work: &str,
         key: &ObjectKey,
         manifest: &Value,
-        outcome: &Result<(Change, Value), object::Error>,
+        outcome: &Result<Applied, object::Error>,
     ) {
         match outcome {
-            Ok((_, object)) => {
-                let check = Interpretation::of(object, manifest, &self.store.interpreters);
+            Ok(applied) => {
+                let interpreters = &self.store.interpreters;
+                let check = Interpretation::of(&applied.object, manifest, interpreters);
                 self.store.statuses.see_first(work, key, check);
             }
             Err(error) if error.is_hidden() => {
@@ -316,15 +326,16 @@ impl Applier {
             }
             Err(_) => {}
         }
-        match outcome {
-            Ok((Change::None, _)) => return,
-            Ok((Change::Created, _)) => count(key, "created"),
-            Ok((Change::Updated, _)) => count(key, "updated"),
-            Err(_) => return count(key, "error"),
+        let Ok(Applied { change, .. }) = outcome else {
+            return count(key, "error");
+        };
+        match change {
+            Change::None => return,
+            Change::Created => count(key, "created"),
+            Change::Updated => count(key, "updated"),
         }
-        let change = outcome.as_ref().ok().map(|(change, _)| *change);
         tracing::info!(object = %key, ?change, work, "applied");
-        if change == Some(Change::Created) && desired::rank(&key.kind) < 2 {
+        if *change == Change::Created && desired::rank(&key.kind) < 2 {
             let waits = &self.store.waits;
             waits.wake(Event::Prerequisite, PREREQUISITE_PAUSE);
         }

@@ -22,6 +22,9 @@ const VERSION_OF_RECORD: &str = "request to convert CR to an invalid group/versi
 /// Message of an API server that refuses an apply whose list has two entries of one key.
 const REPETITION: &str = "duplicate entries for key";
 
+/// Message of an API server that refuses an apply with a field that it does not know.
+const UNKNOWN_FIELD: &str = "field not declared in schema";
+
 /// Reason why a request to the member failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -116,11 +119,18 @@ impl Error {
         self.request().is_some_and(client::is_conflict)
     }
 
-    /// Returns whether a list of what is applied names something twice, such as a variable. An API
-    /// server takes that in all writes but a server-side apply.
-    pub fn refuses_repetitions(&self) -> bool {
-        let status = self.status();
-        status.is_some_and(|status| status.message.contains(REPETITION))
+    /// Returns whether what is applied does not fit the schema by which an apply is merged: a list
+    /// names something twice, such as a variable, or the member does not know a field. An API
+    /// server takes that in all writes but a server-side apply, and leaves unknown fields out.
+    pub fn is_misfit(&self) -> bool {
+        let repeats = |status: &Status| status.message.contains(REPETITION);
+        self.status().is_some_and(repeats) || self.unknown_fields().is_some()
+    }
+
+    /// Returns the words of the member about applied fields that it does not know.
+    pub fn unknown_fields(&self) -> Option<&str> {
+        let message = self.status()?.message.as_str();
+        message.contains(UNKNOWN_FIELD).then_some(message)
     }
 
     /// Returns the API version in the object's record of fields because of which the member refuses

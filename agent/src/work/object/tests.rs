@@ -68,12 +68,9 @@ async fn an_object_is_made_where_no_version_may_be_named_with_it() {
         (409, "Conflict", "there is no object of this version"),
     ] {
         let objects = old_member(refusal);
-        let made = objects.ensure_applied(&key, &wanted, &fleet).await;
-        assert_eq!(
-            made.unwrap(),
-            (Change::Created, wanted.clone()),
-            "{refusal:?}"
-        );
+        let made = objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+        let expected = (Change::Created, wanted.clone());
+        assert_eq!((made.change, made.object), expected, "{refusal:?}");
     }
 }
 
@@ -398,12 +395,9 @@ async fn a_port_that_somebody_renumbered_in_the_member_is_set_back() {
     );
     let key = ObjectKey::of(&manifest, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
-    let (_, after) = objects
-        .ensure_applied(&key, &manifest, &fleet)
-        .await
-        .unwrap();
+    let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
     assert_eq!(
-        after["spec"]["ports"],
+        applied.unwrap().object["spec"]["ports"],
         json!([{"name": "http", "port": 80}])
     );
     let patches = patches.lock();
@@ -455,7 +449,7 @@ async fn a_container_that_the_template_drops_goes_although_somebody_changed_it_i
         let fleet = FleetId::Unknown(String::new());
         let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
         assert_eq!(patches.lock().len(), adoptions, "{what}");
-        let after = applied.map(|(_, after)| after["spec"]["template"]["spec"].clone());
+        let after = applied.map(|it| it.object["spec"]["template"]["spec"].clone());
         let is_applied = after.is_ok_and(|after| after["containers"] == containers);
         assert_eq!(is_applied, adoptions > 0, "{what}");
     }
@@ -487,7 +481,7 @@ async fn a_variable_whose_source_somebody_replaced_in_the_member_has_that_of_the
     let key = ObjectKey::of(&manifest, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
     let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
-    let after = &applied.unwrap().1["spec"]["template"]["spec"]["containers"];
+    let after = &applied.unwrap().object["spec"]["template"]["spec"]["containers"];
     assert_eq!(after[0]["env"], json!([source]));
     assert_eq!(patches.lock().len(), 1);
 }
@@ -513,7 +507,7 @@ async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
     let key = ObjectKey::of(&manifest, 0).unwrap();
     let fleet = FleetId::Unknown(String::new());
     let applied = objects.ensure_applied(&key, &manifest, &fleet).await;
-    let after = applied.unwrap().1;
+    let after = applied.unwrap().object;
     assert_eq!(after["spec"]["ports"], json!([{"port": 80}]));
     let operators = &after["metadata"]["managedFields"][0];
     assert_eq!(
@@ -521,4 +515,49 @@ async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
         json!({"f:type": {}}),
         "its fields stay its own"
     );
+}
+
+#[tokio::test]
+async fn an_object_is_applied_without_the_fields_that_its_member_does_not_know() {
+    let unknown = ".spec.trafficDistribution: field not declared in schema";
+    let spec = json!({"type": "ClusterIP", "trafficDistribution": "PreferClose"});
+    let wanted = desired(&service(&spec), WORK, None);
+    let (key, fleet) = (
+        ObjectKey::of(&wanted, 0).unwrap(),
+        FleetId::Unknown(String::new()),
+    );
+    let mut before = desired(&service(&json!({"type": "NodePort"})), WORK, None);
+    before["metadata"]["resourceVersion"] = json!("7");
+    for (before, change) in [(None, Change::Created), (Some(before), Change::Updated)] {
+        let held = Mutex::new(before);
+        let services = group("", &[("services", "Service")]);
+        let member = testing::member(vec![services], move |head, body| {
+            let mut held = held.lock();
+            if head.method == http::Method::GET {
+                let gone = || testing::not_found(&json!({"name": "a", "kind": "services"}));
+                return held.clone().map_or_else(gone, |held| (200, held));
+            }
+            let kind = head.headers.get(http::header::CONTENT_TYPE);
+            if kind.is_some_and(|kind| kind == "application/apply-patch+yaml") {
+                let message = format!("failed to create typed patch object (a): {unknown}");
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "message": message, "code": 500});
+                return (500, status);
+            }
+            let mut after = held.take().unwrap_or_default();
+            muster_shared::merge::apply(&mut after, &serde_json::from_slice(body).unwrap());
+            let fields = after["spec"].as_object_mut().unwrap();
+            fields.remove("trafficDistribution");
+            *held = Some(after.clone());
+            (200, after)
+        });
+        let objects = objects(member);
+        let applied = objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+        assert_eq!(applied.change, change);
+        assert_eq!(applied.object["spec"], json!({"type": "ClusterIP"}));
+        let left_out = applied.left_out.unwrap();
+        assert!(left_out.ends_with(unknown), "{left_out}");
+        let again = objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+        assert_eq!(again.change, Change::None, "it is at rest");
+    }
 }
