@@ -13,8 +13,8 @@ use muster_e2e::harness::objects::{create, list};
 use muster_e2e::harness::test_bed::{Scratch, Task, until};
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{
-    Api, ApiResource, ByteString, Client, ConfigMap, CustomResourceDefinition, DynamicObject,
-    GroupVersionKind, ResourceExt as _, Secret, Service,
+    Api, ApiResource, ByteString, Client, ClusterRoleBinding, ConfigMap, CustomResourceDefinition,
+    DynamicObject, GroupVersionKind, ResourceExt as _, Secret, Service,
 };
 use muster_shared::serve::Health;
 use muster_shared::settings::BindAddress;
@@ -211,7 +211,7 @@ async fn a_bare_api_becomes_a_fleet_api_in_which_the_control_plane_has_its_right
     let (server, client) = bare().await;
     let scratch = Scratch::new("bare").unwrap();
     let address = "https://fleet.example.com:6443";
-    let prepared = fleet_api::prepare(&client, address, server.ca(), None).await;
+    let prepared = fleet_api::prepare(&client, address, server.ca(), None, false).await;
     prepared.unwrap();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
     let told = maps.get("cluster-info").await.unwrap().data.unwrap();
@@ -244,7 +244,7 @@ async fn an_upgrade_writes_over_what_is_older_and_not_over_what_is_newer() {
     const VERSION: &str = "failover.muster.io/version";
     const NAME: &str = "clusters.cluster.karmada.io";
     let (server, client) = bare().await;
-    let prepare = || fleet_api::prepare(&client, "https://a", server.ca(), None);
+    let prepare = || fleet_api::prepare(&client, "https://a", server.ca(), None, false);
     prepare().await.unwrap();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mark = async |version: &str| {
@@ -291,7 +291,8 @@ async fn admission_that_is_switched_off_asks_nobody_any_more_and_that_of_others_
     let file = scratch.path().join("webhooks.yaml");
     std::fs::write(file, text.join("\n---\n")).unwrap();
     let prepare = async |directory: Option<&Path>| {
-        let prepared = fleet_api::prepare(&client, "https://a", server.ca(), directory).await;
+        let prepared =
+            fleet_api::prepare(&client, "https://a", server.ca(), directory, false).await;
         prepared.unwrap();
     };
     let apis = KINDS.map(|kind| {
@@ -313,4 +314,28 @@ async fn admission_that_is_switched_off_asks_nobody_any_more_and_that_of_others_
     create(&apis[0], &configurations[0]).await;
     prepare(None).await;
     assert_eq!(there().await, [true, false], "somebody else wrote it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_switched_off_has_no_rights_although_its_certificate_is_good() {
+    let (server, client) = bare().await;
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let page = async || {
+        let found = list(&bindings).await.into_iter();
+        let is_pages = |it: &ClusterRoleBinding| {
+            let mut subjects = it.subjects.iter().flatten();
+            subjects.any(|subject| subject.name == "system:muster:page")
+        };
+        found.filter(is_pages).count()
+    };
+    let prepare = async |has_page: bool| {
+        let prepared = fleet_api::prepare(&client, "https://a", server.ca(), None, has_page).await;
+        prepared.unwrap();
+    };
+    prepare(true).await;
+    assert_eq!(page().await, 2);
+    prepare(false).await;
+    assert_eq!(page().await, 0);
+    prepare(true).await;
+    assert_eq!(page().await, 2);
 }

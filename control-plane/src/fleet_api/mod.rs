@@ -30,6 +30,7 @@ use std::time::Duration as StdDuration;
 use clap::ArgAction::Set;
 use muster_shared::client::{self, Gateway, Limits, Profile, Source};
 use muster_shared::clock::calendar;
+use muster_shared::k8s::DynamicObject;
 use muster_shared::queue::jittered;
 use muster_shared::serve::{self, Health};
 use muster_shared::settings::{BindAddress, Duration, Error, Words};
@@ -346,7 +347,8 @@ impl Program {
         }
         let fleet = client::connect(&config, Profile::Write)?;
         let directory = self.settings.objects_directory.as_deref();
-        let prepared = prepare(&fleet, &address, &outcome.trusted, directory).await;
+        let has_page = self.settings.page_account;
+        let prepared = prepare(&fleet, &address, &outcome.trusted, directory, has_page).await;
         let error = prepared.as_ref().err();
         let error = error.and_then(|it| it.downcast_ref::<objects::Error>());
         let is_refusal = error.is_some_and(objects::Error::is_refusal);
@@ -369,8 +371,9 @@ impl Program {
 
 /// Applies definitions, roles and admission policies to a fleet API, and says publicly where it is.
 /// Without a directory of further objects nobody answers about admission, so that its
-/// configurations are removed. Returns what there is to know of objects that a newer version wrote:
-/// they stay as they are.
+/// configurations are removed; without an account of the page its user loses the rights that it
+/// had, for its certificate outlives it. Returns what there is to know of objects that a newer
+/// version wrote: they stay as they are.
 ///
 /// # Errors
 /// When the API does not answer or refuses an object.
@@ -379,13 +382,16 @@ pub async fn prepare(
     address: &str,
     trusted: &str,
     directory: Option<&std::path::Path>,
+    has_page: bool,
 ) -> anyhow::Result<Option<String>> {
     let version = env!("CARGO_PKG_VERSION");
-    let mut all = objects::own()?;
+    let is_over = |it: &DynamicObject| !has_page && objects::binds_page(it);
+    let (mut ended, mut all): (Vec<_>, Vec<_>) = objects::own()?.into_iter().partition(is_over);
     match directory {
         Some(directory) => all.extend(objects::of_directory(directory)?),
-        None => objects::end_admission(fleet, version).await?,
+        None => ended.extend(objects::admission()),
     }
+    objects::take_back(fleet, ended, version).await?;
     let number = all.len();
     let applied = objects::apply(fleet, all, version).await;
     objects::announce(fleet, address, trusted).await?;

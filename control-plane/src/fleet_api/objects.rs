@@ -16,7 +16,7 @@ use muster_shared::k8s::{
 use muster_shared::names::annotation::VERSION;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 
-use super::plan::ADMINISTRATORS;
+use super::plan::{self, ADMINISTRATORS};
 use crate::clusters::registration::{access, discovery};
 use crate::fleet::api_error::ApiError;
 use crate::settings::COMPONENT;
@@ -193,23 +193,39 @@ async fn written_by(
     Ok(found.and_then(|it| it.metadata.annotations?.remove(VERSION)))
 }
 
-/// Removes what was applied while admission was on: nobody answers any more. What somebody else or
-/// a newer version wrote stays as it is.
-pub(super) async fn end_admission(fleet: &Client, version: &str) -> Result<(), Error> {
-    for kind in ADMISSION {
-        let said = format!("{kind} {ADMISSION_NAME}");
+/// Returns the names of what was applied while admission was on.
+pub(super) fn admission() -> impl Iterator<Item = DynamicObject> {
+    ADMISSION.into_iter().map(|kind| {
         let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-        let api: Api<DynamicObject> = Api::all_with(fleet.clone(), &ApiResource::from_gvk(&kind));
-        let theirs = written_by(&api, ADMISSION_NAME, &said).await?;
+        DynamicObject::new(ADMISSION_NAME, &ApiResource::from_gvk(&kind))
+    })
+}
+
+/// Returns whether an object gives the page's user its rights.
+pub(super) fn binds_page(object: &DynamicObject) -> bool {
+    object.data["subjects"][0]["name"] == plan::PAGE
+}
+
+/// Removes what was applied and is not wanted any more. What somebody else or a newer version wrote
+/// stays as it is.
+pub(super) async fn take_back(
+    fleet: &Client,
+    objects: Vec<DynamicObject>,
+    version: &str,
+) -> Result<(), Error> {
+    for object in objects {
+        let name = object.name_any();
+        let said = format!("{} {name}", access::kind(&object));
+        let api = access::api(fleet, &object);
+        let theirs = written_by(&api, &name, &said).await?;
         if theirs.is_none_or(|it| is_newer(&it, version)) {
             continue;
         }
-        let removed = api.delete(ADMISSION_NAME, &DeleteParams::default()).await;
-        match removed {
+        match api.delete(&name, &DeleteParams::default()).await {
             Err(error) if !is_gone(&error) => {
                 return Err(ApiError::of("remove", &said)(error).into());
             }
-            _ => tracing::info!(object = said, "removed: admission is off"),
+            _ => tracing::info!(object = said, "removed: its part of the chart is off"),
         }
     }
     Ok(())
