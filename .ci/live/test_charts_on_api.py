@@ -73,6 +73,7 @@ def test_life(cluster):
         ({"fleetApi": {"etcd": {"snapshots": {"size": "900Mi"}}}}, "muster-fleet-etcd-snapshots is there with 8Gi"),
         ({"fleetApi": {"etcd": {"storage": {"size": "16Gi"}}}}, "muster-fleet-etcd is there with 8Gi"),
         ({"fleetApi": {"etcd": {"storage": {"className": "slow"}}}}, "muster-fleet-etcd is there with none"),
+        ({"fleetApi": {"clusterDomain": "example.com"}}, "extraArgs={--service-account-issuer=https://kubernetes.default.svc.cluster.local}"),
     ):
         _, words = upgrade(cluster.helm("muster-system"), CONTROL_PLANE, refused)
         assert reason in words, f"what the API would refuse in the midst of an upgrade: refused before it: {words}"

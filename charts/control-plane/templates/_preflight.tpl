@@ -10,6 +10,7 @@ refuse to start (check-etcd-member). Off with preflight=false.
 {{- include "muster.preflight.snapshots" . -}}
 {{- include "muster.preflight.priority" . -}}
 {{- include "muster.preflight.service" . -}}
+{{- include "muster.preflight.issuer" . -}}
 {{- if and .Values.preflight .Release.IsInstall (eq .Values.fleetApi.mode "bundled") -}}
 {{- $etcd := .Values.fleetApi.etcd -}}
 {{- $name := printf "%s-etcd" (include "muster.fleet" .) -}}
@@ -104,8 +105,8 @@ as the Service of admission, would select no running pod.
 {{- end }}
 
 {{- /*
-Kubernetes changes neither mode nor class of a claim, and makes none smaller, except where an expansion failed: down to more than the volume has (since 1.32). A class that nobody but the cluster chose
-stays when none is wanted.
+Kubernetes changes neither mode nor class of a claim, and makes none smaller, except where an expansion failed: down to more than the volume has (since 1.32). A class that the cluster chose stays
+when none is wanted.
 */ -}}
 {{- define "muster.preflight.snapshots" -}}
 {{- if and .Values.preflight (eq .Values.fleetApi.mode "bundled") (include "muster.fleet.keeps" .) -}}
@@ -174,6 +175,24 @@ admission, and no field manager owns it. The field manager of the chart is the o
 {{- end -}}
 {{- if and $isChosen (eq (dig "spec" "type" "" $service) "LoadBalancer") (ne $class $wanted) -}}
 {{- fail (printf "\n\nfleetApi.service.loadBalancerClass=%s: the Service %s is there with %s, and Kubernetes does not change the class of a load balancer. Keep it; or upgrade with fleetApi.service.type=ClusterIP first, which gives its address up.\n" ($wanted | default "none") $name ($class | default "none")) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* Tokens of service accounts name their issuer. The first one of the command issues them, and all of the command are accepted. */ -}}
+{{- define "muster.preflight.issuer" -}}
+{{- if and .Values.preflight .Release.IsUpgrade (eq .Values.fleetApi.mode "bundled") -}}
+{{- $api := .Values.fleetApi -}}
+{{- $flag := "--service-account-issuer=" -}}
+{{- $was := "" -}}
+{{- range dig "spec" "template" "spec" "containers" list (lookup "apps/v1" "Deployment" .Release.Namespace (printf "%s-api" (include "muster.fleet" .))) -}}
+{{- range .command -}}
+{{- if and (not $was) (hasPrefix $flag .) }}{{ $was = . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- $accepted := append $api.apiServer.extraArgs (printf "%shttps://kubernetes.default.svc.%s" $flag $api.clusterDomain) -}}
+{{- if and $was (not (has $was $accepted)) -}}
+{{- fail (printf "\n\nfleetApi.clusterDomain=%s: the fleet API would refuse the tokens of service accounts that it has issued, for it knows them by %s. Keep the domain; or have them accepted, too: --set 'fleetApi.apiServer.extraArgs={%s}'.\n" $api.clusterDomain (trimPrefix $flag $was) $was) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}
