@@ -75,7 +75,7 @@ impl Stream {
     }
 
     /// Follows the objects until `stop`, or until the member says that it serves the kind no more,
-    /// or as another resource.
+    /// as another resource, or in another scope.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let api: Api<Raw> = Api::all_with(self.on.member.clone(), &self.resource);
         let selection = Selection::everything()
@@ -188,7 +188,7 @@ impl Stream {
     }
 
     /// Counts what belongs to no Work, and reports objects that may not be seen any more. Returns
-    /// whether the member still serves the resource that is followed.
+    /// whether the member still serves the resource that is followed, in the scope that it had.
     async fn take_stock(&mut self) -> bool {
         // A large Work is not held for longer than its objects change.
         self.opened = None;
@@ -208,7 +208,10 @@ impl Stream {
             self.lose_sight().await;
         }
         self.is_hidden = is_hidden;
-        served.is_some_and(|it| it == self.resource)
+        // A definition that is made again with another scope serves the same paths.
+        let known = self.on.discovery.catalog().resolve(&self.watched.kind);
+        let is_same = known.is_none_or(|it| it.namespaced == self.watched.namespaced);
+        is_same && served.is_some_and(|it| it == self.resource)
     }
 
     /// Counts the objects that name a missing Work, and so are neither updated nor removed.

@@ -16,6 +16,7 @@ use super::opened::Watched;
 use super::stream::{LIST_AGAIN, Stream};
 use super::*;
 use crate::discovery::Discovery;
+use crate::testing;
 use crate::work::desired::ObjectKey;
 use crate::work::manifests::desired_for;
 use crate::work::observed::Interpretation;
@@ -192,6 +193,23 @@ async fn a_kind_that_the_member_serves_no_more_is_looked_up_again_and_its_works_
         let is_unknown = seen.health == ResourceHealth::Unknown;
         assert_eq!((is_unknown, seen.lost), (!is_proxys, false));
         assert_eq!(queue.is_empty(), is_proxys);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_served_in_another_scope_than_before_is_watched_anew() {
+    for (scope, ends) in [("Namespaced", false), ("Cluster", true)] {
+        let (mut watches, _fleet) = watches().await;
+        let mut core = testing::group("", &[("configmaps", "ConfigMap")]);
+        core["versions"][0]["resources"][0]["scope"] = json!(scope);
+        let client = testing::member(vec![core], |_, _| testing::not_found(&json!({})));
+        let changed = Arc::get_mut(&mut watches).unwrap();
+        changed.member = client.clone();
+        changed.discovery = Discovery::new(client);
+        changed.discovery.refresh().await.unwrap();
+        let run = stream(&watches, watched()).run(CancellationToken::new());
+        let run = tokio::time::timeout(std::time::Duration::from_mins(10), run);
+        assert_eq!(run.await.is_ok(), ends, "{scope}");
     }
 }
 
