@@ -156,7 +156,7 @@ impl Gateway {
         } else {
             1.0
         });
-        let remaining = remaining(api, &config, calendar());
+        let remaining = remaining(api, &config, self.now());
         let words = if remaining.is_some_and(|left| left <= 0.0) {
             "the credentials have expired: the API refuses us until they are replaced"
         } else if plain {
@@ -279,11 +279,16 @@ impl Gateway {
         Ok(Client::new(service, namespace))
     }
 
-    /// Returns whether the credentials of a configuration have expired, by the clock of the API's
-    /// server where that is known, and those in use end later.
+    /// Returns the time by the clock of the API's server, which judges the credentials; by that of
+    /// the machine while it is not known.
+    fn now(&self) -> Timestamp {
+        let told = self.server_clock.at(Instant::now());
+        told.unwrap_or_else(calendar)
+    }
+
+    /// Returns whether the credentials of a configuration have expired, and those in use end later.
     fn is_outlived(&self, config: &Config) -> bool {
-        let now = self.server_clock.at(Instant::now());
-        let now = now.unwrap_or_else(calendar);
+        let now = self.now();
         let (held, found) = (self.credentials(), credentials(config));
         found.is_some_and(|found| found.end <= now && held.is_none_or(|held| held.end > found.end))
     }
