@@ -124,23 +124,8 @@ impl Keeper {
         }
         let mut trusted = fleet.trusted.clone();
         if let Some(name) = &self.serving {
-            let brought = self.get(name).await.unwrap_or_else(|error| {
-                problems.push(error);
-                None
-            });
-            // While the Secret is gone, as when its issuer makes it anew, the authorities that
-            // clients know count: they signed the certificate in use.
-            let known = found.get(&site.name("control-plane"));
-            // Where neither Secret can be read, it is not known which authorities clients trust.
-            if brought.is_none()
-                && known.is_none()
-                && let Some(error) = problems.pop()
-            {
-                return Err(error);
-            }
-            let source = brought.as_ref().or_else(|| known?.as_ref());
-            let text = source.and_then(|it| judge::text(it, AUTHORITIES));
-            trusted = judge::bundle(&trusted, &text.unwrap_or_default());
+            let others = self.brought(name, &found, &mut problems).await?;
+            trusted = judge::bundle(&trusted, &others);
             leaves.retain(|it| it.secret != site.name("api-tls"));
         }
         // A load balancer that has lost an address, as that of a node which restarts, may get it
@@ -252,6 +237,32 @@ impl Keeper {
             written.push((name, why));
         }
         Ok(authority)
+    }
+
+    /// Returns the authorities of the certificate that somebody else keeps in a Secret. While that is
+    /// gone, as when its issuer makes it anew, the authorities that clients know count, for they
+    /// signed the certificate in use.
+    async fn brought(
+        &self,
+        name: &str,
+        found: &BTreeMap<String, Option<Secret>>,
+        problems: &mut Vec<Error>,
+    ) -> Result<String, Error> {
+        let brought = self.get(name).await.unwrap_or_else(|error| {
+            problems.push(error);
+            None
+        });
+        let known = found.get(&self.site.name("control-plane"));
+        // Where neither Secret can be read, it is not known which authorities clients trust.
+        if brought.is_none()
+            && known.is_none()
+            && let Some(error) = problems.pop()
+        {
+            return Err(error);
+        }
+        let source = brought.as_ref().or_else(|| known?.as_ref());
+        let text = source.and_then(|it| judge::text(it, AUTHORITIES));
+        Ok(text.unwrap_or_default())
     }
 
     async fn token_key(&self, written: &mut Vec<(String, &'static str)>) -> Result<(), Error> {
