@@ -182,30 +182,27 @@ async fn check<F: Future<Output = Result<(), String>>>(
     let deadline = (period / 2).min(LONGEST_LOOKUP);
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = timer.tick() => {}
-        }
-        let mut asked = std::pin::pin!(ask());
-        let answer = timeout(deadline, &mut asked).await;
-        let is_late = answer.is_err();
-        let answer = answer.unwrap_or_else(|_| {
-            Err(format!(
-                "{subject} {late} within {}s",
-                deadline.as_secs_f64()
-            ))
-        });
-        publish.send_replace(Some(answer));
-        if is_late {
-            // The lookup continues in a thread of its own until the resolver gives up; there is at
-            // most one.
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                _ = asked => {}
+    let asks = async {
+        loop {
+            timer.tick().await;
+            let mut asked = std::pin::pin!(ask());
+            let answer = timeout(deadline, &mut asked).await;
+            let is_late = answer.is_err();
+            let answer = answer.unwrap_or_else(|_| {
+                Err(format!(
+                    "{subject} {late} within {}s",
+                    deadline.as_secs_f64()
+                ))
+            });
+            publish.send_replace(Some(answer));
+            if is_late {
+                // The lookup continues in a thread of its own until the resolver gives up; there is at
+                // most one.
+                _ = asked.await;
             }
         }
-    }
+    };
+    shutdown.run_until_cancelled(asks).await;
 }
 
 async fn look_up(name: &str) -> Result<(), String> {

@@ -134,7 +134,7 @@ pub fn watch(
         let changed = Arc::clone(&changed);
         move |_| changed.notify_one()
     });
-    async move {
+    let watches = async move {
         let mut calls = Calls::default();
         loop {
             let cluster = clusters.get(None, &name);
@@ -146,15 +146,11 @@ pub fn watch(
                 next.map(|_| Instant::now() + NOT_LEADING)
             };
             tokio::select! {
-                () = shutdown.cancelled() => return,
                 () = changed.notified() => continue,
                 () = wait_until(next) => {}
             }
             if leadership.is_current() {
-                tokio::select! {
-                    () = shutdown.cancelled() => return,
-                    () = calls.call(&member) => {}
-                }
+                calls.call(&member).await;
                 publish.send_if_modified(|known| {
                     let is_news = *known != calls.sights;
                     known.clone_from(&calls.sights);
@@ -162,6 +158,9 @@ pub fn watch(
                 });
             }
         }
+    };
+    async move {
+        shutdown.run_until_cancelled(watches).await;
     }
 }
 

@@ -38,46 +38,43 @@ pub async fn watch(
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut last: Option<Observation> = None;
     let mut recent = Recent::default();
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = timer.tick() => {}
-        }
-        let started = Instant::now();
-        let observation = tokio::select! {
-            () = shutdown.cancelled() => return,
-            observation = probe(&client, deadline(period)) => observation,
-        };
-        let took = started.elapsed();
-        metrics::histogram!("muster_probe_duration_seconds").record(took);
-        recent.note((observation == Observation::Ready).then_some(took));
-        if !matches!(observation, Observation::Unreachable { .. }) {
-            Step::Probe.succeeded(calendar());
-        }
-        if last.as_ref() != Some(&observation) {
-            if matches!(last, Some(Observation::Unreachable { .. })) {
-                returned.notify_one();
+    let probes = async {
+        loop {
+            timer.tick().await;
+            let started = Instant::now();
+            let observation = probe(&client, deadline(period)).await;
+            let took = started.elapsed();
+            metrics::histogram!("muster_probe_duration_seconds").record(took);
+            recent.note((observation == Observation::Ready).then_some(took));
+            if !matches!(observation, Observation::Unreachable { .. }) {
+                Step::Probe.succeeded(calendar());
             }
-            match &observation {
-                Observation::Ready => tracing::info!("the member is well"),
-                Observation::Refused { code } => {
-                    tracing::warn!(code, "the member refuses the agent's credentials");
+            if last.as_ref() != Some(&observation) {
+                if matches!(last, Some(Observation::Unreachable { .. })) {
+                    returned.notify_one();
                 }
-                Observation::NotReady { code } => {
-                    tracing::warn!(code, "the member answers that it is not well");
+                match &observation {
+                    Observation::Ready => tracing::info!("the member is well"),
+                    Observation::Refused { code } => {
+                        tracing::warn!(code, "the member refuses the agent's credentials");
+                    }
+                    Observation::NotReady { code } => {
+                        tracing::warn!(code, "the member answers that it is not well");
+                    }
+                    Observation::Unreachable { cause } => {
+                        tracing::warn!(cause, "the member does not answer");
+                    }
                 }
-                Observation::Unreachable { cause } => {
-                    tracing::warn!(cause, "the member does not answer");
-                }
+                last = Some(observation.clone());
             }
-            last = Some(observation.clone());
+            publish.send_replace(Some(Health {
+                observation,
+                recent,
+                at: Instant::now(),
+            }));
         }
-        publish.send_replace(Some(Health {
-            observation,
-            recent,
-            at: Instant::now(),
-        }));
-    }
+    };
+    shutdown.run_until_cancelled(probes).await;
 }
 
 /// Returns the deadline of a probe: half the period, and no longer than a healthy API server takes.

@@ -55,45 +55,35 @@ pub async fn collect(
 ) {
     let mut timer = tokio::time::interval(period);
     timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = shutdown.cancelled() => return,
-            _ = timer.tick() => {}
+    let asks = async {
+        loop {
+            timer.tick().await;
+            let version = member.apiserver_version();
+            let version = within("ask for the version of the member", version);
+            let (version, catalog) = tokio::join!(version, discovery.refresh());
+            let now = clock.now();
+            publish.send_modify(|collected| {
+                collected.is_asked = true;
+                match version {
+                    Ok(version) => {
+                        collected.version = Some(version.git_version);
+                        collected.version_since = None;
+                        Step::Version.succeeded(now);
+                    }
+                    Err(error) => grow_old(&mut collected.version_since, now, "version", &error),
+                }
+                match catalog {
+                    Ok(catalog) => {
+                        collected.catalog = Some(catalog);
+                        collected.catalog_since = None;
+                        Step::Discovery.succeeded(now);
+                    }
+                    Err(error) => grow_old(&mut collected.catalog_since, now, "kinds", &error),
+                }
+            });
         }
-        let asking = async {
-            tokio::join!(
-                within(
-                    "ask for the version of the member",
-                    member.apiserver_version()
-                ),
-                discovery.refresh(),
-            )
-        };
-        let (version, catalog) = tokio::select! {
-            () = shutdown.cancelled() => return,
-            answers = asking => answers,
-        };
-        let now = clock.now();
-        publish.send_modify(|collected| {
-            collected.is_asked = true;
-            match version {
-                Ok(version) => {
-                    collected.version = Some(version.git_version);
-                    collected.version_since = None;
-                    Step::Version.succeeded(now);
-                }
-                Err(error) => grow_old(&mut collected.version_since, now, "version", &error),
-            }
-            match catalog {
-                Ok(catalog) => {
-                    collected.catalog = Some(catalog);
-                    collected.catalog_since = None;
-                    Step::Discovery.succeeded(now);
-                }
-                Err(error) => grow_old(&mut collected.catalog_since, now, "kinds", &error),
-            }
-        });
-    }
+    };
+    shutdown.run_until_cancelled(asks).await;
 }
 
 /// Notes that an answer was not confirmed; says so once, not every period.

@@ -27,25 +27,23 @@ const REASON: &str = "UnfitFleetAPI";
 
 /// Looks at the fleet API until shutdown.
 pub(super) async fn watch(fleet: Arc<Fleet>, health: Health) {
-    tokio::select! {
-        () = fleet.shutdown.cancelled() => return,
-        () = fleet.leadership.acquired() => {}
-    }
-    let mut pause = FIRST;
-    loop {
-        tokio::select! {
-            () = fleet.shutdown.cancelled() => return,
-            () = tokio::time::sleep(pause) => pause = AGAIN,
+    let looks = async {
+        fleet.leadership.acquired().await;
+        let mut pause = FIRST;
+        loop {
+            tokio::time::sleep(pause).await;
+            pause = AGAIN;
+            if !fleet.leadership.is_current() {
+                continue;
+            }
+            match check(&fleet).await {
+                Ok(Some(why)) => report(&fleet, &health, &why),
+                Ok(None) => health.note(PART, None),
+                Err(error) => tracing::debug!(%error, "could not look at the fleet API"),
+            }
         }
-        if !fleet.leadership.is_current() {
-            continue;
-        }
-        match check(&fleet).await {
-            Ok(Some(why)) => report(&fleet, &health, &why),
-            Ok(None) => health.note(PART, None),
-            Err(error) => tracing::debug!(%error, "could not look at the fleet API"),
-        }
-    }
+    };
+    fleet.shutdown.run_until_cancelled(looks).await;
 }
 
 fn report(fleet: &Fleet, health: &Health, why: &str) {
