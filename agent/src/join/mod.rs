@@ -199,11 +199,9 @@ async fn doubt(clusters: &Informer<Cluster>, name: &str, news: &Notify) -> Strin
 
 fn advance(standing: &watch::Sender<Standing>, to: Standing) {
     standing.send_if_modified(|standing| {
-        let further = *standing < to;
-        if further {
-            *standing = to;
-        }
-        further
+        let before = *standing;
+        *standing = before.max(to);
+        before < to
     });
 }
 

@@ -65,6 +65,12 @@ impl Base {
         self.settings.runs(controller)
     }
 
+    /// Returns whether both connections lead to one server.
+    pub(super) fn is_same_server(&self) -> bool {
+        let (member, fleet) = (self.member.config(), self.fleet.config());
+        member.cluster_url == fleet.cluster_url && member.tls_server_name == fleet.tls_server_name
+    }
+
     /// Returns a client of the fleet API within the operator's limits.
     pub(super) fn fleet_client(&self, profile: Profile) -> anyhow::Result<Client> {
         let (qps, burst) = (self.settings.kube_api_qps, self.settings.kube_api_burst);

@@ -76,12 +76,10 @@ impl Hosted {
 /// Compares the identity of the member with its Cluster.
 fn recognition(context: &Context) -> Made {
     let base = &context.base;
-    let (member, fleet) = (base.member.config(), base.fleet.config());
     let recognition = Recognition {
         fleet: base.fleet.client(Profile::Write, Limits::NONE)?,
         member: base.member.client(Profile::Write, Limits::NONE)?,
-        same_server: member.cluster_url == fleet.cluster_url
-            && member.tls_server_name == fleet.tls_server_name,
+        same_server: base.is_same_server(),
         cluster: base.settings.cluster_name.clone(),
         clusters: context.clusters.clone(),
         events: context.events.clone(),

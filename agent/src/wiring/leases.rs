@@ -24,7 +24,6 @@ use super::tasks::Made;
 use crate::COMPONENT;
 use crate::heartbeat::Heartbeat;
 use crate::join::Standing;
-use crate::settings::Settings;
 use crate::work::fencing::{Silence, heartbeat_note};
 
 /// Interval at which the thread of the leases shows that it runs, and time without that after which
@@ -72,8 +71,10 @@ pub(super) fn leases(context: &Context) -> Made {
     let leases = Leases {
         fleet: Arc::clone(&base.fleet),
         heartbeat: Heartbeat {
+            cluster: settings.cluster_name.clone(),
+            duration: *settings.cluster_lease_duration,
+            interval: settings.lease_interval(),
             gateway: Some(Arc::clone(&base.fleet)),
-            ..heartbeat(settings)
         },
         candidate: settings.leader_elect.then_some(candidate),
         leadership: base.leadership.clone(),
@@ -92,18 +93,6 @@ pub(super) fn leases(context: &Context) -> Made {
     Ok(Box::pin(
         thread.context("start the thread that renews the leases")?,
     ))
-}
-
-/// Returns the heartbeat that renews the member's lease as the flags say: each time that a fraction
-/// of its duration has passed.
-fn heartbeat(settings: &Settings) -> Heartbeat {
-    let duration = *settings.cluster_lease_duration;
-    Heartbeat {
-        cluster: settings.cluster_name.clone(),
-        duration,
-        interval: duration.mul_f64(settings.cluster_lease_renew_interval_fraction),
-        gateway: None,
-    }
 }
 
 /// Fails liveness when the thread of the leases is stuck.
@@ -247,6 +236,7 @@ fn last_known(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings;
 
     #[test]
     fn the_lease_is_renewed_when_a_fraction_of_its_duration_has_passed() {
@@ -256,13 +246,12 @@ mod tests {
                 cluster_lease_renew_interval_fraction: fraction,
                 ..Settings::default()
             };
-            let heartbeat = heartbeat(&settings);
-            (heartbeat.duration.as_secs(), heartbeat.interval.as_secs())
+            settings.lease_interval().as_secs()
         };
-        assert_eq!(of("40s", 0.25), (40, 10));
-        assert_eq!(of("60s", 0.5), (60, 30));
-        let by_default = heartbeat(&Settings::default());
-        assert_eq!(by_default.interval, Duration::from_secs(10));
+        assert_eq!(of("40s", 0.25), 10);
+        assert_eq!(of("60s", 0.5), 30);
+        let by_default = Settings::default().lease_interval();
+        assert_eq!(by_default, Duration::from_secs(10));
     }
 
     #[test]

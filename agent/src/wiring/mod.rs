@@ -93,10 +93,8 @@ impl Agent {
             health: settings.health_probe_bind_address.0,
         };
         serve::open(ports, &health, metrics, &mut tasks).await?;
-        let (given_fleet, given_member) = match connections {
-            Some(connections) => (Some(connections.fleet), Some(connections.member)),
-            None => (None, None),
-        };
+        let given = connections.map(|it| (it.fleet, it.member));
+        let (given_fleet, given_member) = given.unzip();
         let member = match given_member {
             Some(member) => member,
             None => Gateway::open("member", member).await?,

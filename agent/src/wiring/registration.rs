@@ -18,15 +18,13 @@ pub(super) fn cluster_informer(context: &Context) -> BoxFuture<'static, ()> {
 /// Registers the member. A final refusal ends the agent, and is sent through `context.refused`.
 pub(super) fn registration(context: &Context) -> Made {
     let base = &context.base;
-    let (member, fleet) = (base.member.config(), base.fleet.config());
     let registration = Registration {
         fleet: base.fleet.client(Profile::Write, Limits::NONE)?,
         member: base.member.client(Profile::Write, Limits::NONE)?,
         settings: base.settings.clone(),
-        endpoint: client::address(&member),
-        same_server: member.cluster_url == fleet.cluster_url
-            && member.tls_server_name == fleet.tls_server_name,
-        insecure: member.accept_invalid_certs,
+        endpoint: client::address(&base.member.config()),
+        same_server: base.is_same_server(),
+        insecure: base.member.config().accept_invalid_certs,
         reports: base.settings.reports()?,
         models: if base.settings.models_enabled() {
             default_models()
