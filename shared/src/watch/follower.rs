@@ -24,7 +24,7 @@ use super::source::{Extent, Source, WatchError};
 use super::trouble::Trouble;
 use super::wire::compact::Decode;
 use super::wire::{Line, Rejected};
-use super::{Followed, IDLE_GRACE, Selection};
+use super::{Followed, IDLE_GRACE, Selection, WATCH_TIMEOUT};
 use crate::clock::calendar;
 use crate::queue::wait_until;
 use crate::remind::Reminder;
@@ -116,7 +116,6 @@ impl<K: Followed> Follower<K> {
 
     fn reading(api: &Api<K>, selection: Selection, decode: Option<Decode<K>>) -> Self {
         let kind = api.resource_url().rsplit('/').next().unwrap_or_default();
-        let lasts = selection.watch_timeout;
         Self {
             kind: kind.to_owned(),
             source: Source::new(api, selection, decode),
@@ -126,8 +125,8 @@ impl<K: Followed> Follower<K> {
             limit: FIRST_LIMIT,
             broken: 0,
             broken_streams: 0,
-            fruitless: Fruitless::new(lasts),
-            lasts,
+            fruitless: Fruitless::new(WATCH_TIMEOUT),
+            lasts: WATCH_TIMEOUT,
             silent_since: None,
             pause: FIRST_PAUSE,
             reminder: Reminder::after(REFUSED_PATIENCE),

@@ -106,13 +106,14 @@ pub struct Selection {
     /// server does not stream lists. Not for collections on which decisions depend: an object that
     /// the cache does not have yet looks deleted.
     pub recent: bool,
-    /// Time for which the server is asked to keep one watch open. A dead connection is noticed
-    /// [`IDLE_GRACE`] later, which bounds how outdated a cache can be unnoticed.
-    pub watch_timeout: Duration,
 }
 
+/// Time for which the server is asked to keep one watch open. A dead connection is noticed
+/// [`IDLE_GRACE`] later, which bounds how outdated a cache can be unnoticed.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(50);
+
 /// Time after the watch timeout for which a byte is awaited before the connection counts as dead.
-pub const IDLE_GRACE: Duration = Duration::from_secs(10);
+const IDLE_GRACE: Duration = Duration::from_secs(10);
 
 impl Default for Selection {
     fn default() -> Self {
@@ -121,7 +122,6 @@ impl Default for Selection {
             fields: None,
             page_size: 500,
             recent: false,
-            watch_timeout: Duration::from_secs(50),
         }
     }
 }

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::recovery::FIRST_PAUSE;
 use super::{Follower, State};
-use crate::watch::Followed;
 use crate::watch::incoming::Incoming;
 use crate::watch::source::WatchError;
 use crate::watch::wire::Line;
+use crate::watch::{Followed, WATCH_TIMEOUT};
 
 /// After this time a server is asked again for a streaming list that it could not give.
 pub(super) const STREAMING_RETRY: Duration = Duration::from_hours(1);
@@ -27,7 +27,7 @@ const STREAM_SILENCE: Duration = Duration::from_secs(20);
 impl<K: Followed> Follower<K> {
     /// Begins a streaming list of everything.
     pub(super) async fn stream_all(&mut self) -> Result<State<K>, (State<K>, WatchError)> {
-        self.lasts = self.source.selection.watch_timeout;
+        self.lasts = WATCH_TIMEOUT;
         match self.source.watch(None, self.lasts).await {
             Ok(lines) => {
                 self.notify(Event::Init);
