@@ -272,7 +272,7 @@ impl Bootstrap {
         gateway: &Gateway,
     ) -> Result<bool, write::Error> {
         let text = String::from_utf8_lossy(self.text(Some(secret)).unwrap_or_default());
-        let stored = client::from_text(&text, "of the member's Secret", None).await;
+        let stored = client::from_text(&text, "of the member's Secret").await;
         let Ok(stored) = stored.map(|config| way_of(&config)) else {
             return Ok(false);
         };
@@ -330,7 +330,7 @@ impl Bootstrap {
         } else {
             let text = String::from_utf8_lossy(text.unwrap_or_default());
             let name = "of the member's Secret";
-            client::from_text(&text, name, None).await?
+            client::from_text(&text, name).await?
         };
         Ok(client::certified(way, &document.certificate, &document.key))
     }

@@ -204,9 +204,7 @@ impl Side {
             let missing = || Refusal::Absent(format!("Secret {name:?} has no key {key:?}"));
             let text = text.ok_or_else(missing)?;
             let title = format!("of Secret {name}");
-            client::from_text(text, &title, None)
-                .await
-                .map_err(failed)?
+            client::from_text(text, &title).await.map_err(failed)?
         };
         Ok(Way {
             server: client::address(&config),

@@ -341,7 +341,7 @@ impl Program {
         if self.applied.as_ref().is_some_and(is_recent) {
             return Ok(());
         }
-        let mut config = client::from_text(&outcome.visitor, "of the fleet API", None).await?;
+        let mut config = client::from_text(&outcome.visitor, "of the fleet API").await?;
         if !self.settings.api_server.is_empty() {
             config.cluster_url = self.settings.api_server.parse()?;
         }

@@ -144,17 +144,13 @@ pub async fn kubeconfig_of(
 
 /// Loads the configuration of a Kubernetes API from the text of a kubeconfig. Errors call it by
 /// `name`.
-pub async fn from_text(text: &str, name: &str, context: Option<&str>) -> Result<Config, Error> {
-    let options = KubeConfigOptions {
-        context: context.map(str::to_owned),
-        ..KubeConfigOptions::default()
-    };
+pub async fn from_text(text: &str, name: &str) -> Result<Config, Error> {
     let named = |source: KubeconfigError| Error::Kubeconfig {
         path: name.to_owned(),
         problem: problem(&source),
     };
     let read = Kubeconfig::from_yaml(text).map_err(named)?;
-    Config::from_custom_kubeconfig(read, &options)
+    Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
         .await
         .map_err(named)
 }

@@ -65,7 +65,7 @@ fn a_kubeconfig_is_read_or_refused_and_its_secrets_are_not_told() {
             if text.contains("certificate-authority:") || text.contains("/dev/") {
                 return "names a file".to_owned();
             }
-            match runtime.block_on(client::from_text(text, "the kubeconfig", None)) {
+            match runtime.block_on(client::from_text(text, "the kubeconfig")) {
                 Ok(_) => "reads".to_owned(),
                 Err(error) => {
                     let message = format!("{error} {error:?}");
@@ -99,7 +99,7 @@ fn a_kubeconfig_of_an_agent_is_read_as_it_is_written() {
             };
             // As the agent and `kubectl muster register` write it.
             let written = serde_saphyr::to_string(&way.with_token(user, token)).unwrap();
-            let config = runtime.block_on(client::from_text(&written, "it", None));
+            let config = runtime.block_on(client::from_text(&written, "it"));
             let config = match config {
                 Ok(config) => config,
                 Err(error) => panic!("{written}: {error}"),
