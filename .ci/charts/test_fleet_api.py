@@ -148,6 +148,10 @@ def test_admission():
     asked = yaml.safe_load_all(of_kind(objects, "ConfigMap")[0]["data"]["webhooks.yaml"])
     assert sorted(each["kind"] for each in asked if each) == ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"], "a bundled fleet API is told to ask about policies"
     assert not [each for each in objects if "Webhook" in each["kind"]], "and this cluster is not"
+    for certificate, is_named in (({}, False), ({"secret": "mine"}, True)):
+        objects = rendered(CONTROL_PLANE, {"webhook": {"caBundle": "-----BEGIN CERTIFICATE-----", "certificate": certificate}})
+        named = "caBundle" in of_kind(objects, "ConfigMap")[0]["data"]["webhooks.yaml"]
+        assert named == is_named, "the authority of a certificate that is brought is applied, and of no other one"
     off = rendered(CONTROL_PLANE, {"webhook": {"enabled": False}})
     assert not of_kind(off, "ConfigMap") and not [each for each in arguments(off) if each.startswith("--webhook")], "unless that is not wanted"
 

@@ -30,6 +30,10 @@
 {{- define "muster.webhook.configurations" -}}
 {{- $webhook := .Values.webhook }}
 {{- $bundle := $webhook.caBundle | b64enc }}
+{{- if and (eq .Values.fleetApi.mode "bundled") (not (include "muster.webhook.secret" .)) }}
+{{- /* The control plane makes its own certificate, and leaves an authority alone that is applied here. */}}
+{{- $bundle = "" }}
+{{- end }}
 {{- if and (not $bundle) (include "muster.webhook.secret" .) }}
 {{- fail "webhook.caBundle is missing: the fleet API has to know the authority of the certificate that you bring (--set-file webhook.caBundle=FILE with ca.crt of its Secret)" }}
 {{- end }}

@@ -10,6 +10,7 @@ use muster_shared::tls;
 use serde_json::{Value, json};
 
 use super::issue::LIFE;
+use crate::settings::COMPONENT;
 
 /// Keys of the Secret: authorities, certificate, private key.
 pub(super) const KEYS: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
@@ -133,14 +134,29 @@ fn good_authorities(text: &str, now: Timestamp) -> Vec<String> {
     tls::blocks(text).filter(good).map(str::to_owned).collect()
 }
 
+/// Returns whether the program that prepares the fleet API has applied the authority of a webhook:
+/// somebody brings a certificate since, and this process, which makes its own, is to end.
+fn is_brought(configuration: &Value, name: &Value) -> bool {
+    let webhook = format!("k:{}", json!({ "name": name }));
+    let entries = configuration["metadata"]["managedFields"].as_array();
+    entries.into_iter().flatten().any(|entry| {
+        let fields = &entry["fieldsV1"]["f:webhooks"][&webhook]["f:clientConfig"];
+        entry["manager"] == COMPONENT
+            && entry["operation"] == "Apply"
+            && !fields["f:caBundle"].is_null()
+    })
+}
+
 /// Returns the change by which every webhook of ours in a configuration trusts these authorities;
-/// `None` when all of them do. It fails if the configuration has become another one.
+/// `None` when all of them do, or trust those of a certificate that somebody brings. It fails if
+/// the configuration has become another one.
 pub(super) fn trust(configuration: &Value, authorities: &str) -> Option<Value> {
     let bundle = STANDARD.encode(authorities);
     let mut webhooks = configuration["webhooks"].as_array()?.clone();
     let mut changed = false;
     for webhook in &mut webhooks {
-        if is_ours(webhook) && webhook["clientConfig"]["caBundle"] != bundle {
+        let is_other = webhook["clientConfig"]["caBundle"] != bundle;
+        if is_ours(webhook) && is_other && !is_brought(configuration, &webhook["name"]) {
             webhook["clientConfig"]["caBundle"] = bundle.clone().into();
             changed = true;
         }
@@ -297,6 +313,28 @@ mod tests {
         configuration["webhooks"] = patch["webhooks"].clone();
         assert_eq!(trust(&configuration, "authority"), None);
         assert_eq!(trust(&json!({ "metadata": {} }), "authority"), None);
+    }
+
+    #[test]
+    fn the_authority_of_a_certificate_that_is_brought_is_not_replaced() {
+        let entry = |manager: &str, field: &str| {
+            let fields = json!({ "f:clientConfig": { field: {} } });
+            let fields = json!({ "f:webhooks": { "k:{\"name\":\"a.muster.io\"}": fields } });
+            json!({ "manager": manager, "operation": "Apply", "fieldsV1": fields })
+        };
+        for (what, entry, stays) in [
+            ("brought", entry(COMPONENT, "f:caBundle"), true),
+            ("its address alone", entry(COMPONENT, "f:url"), false),
+            ("somebody else's", entry("helm", "f:caBundle"), false),
+        ] {
+            let client = json!({ "caBundle": STANDARD.encode("brought") });
+            let configuration = json!({
+                "metadata": { "managedFields": [entry] },
+                "webhooks": [{ "name": "a.muster.io", "clientConfig": client }],
+            });
+            let patch = trust(&configuration, "own");
+            assert_eq!(patch.is_none(), stays, "{what}");
+        }
     }
 
     #[test]
