@@ -7,6 +7,7 @@
 mod reading;
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use muster_shared::api::work::{ManifestStatus, Work, WorkSpec};
@@ -218,22 +219,16 @@ fn wish(metadata: &ObjectMeta, spec: &WorkSpec) -> u64 {
     ))
 }
 
-fn kinds(spec: &WorkSpec) -> Box<[Arc<GroupVersionKind>]> {
+/// Returns a part of the keys of the objects, each once. Manifests that cannot be read have none.
+fn distinct<T: Clone + Eq + Hash>(
+    spec: &WorkSpec,
+    part: impl Fn(ObjectKey) -> Option<T>,
+) -> Box<[Arc<T>]> {
     let mut known = HashSet::new();
     let manifests = spec.workload.manifests.iter().enumerate();
     manifests
-        .filter_map(|(ordinal, manifest)| Some(ObjectKey::of(&manifest.0, ordinal).ok()?.kind))
-        .filter(|kind| known.insert(kind.clone()))
-        .map(Arc::new)
-        .collect()
-}
-
-fn namespaces(spec: &WorkSpec) -> Box<[Arc<String>]> {
-    let mut known = HashSet::new();
-    let manifests = spec.workload.manifests.iter().enumerate();
-    manifests
-        .filter_map(|(ordinal, manifest)| Some(ObjectKey::of(&manifest.0, ordinal).ok()?.namespace))
-        .filter(|namespace| !namespace.is_empty() && known.insert(namespace.clone()))
+        .filter_map(|(ordinal, manifest)| part(ObjectKey::of(&manifest.0, ordinal).ok()?))
+        .filter(|part| known.insert(part.clone()))
         .map(Arc::new)
         .collect()
 }

@@ -127,42 +127,27 @@ pub fn released(observed: &Value) -> Option<Value> {
 /// Returns the merge patch that removes the marks of the fleet; `None` when there are none.
 fn without_marks(observed: &Value) -> Option<Value> {
     let claimed = |key: &str| CLAIM_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
-    let released_labels = nulls(observed, "labels", |key| {
-        RELEASED_LABELS.contains(&key) || claimed(key)
-    });
-    let released = nulls(observed, "annotations", |key| {
-        RELEASED_ANNOTATIONS.contains(&key) || claimed(key)
-    });
-    let mut metadata = Map::new();
-    if !released_labels.is_empty() {
-        metadata.insert("labels".into(), Value::Object(released_labels));
-    }
-    if !released.is_empty() {
-        metadata.insert("annotations".into(), Value::Object(released));
-    }
-    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+    removal(observed, |field, key| {
+        let released = match field {
+            "labels" => &RELEASED_LABELS[..],
+            _ => &RELEASED_ANNOTATIONS[..],
+        };
+        released.contains(&key) || claimed(key)
+    })
 }
 
 /// Returns the merge patch that removes labels and annotations which Karmada's agent had set and
 /// which are no longer wanted. Objects of Karmada's agent list these in an annotation; a
 /// server-side apply removes this agent's own.
 pub fn leftovers(desired: &Value, observed: &Value) -> Option<Value> {
-    let mut metadata = Map::new();
-    for (field, list) in [
-        ("labels", annotations::MANAGED_LABELS),
-        ("annotations", annotations::MANAGED_ANNOTATIONS),
-    ] {
-        let listed: Vec<&str> = annotation(observed, list)
-            .unwrap_or_default()
-            .split(',')
-            .collect();
-        let wanted = |key: &str| value(desired, field, key).is_some();
-        let gone = nulls(observed, field, |key| listed.contains(&key) && !wanted(key));
-        if !gone.is_empty() {
-            metadata.insert(field.into(), Value::Object(gone));
-        }
-    }
-    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+    removal(observed, |field, key| {
+        let list = match field {
+            "labels" => annotations::MANAGED_LABELS,
+            _ => annotations::MANAGED_ANNOTATIONS,
+        };
+        let mut listed = annotation(observed, list).unwrap_or_default().split(',');
+        listed.any(|it| it == key) && value(desired, field, key).is_none()
+    })
 }
 
 /// Returns an annotation of an object.
@@ -178,16 +163,20 @@ fn value<'a>(object: &'a Value, field: &str, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.get(key)?.as_str()
 }
 
-fn nulls(object: &Value, field: &str, unwanted: impl Fn(&str) -> bool) -> Map<String, Value> {
-    object
-        .get("metadata")
-        .and_then(|metadata| metadata.get(field))
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(Map::keys)
-        .filter(|key| unwanted(key))
-        .map(|key| (key.clone(), Value::Null))
-        .collect()
+/// Returns the merge patch that removes labels and annotations, by their field and key; `None` when
+/// there is nothing to remove.
+fn removal(object: &Value, is_unwanted: impl Fn(&str, &str) -> bool) -> Option<Value> {
+    let mut metadata = Map::new();
+    for field in ["labels", "annotations"] {
+        let held = object["metadata"][field].as_object();
+        let gone = held.into_iter().flat_map(Map::keys);
+        let gone = gone.filter(|key| is_unwanted(field, key));
+        let gone: Map<_, _> = gone.map(|key| (key.clone(), Value::Null)).collect();
+        if !gone.is_empty() {
+            metadata.insert(field.into(), Value::Object(gone));
+        }
+    }
+    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use muster_shared::names::condition::APPLIED;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::{CachedWork, Content, TERMINATING, Unreadable, kinds, namespaces, wish};
+use super::{CachedWork, Content, TERMINATING, Unreadable, distinct, wish};
 use crate::digest::digest;
 use crate::work::manifests::{self, has_finalizer, named};
 use crate::work::texts::Text;
@@ -105,8 +105,10 @@ fn readable(work: &Work, text: String, reported: Option<u64>) -> CachedWork {
         content: Content::Text(Text::new(text)),
         wish: wish(&work.metadata, &work.spec),
         reported,
-        kinds: kinds(&work.spec),
-        namespaces: namespaces(&work.spec),
+        kinds: distinct(&work.spec, |key| Some(key.kind)),
+        namespaces: distinct(&work.spec, |key| {
+            Some(key.namespace).filter(|it| !it.is_empty())
+        }),
         suspended: work.spec.suspend_dispatching == Some(true),
         applied: applied(manifests::conditions_of(work)),
         has_finalizer: has_finalizer(work),
