@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::conditions;
 use crate::k8s::Condition;
+use crate::merge::object_in;
 use crate::names::{annotation, condition, label};
 
 /// Orders to the agent about one object, in the annotation [`annotation::FENCING`].
@@ -40,13 +41,9 @@ impl Orders {
 
     /// Writes the orders into a manifest.
     pub fn write(&self, manifest: &mut Value) {
-        for field in ["labels", "annotations"] {
-            if !manifest["metadata"][field].is_object() {
-                manifest["metadata"][field] = json!({});
-            }
-        }
-        manifest["metadata"]["labels"][label::FENCED] = json!("true");
-        manifest["metadata"]["annotations"][annotation::FENCING] = json!(json!(self).to_string());
+        let metadata = &mut manifest["metadata"];
+        object_in(metadata, "labels")[label::FENCED] = json!("true");
+        object_in(metadata, "annotations")[annotation::FENCING] = json!(json!(self).to_string());
     }
 
     /// Returns the time without a renewal of the lease after which the object is stopped.
@@ -103,16 +100,6 @@ pub fn release(
     let metadata = object_in(&mut patch, "metadata");
     object_in(metadata, "annotations")[annotation::STOPPED] = Value::Null;
     Some(patch)
-}
-
-/// Returns the field of a patch that has to be an object. Whoever may change an object decides what
-/// its annotations say, so that anything else may be there.
-fn object_in<'a>(patch: &'a mut Value, field: &str) -> &'a mut Value {
-    let value = &mut patch[field];
-    if !value.is_object() {
-        *value = json!({});
-    }
-    value
 }
 
 /// Returns a patch with the values that an object has for its fields; fields that the object does

@@ -16,7 +16,17 @@
 //! assert_eq!(difference(&patched, &new), None);
 //! ```
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+/// Returns the field of an object, or of a patch, that has to be an object: what else is there is
+/// replaced. Whoever may change an object decides what its labels and annotations are.
+pub fn object_in<'a>(object: &'a mut Value, field: &str) -> &'a mut Value {
+    let value = &mut object[field];
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value
+}
 
 /// Returns the merge patch that turns `old` into `new`, or `None` if nothing differs.
 ///

@@ -2,6 +2,7 @@
 //! annotations.
 
 use muster_shared::k8s::GroupVersionKind;
+use muster_shared::merge::object_in;
 use muster_shared::names::{annotation, label};
 use serde_json::{Map, Value, json};
 
@@ -201,20 +202,15 @@ pub fn desired(manifest: &Value, work: Origin<'_>, fleet: Option<&str>) -> Value
         return desired;
     };
     metadata.retain(|key, value| !NEVER_SENT.contains(&key.as_str()) && !value.is_null());
-    mark(metadata, "labels", label::MANAGED, "true");
-    for (key, value) in [
-        (annotation::WORK_NAMESPACE, work.namespace),
-        (annotation::WORK_NAME, work.name),
-    ] {
-        mark(metadata, "annotations", key, value);
-    }
-    match fleet {
-        Some(fleet) => mark(metadata, "annotations", annotation::FLEET, fleet),
-        None => {
-            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
-                annotations.remove(annotation::FLEET);
-            }
-        }
+    let metadata = &mut desired["metadata"];
+    object_in(metadata, "labels")[label::MANAGED] = json!("true");
+    let annotations = object_in(metadata, "annotations");
+    annotations[annotation::WORK_NAMESPACE] = json!(work.namespace);
+    annotations[annotation::WORK_NAME] = json!(work.name);
+    if let Some(fleet) = fleet {
+        annotations[annotation::FLEET] = json!(fleet);
+    } else if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(annotation::FLEET);
     }
     desired
 }
@@ -257,14 +253,6 @@ fn leave_open(object: &mut Map<String, Value>) {
         Some("APIService") => close(object.get_mut("spec")),
         _ => {}
     }
-}
-
-fn mark(metadata: &mut Map<String, Value>, field: &str, key: &str, value: &str) {
-    let marks = metadata.entry(field).or_insert_with(|| json!({}));
-    if !marks.is_object() {
-        *marks = json!({});
-    }
-    marks[key] = json!(value);
 }
 
 /// An object with which others go when it is deleted.

@@ -2,6 +2,7 @@
 //! or deleting an object with them.
 
 use muster_shared::fencing;
+use muster_shared::merge::object_in;
 use muster_shared::names::{annotation as annotations, label as labels};
 use serde_json::{Map, Value, json};
 
@@ -113,12 +114,9 @@ pub fn released(observed: &Value) -> Option<Value> {
         let Some(gone) = gone.and_then(Value::as_object) else {
             continue;
         };
-        let changed = &mut patch["metadata"][field];
-        if !changed.is_object() {
-            *changed = json!({});
-        }
-        if let Some(changed) = changed.as_object_mut() {
-            changed.extend(gone.clone());
+        let changed = object_in(&mut patch["metadata"], field);
+        for (key, value) in gone {
+            changed[key] = value.clone();
         }
     }
     Some(patch)

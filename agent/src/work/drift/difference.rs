@@ -1,7 +1,8 @@
 //! Compares an object in the member with its desired state. Pure.
 
 use muster_interpreter::{Interpreters, Operation};
-use serde_json::{Value, json};
+use muster_shared::merge::object_in;
+use serde_json::Value;
 
 use super::grown::with_grown;
 use super::pods::with_admitted;
@@ -102,23 +103,20 @@ fn leave_out_retained(observed: &mut Value, desired: &Value, retained: &Value) {
 /// removes what the server keeps of its owners: a rule that retains all metadata of the member must
 /// not make the object ownerless.
 fn keep_marks(retained: &mut Value, desired: &Value) {
-    let Some(metadata) = retained.get_mut("metadata").and_then(Value::as_object_mut) else {
+    let Some(metadata) = retained.get_mut("metadata") else {
         return;
     };
-    metadata.remove("managedFields");
+    let Some(fields) = metadata.as_object_mut() else {
+        return;
+    };
+    fields.remove("managedFields");
     for field in ["labels", "annotations"] {
         let Some(wanted) = desired["metadata"][field].as_object() else {
             continue;
         };
-        let pairs = metadata.entry(field).or_insert_with(|| json!({}));
-        if !pairs.is_object() {
-            *pairs = json!({});
-        }
-        if let Some(pairs) = pairs.as_object_mut() {
-            let wanted = wanted
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone()));
-            pairs.extend(wanted);
+        let pairs = object_in(metadata, field);
+        for (key, value) in wanted {
+            pairs[key] = value.clone();
         }
     }
 }
@@ -126,6 +124,7 @@ fn keep_marks(retained: &mut Value, desired: &Value) {
 #[cfg(test)]
 mod tests {
     use muster_shared::names::annotation::MANAGED_LABELS;
+    use serde_json::json;
 
     use super::*;
 
