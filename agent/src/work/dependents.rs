@@ -8,6 +8,8 @@ use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::GroupVersionKind;
 use serde_json::{Value, json};
 
+use super::raw::text;
+
 /// What is done with an object that runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -29,7 +31,7 @@ pub fn of(kind: &GroupVersionKind) -> Option<GroupVersionKind> {
 
 /// Returns whether an object belongs to another one.
 pub fn is_of(object: &Value, owner: &Value) -> bool {
-    let uid = owner.pointer("/metadata/uid").and_then(Value::as_str);
+    let uid = text(owner, "uid");
     let owners = object.pointer("/metadata/ownerReferences");
     let mut owners = owners.and_then(Value::as_array).into_iter().flatten();
     uid.is_some() && owners.any(|it| it["controller"] == true && it["uid"].as_str() == uid)

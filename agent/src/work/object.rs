@@ -17,6 +17,7 @@ use super::desired::ObjectKey;
 use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
+use super::raw::text;
 use super::takeover::{adoption, takeover, without_dropped, without_version};
 use crate::fleet_id::{self, Foreign};
 
@@ -335,7 +336,7 @@ impl Objects {
             return Ok(observed);
         };
         self.release_dependents(key, &observed).await?;
-        patch["metadata"]["resourceVersion"] = json!(version_of(&observed));
+        patch["metadata"]["resourceVersion"] = json!(text(&observed, "resourceVersion"));
         tracing::info!(object = %key, "released: its cluster is not cut off any more");
         metrics::counter!("muster_fenced_objects_total", "kind" => key.kind.kind.clone(), "result" => "released")
             .increment(1);
@@ -354,7 +355,7 @@ impl Objects {
             let Some(patch) = fencing::release(&object, &json!({}), |_| true) else {
                 continue;
             };
-            let name = object.pointer("/metadata/name").and_then(Value::as_str);
+            let name = text(&object, "name");
             let key = ObjectKey {
                 kind: kind.clone(),
                 name: name.unwrap_or_default().to_owned(),
@@ -394,7 +395,7 @@ impl Objects {
         if let Some(apply) = why.apply {
             let mut versioned = apply.clone();
             // Retained fields, and the permission to update, were read from this version.
-            versioned["metadata"]["resourceVersion"] = json!(version_of(&after));
+            versioned["metadata"]["resourceVersion"] = json!(text(&after, "resourceVersion"));
             let applied = self.member.apply(key, &versioned, true).await;
             let mend = applied.as_ref().err().and_then(|it| {
                 let clashes = it.clashes(&apply);
@@ -407,7 +408,8 @@ impl Objects {
                 // record of fields that the server cannot read.
                 (Err(_), Some(mend)) => {
                     let mended = self.member.patch(key, &mend).await?;
-                    versioned["metadata"]["resourceVersion"] = json!(version_of(&mended));
+                    versioned["metadata"]["resourceVersion"] =
+                        json!(text(&mended, "resourceVersion"));
                     self.member.apply(key, &versioned, true).await?
                 }
                 // The lists of a merge patch are whole.
@@ -500,14 +502,6 @@ pub fn terminates_since(object: &Value) -> Option<Timestamp> {
     end.checked_sub(SignedDuration::from_secs(grace.max(0)))
         .ok()
         .or(Some(end))
-}
-
-fn uid_of(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/uid")?.as_str()
-}
-
-fn version_of(object: &Value) -> Option<&str> {
-    object.pointer("/metadata/resourceVersion")?.as_str()
 }
 
 #[cfg(test)]

@@ -29,6 +29,11 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
+/// Returns a field of the metadata of an object that is a text.
+pub fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object.get("metadata")?.get(field)?.as_str()
+}
+
 /// Metadata of an object that cannot be read as a whole, without `managedFields`, which is as deep
 /// as the object.
 #[derive(Deserialize)]
@@ -51,13 +56,7 @@ struct HeadMeta {
 
 impl Raw {
     pub(super) fn of(object: Value, unreadable: Option<String>) -> Self {
-        let text = |key: &str| {
-            object
-                .get("metadata")?
-                .get(key)?
-                .as_str()
-                .map(str::to_owned)
-        };
+        let text = |field| text(&object, field).map(str::to_owned);
         let metadata = ObjectMeta {
             name: text("name"),
             namespace: text("namespace"),

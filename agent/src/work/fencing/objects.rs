@@ -17,13 +17,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Duration;
 
 use super::fenced::Fenced;
-use super::step::{self, Outcome, Step, Subject, text};
+use super::step::{self, Outcome, Step, Subject};
 use crate::discovery::Discovery;
 use crate::discovery::catalog::Place;
 use crate::work::dependents::{self, Action};
 use crate::work::ownership;
 use crate::work::partial::Dependent;
-use crate::work::raw::Raw;
+use crate::work::raw::{Raw, text};
 
 /// Deadline for one request that writes; of a list, for its head and for each object.
 pub const DEADLINE: Duration = Duration::from_secs(10);

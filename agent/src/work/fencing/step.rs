@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::fenced::Fenced;
 use super::objects::DEADLINE;
 use super::record::FIELD_MANAGER;
-use crate::work::raw::Raw;
+use crate::work::raw::{Raw, text};
 
 /// Result for one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,9 +181,4 @@ fn about(kind: &GroupVersionKind, object: &Value) -> CoreObjectReference {
         uid: text("uid"),
         ..CoreObjectReference::default()
     }
-}
-
-/// Returns a field of the metadata that is a text.
-pub fn text<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
-    object.get("metadata")?.get(field)?.as_str()
 }

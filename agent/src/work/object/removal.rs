@@ -6,8 +6,7 @@ use muster_shared::k8s::PropagationPolicy;
 use serde_json::{Value, json};
 
 use super::{
-    Error, Objects, refuse_others, refuse_terminating, retry_on_conflict, terminates_since, uid_of,
-    version_of,
+    Error, Objects, refuse_others, refuse_terminating, retry_on_conflict, terminates_since, text,
 };
 use crate::work::desired::{Container, ObjectKey};
 use crate::work::ownership::{self, Origin};
@@ -74,17 +73,17 @@ impl Objects {
             return Ok(false);
         }
         refuse_others(key, &observed, removal.fleet)?;
-        let uid = uid_of(&observed);
+        let uid = text(&observed, "uid");
         for wanted in removal.wanted {
             let found = self.member.get(wanted).await?;
-            if uid.is_some() && found.as_ref().and_then(uid_of) == uid {
+            if uid.is_some() && found.as_ref().and_then(|it| text(it, "uid")) == uid {
                 tracing::info!(object = %key, group = wanted.kind.group, "left alone: it is wanted in another API group");
                 return Ok(false);
             }
         }
         // Another Work may take the object over in this moment. The permission is that of the
         // version that was read.
-        let version = version_of(&observed);
+        let version = text(&observed, "resourceVersion");
         if !removal.preserve
             && let Some(user) = Container::of(&observed).and_then(|it| (removal.user)(&it))
         {
@@ -103,7 +102,7 @@ impl Objects {
                 }
             };
             // An accepted deletion is no absence: finalizers and pods may take their time.
-            let left = left.filter(|left| uid_of(left) == uid);
+            let left = left.filter(|left| text(left, "uid") == uid);
             return match left {
                 Some(left) if removal.waits || Orders::of(&left).is_some() => {
                     refuse_terminating(key, &left).map(|()| true)
