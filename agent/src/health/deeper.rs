@@ -196,8 +196,8 @@ async fn check<F: Future<Output = Result<(), String>>>(
             });
             publish.send_replace(Some(answer));
             if is_late {
-                // The lookup continues in a thread of its own until the resolver gives up; there is at
-                // most one.
+                // The lookup continues in a thread of its own until the resolver gives up; there is
+                // at most one.
                 _ = asked.await;
             }
         }

@@ -9,7 +9,8 @@
 //! | what of a Work is in memory, and how is it opened? | [`cached`], [`texts`], [`works`] |
 //! | desired: which objects does a Work want? | [`manifests`], [`desired`] |
 //! | how is an object read and written? | [`member`], [`raw`], [`partial`] |
-//! | which Work and fleet does an object belong to, and who owns its fields? | [`ownership`], [`managed_fields`], [`takeover`] |
+//! | who owns the fields of an object? | [`managed_fields`] |
+//! | which Work and fleet does an object belong to? | [`ownership`], [`takeover`] |
 //! | drift: does an object have to be applied? | [`drift`] |
 //! | may the task of an object run again? | [`completed`] |
 //! | when is a difference repaired, and which Works wait? | [`waits`] |

@@ -239,8 +239,8 @@ impl Keeper {
         Ok(authority)
     }
 
-    /// Returns the authorities of the certificate that somebody else keeps in a Secret. While that is
-    /// gone, as when its issuer makes it anew, the authorities that clients know count, for they
+    /// Returns the authorities of the certificate that somebody else keeps in a Secret. While that
+    /// is gone, as when its issuer makes it anew, the authorities that clients know count, for they
     /// signed the certificate in use.
     async fn brought(
         &self,
