@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -15,7 +16,7 @@ use kube::api::{Api, ApiResource, GroupVersionKind};
 use kube::discovery::{ApiCapabilities, Scope, pinned_kind, verbs};
 use muster_shared::queue::{Next, Queue, doubled};
 use muster_shared::watch::outline::Outline;
-use muster_shared::watch::{Informer, Selection};
+use muster_shared::watch::{Change, Informer, Selection};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
@@ -69,7 +70,9 @@ enum Watched {
     Unfit,
     Following {
         resource: ApiResource,
-        namespaced: bool,
+        /// Whether the object that was seen last lives in a namespace: a definition may have been
+        /// made again with another scope.
+        namespaced: Arc<AtomicBool>,
         informer: Informer<Template>,
         stop: CancellationToken,
     },
@@ -250,15 +253,10 @@ impl Templates {
     /// Returns whether the objects of a kind live in namespaces; a kind that is not known counts as
     /// namespaced.
     pub fn is_namespaced(&self, kind: &Kind) -> bool {
-        let kinds = self.read();
-        let watched = kinds.get(kind).map(|entry| &entry.watched);
-        !matches!(
-            watched,
-            Some(Watched::Following {
-                namespaced: false,
-                ..
-            })
-        )
+        match self.read().get(kind).map(|entry| &entry.watched) {
+            Some(Watched::Following { namespaced, .. }) => namespaced.load(Ordering::Relaxed),
+            _ => true,
+        }
     }
 
     /// Returns whether it is known which templates of a kind there are.
@@ -272,20 +270,14 @@ impl Templates {
 
     /// Returns the API to which a template is written; `None` while its kind is not known.
     pub fn api(&self, key: &TemplateKey, client: &Client) -> Option<Api<Template>> {
-        let client = client.clone();
-        match &self.read().get(&key.kind)?.watched {
-            Watched::Following {
-                resource,
-                namespaced: true,
-                ..
-            } => Some(Api::namespaced_with(
-                client,
-                key.namespace.as_deref()?,
-                resource,
-            )),
-            Watched::Following { resource, .. } => Some(Api::all_with(client, resource)),
-            Watched::Sought | Watched::Missing { .. } | Watched::Unfit => None,
-        }
+        let (client, kinds) = (client.clone(), self.read());
+        let Watched::Following { resource, .. } = &kinds.get(&key.kind)?.watched else {
+            return None;
+        };
+        Some(match &key.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, resource),
+            None => Api::all_with(client, resource),
+        })
     }
 
     /// Looks for named kinds until shutdown.
@@ -395,8 +387,12 @@ impl Templates {
             |_| {},
             codec(),
         );
-        let (templates, of) = (self.clone(), Arc::clone(&kind));
+        let namespaced = Arc::new(AtomicBool::new(capabilities.scope == Scope::Namespaced));
+        let (templates, of, scope) = (self.clone(), Arc::clone(&kind), Arc::clone(&namespaced));
         informer.on_change(move |change| {
+            if let Change::Applied { new, .. } = change {
+                scope.store(new.metadata().namespace.is_some(), Ordering::Relaxed);
+            }
             if let Some(event) = event(change) {
                 templates.notify(&TemplateChange {
                     key: TemplateKey::of_template(&of, change.object()),
@@ -407,7 +403,7 @@ impl Templates {
         let stop = self.inner.shutdown.child_token();
         let following = Watched::Following {
             resource,
-            namespaced: capabilities.scope == Scope::Namespaced,
+            namespaced,
             informer: informer.clone(),
             stop: stop.clone(),
         };

@@ -1,5 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use kube::client::Body;
@@ -84,18 +82,24 @@ fn a_look_up_of_a_missing_kind_backs_off_and_all_of_them_share_a_rate() {
     }
 }
 
-/// Templates of an API server that has Gizmos and Widgets, two of each; Gizmos cannot be listed
-/// while it is `broken`.
+/// Templates of an API server that has Gizmos, Widgets and Things, two of each; Gizmos cannot be
+/// listed while it is `broken`. The definition of Things had another scope than their objects have.
 fn served(broken: &Arc<AtomicBool>) -> Templates {
     let broken = Arc::clone(broken);
     let served = tower::service_fn(move |request: Request<Body>| {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or(""));
         let kind = |plural: &str, kind: &str| {
-            json!({ "name": plural, "singularName": "", "namespaced": true, "kind": kind,
+            let namespaced = kind != "Thing";
+            json!({ "name": plural, "singularName": "", "namespaced": namespaced, "kind": kind,
                 "verbs": ["list", "watch", "delete"] })
         };
         let (code, answer) = if path == "/apis/example.com/v1" {
-            let resources = [kind("gizmos", "Gizmo"), kind("widgets", "Widget")];
+            let resources = [
+                ("gizmos", "Gizmo"),
+                ("widgets", "Widget"),
+                ("things", "Thing"),
+            ];
+            let resources = resources.map(|(plural, name)| kind(plural, name));
             let list = json!({ "groupVersion": "example.com/v1", "resources": resources });
             (200, Some(list))
         } else if path.ends_with("/gizmos") && broken.load(Ordering::Relaxed) {
@@ -162,6 +166,24 @@ async fn a_kind_that_cannot_be_listed_is_told_stops_no_other_and_comes_back() {
     until("it is known", || templates.is_known(&gizmo)).await;
     assert_eq!(templates.list(&gizmo, None).unwrap().count(), 2);
     assert_eq!(templates.trouble(&gizmo), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_has_the_scope_of_its_objects_whatever_its_definition_had_when_it_was_found() {
+    let templates = served(&Arc::default());
+    let thing = Kind::new("example.com/v1", "Thing");
+    tokio::spawn(templates.clone().run());
+    templates.name(&thing);
+    until("it is known", || templates.is_known(&thing)).await;
+    assert!(templates.is_namespaced(&thing));
+    let key = TemplateKey {
+        kind: Arc::new(thing),
+        namespace: Some("default".into()),
+        name: "a".into(),
+    };
+    let api = templates.api(&key, &templates.inner.client).unwrap();
+    let url = "/apis/example.com/v1/namespaces/default/things";
+    assert_eq!(api.resource_url(), url);
 }
 
 #[tokio::test(start_paused = true)]
