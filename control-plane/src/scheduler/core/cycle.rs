@@ -14,7 +14,7 @@ use super::affinity::{Affinity, groups};
 use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
-use super::filter::{Filters, Rejection};
+use super::filter::{Dispatching, Filters, Rejection};
 use super::fit_error::{FitError, Refusals, Strangers};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
@@ -523,7 +523,8 @@ impl<'a> Trial<'a> {
             clusters: self.snapshot,
             tie_break: TieBreak::for_uid(self.spec.resource.uid.as_deref().unwrap_or_default()),
         };
-        let mut shares = divide(selected, &division)?;
+        let shares = divide(selected, &division)?;
+        let mut shares = self.with_suspended(selected, shares, &division);
         // A cluster whose share is zero because no more may go there has not been given up.
         let is_full = |it: &&Candidate<'_>| it.closed && it.held.is_some_and(|it| it.replicas == 0);
         let full: BTreeSet<_> = selected
@@ -544,5 +545,47 @@ impl<'a> Trial<'a> {
             }
         }
         Ok(shares)
+    }
+
+    /// Returns the shares with those of clusters in which dispatching is suspended, and which would
+    /// get none, since the workload asks for fewer replicas, for example: a copy would be deleted
+    /// where nothing is to change. They keep what they hold, as far as so many are asked for, and
+    /// the others share the rest. A cluster that has lost its weight was given up by a person.
+    fn with_suspended(
+        &self,
+        selected: &[Candidate<'a>],
+        shares: Vec<Share<'a>>,
+        division: &Division<'_>,
+    ) -> Vec<Share<'a>> {
+        let is_asked = self.options.dispatching == Dispatching::Asked && !self.fresh;
+        if !is_asked || self.spec.suspension.is_none() {
+            return shares;
+        }
+        let needs_weight = matches!(division.strategy, Strategy::Static(_));
+        let is_dropped = |it: &Candidate<'_>| {
+            let share = shares.iter().find(|share| share.cluster == it.name());
+            share.map_or(!needs_weight, |share| share.replicas == 0)
+        };
+        let (kept, others): (Vec<_>, Vec<_>) = selected.iter().copied().partition(|it| {
+            it.held_replicas() > 0
+                && self.spec.dispatching_suspended_in(it.name())
+                && is_dropped(it)
+        });
+        let held: i64 = kept.iter().map(Candidate::held_replicas).sum();
+        if kept.is_empty() || held > division.replicas {
+            return shares;
+        }
+        let rest = Division {
+            replicas: division.replicas - held,
+            ..division.clone()
+        };
+        let Ok(mut divided) = divide(&others, &rest) else {
+            return shares;
+        };
+        divided.extend(kept.iter().map(|it| Share {
+            cluster: it.name(),
+            replicas: it.held_replicas(),
+        }));
+        divided
     }
 }

@@ -417,6 +417,49 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
 }
 
 #[test]
+fn a_copy_whose_dispatching_is_suspended_is_not_given_up_by_a_smaller_number_of_replicas() {
+    let clusters: Vec<Value> = (1..=3).map(|it| cluster(&format!("m{it}"), 10)).collect();
+    let weights = static_weights(&[("m1", 1), ("m2", 4)]);
+    let shrinking = |replicas: i32, placement: &Value, held: &[(&str, i32)], names: &[&str]| {
+        let mut spec = placed(deployment(replicas, placement), held);
+        let suspension = json!({ "dispatchingOnClusters": { "clusterNames": names } });
+        spec.suspension = serde_json::from_value(suspension).unwrap();
+        outcome(&spec, &clusters)
+    };
+    let (few, even) = ([("m1", 1), ("m2", 4)], [("m1", 2), ("m2", 2)]);
+    for (what, replicas, placement, held, names, expected) in [
+        ("by weights", 2, &weights, &few, &["m1"][..], "m1:1 m2:1"),
+        ("all of the rest", 1, &weights, &few, &["m1"], "m1:1"),
+        ("free to go", 2, &weights, &few, &["m2"], "m2:2"),
+        (
+            "as few as suffice",
+            2,
+            &aggregated(),
+            &even,
+            &["m2"],
+            "m2:2",
+        ),
+        (
+            "fewer than it holds",
+            1,
+            &aggregated(),
+            &even,
+            &["m2"],
+            "m1:1",
+        ),
+        ("both", 2, &weights, &few, &["m1", "m2"], "m1:1 m2:1"),
+    ] {
+        let found = shrinking(replicas, placement, held, names);
+        assert_eq!(found, expected, "{what}");
+    }
+    let gone = static_weights(&[("m2", 1)]);
+    let found = shrinking(2, &gone, &few, &["m1"]);
+    assert_eq!(found, "m2:2", "its weight was taken away");
+    let zero = shrinking(0, &weights, &few, &["m1"]);
+    assert_eq!(zero, "", "scaled to zero");
+}
+
+#[test]
 fn a_soft_taint_has_another_cluster_chosen_and_moves_nothing() {
     let placement = |more: Value| {
         json!({
