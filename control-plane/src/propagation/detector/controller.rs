@@ -291,6 +291,9 @@ impl Detector {
                 .release(&self.fleet.work_writer.turn().await, key, &claim)
                 .await;
         }
+        if let Some(next) = self.bound_by_another_version(key, &template, &policy) {
+            return Ok(next);
+        }
         if let Some(preemptor) = self.preemptor(subject, &policy) {
             let (by, claim) = &preemptor;
             let taken = self.take_over(key, &template, (by, claim), &policy).await;
