@@ -45,8 +45,8 @@ pub enum Error {
     },
     /// Another object owns the binding.
     #[error(
-        "binding {binding:?} belongs to {owner}, whose kind and name are the same in another API group; the name of a binding \
-         says kind and name only, so one of the two has to be renamed to be propagated"
+        "binding {binding:?} belongs to {owner}: the name of a binding is made of kind and name alone, without the API group, \
+         in lower case and with `.` for `:`, so one of the two has to be renamed to be propagated"
     )]
     OtherOwner {
         /// Name of the binding.
