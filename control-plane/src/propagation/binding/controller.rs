@@ -25,6 +25,7 @@ use super::companions::Companions;
 use super::deliver::deliver;
 use super::error::Error;
 use super::hold;
+use super::idle_overrides;
 use super::keeping;
 use super::namespaces;
 use super::overriding;
@@ -82,6 +83,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         ahead: Backoff::between(AHEAD.0, AHEAD.1),
     });
     overriding::follow(fleet, &queue);
+    idle_overrides::start(fleet, tasks);
     let keeping = Arc::clone(&memory.keeping);
     let replacing = Arc::clone(&memory.replacing);
     let following = Controller::with(fleet, "binding", &queue)

@@ -10,6 +10,7 @@ mod error;
 mod fence;
 pub(crate) mod hold;
 mod hold_condition;
+mod idle_overrides;
 mod keeping;
 pub(in crate::propagation) mod namespaces;
 mod overriding;

@@ -137,7 +137,10 @@ impl Affected {
 
 /// Returns the spec of a policy such that it selects what it may select in any cluster: what labels
 /// an OverridePolicy finds there depends on the ClusterOverridePolicies.
-fn widened<'a>(namespace: Option<&str>, spec: &'a OverrideSpec) -> Cow<'a, OverrideSpec> {
+pub(super) fn widened<'a>(
+    namespace: Option<&str>,
+    spec: &'a OverrideSpec,
+) -> Cow<'a, OverrideSpec> {
     let mut spec = Cow::Borrowed(spec);
     let selectors = &spec.resource_selectors;
     if namespace.is_some() && selectors.iter().any(|it| it.label_selector.is_some()) {

@@ -1,0 +1,189 @@
+//! Tells of parts of override policies that have no effect: a selector that selects nothing which
+//! is propagated, and a rule for no cluster.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_shared::api::any_policy::AnyOverridePolicy;
+use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
+use muster_shared::controller::Controller;
+use muster_shared::events::EventType;
+use muster_shared::queue::{Next, Queue};
+use muster_shared::selectors::matches_affinity;
+use muster_shared::tasks::Tasks;
+use muster_shared::watch::Change;
+
+use super::overriding::widened;
+use crate::fleet::Fleet;
+use crate::fleet::policy::PolicyKey;
+use crate::fleet::selection::{Strength, Subject, strength};
+use crate::fleet::template::TemplateKey;
+use crate::fleet::template_event::Lookup;
+
+/// Time after a change of a policy within which what it names may still come.
+const GRACE: Duration = Duration::from_secs(30);
+/// Selectors of one policy that are compared with what is propagated.
+const MOST_COMPARED: usize = 50;
+/// Parts of one policy that are told.
+const MOST_TOLD: usize = 8;
+
+/// Starts telling of policies that are made or edited while this process runs: comparing all of
+/// them with all bindings when it starts would take minutes in a large fleet.
+pub(super) fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
+    let queue = Queue::new("override audits");
+    Controller::with(fleet, "override audits", &queue)
+        .gathers(GRACE, &fleet.override_policies, edited)
+        .run(tasks, 1, (), |fleet, (), key: PolicyKey| async move {
+            Ok::<_, Infallible>(look_through(&fleet, &key))
+        });
+}
+
+/// Returns the key of a policy that is new or edited.
+fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey> {
+    let Change::Applied { old, new } = change else {
+        return None;
+    };
+    let namespace = new.metadata.namespace.as_deref();
+    let is_news = match old {
+        Some(old) => old.spec != new.spec,
+        // One of the first list is not new.
+        None => fleet.override_policies.of(namespace).is_synced(),
+    };
+    let name = new.metadata.name.as_deref().unwrap_or_default();
+    is_news.then(|| PolicyKey::new(namespace, name))
+}
+
+fn look_through(fleet: &Fleet, key: &PolicyKey) -> Next {
+    let policies = fleet.override_policies.of(key.namespace());
+    let policy = policies.get(key.namespace(), key.name());
+    let Some(policy) = policy.filter(|policy| !policy.is_deleting()) else {
+        return Next::Done;
+    };
+    let idle = idle_selectors(fleet, &policy).into_iter();
+    for note in idle.chain(idle_rules(fleet, &policy)).take(MOST_TOLD) {
+        let about = policy.reference();
+        let events = &fleet.events;
+        events.publish_about(about, EventType::Warning, "NothingSelected", note);
+    }
+    Next::Done
+}
+
+/// Returns what is told of the selectors of a policy that select nothing in any cluster.
+fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
+    let namespace = policy.metadata.namespace.as_deref();
+    let spec = widened(namespace, &policy.spec);
+    let selectors = spec.resource_selectors.iter().enumerate();
+    let mut idle: Vec<_> = selectors.take(MOST_COMPARED).collect();
+    for binding in fleet.bindings.iter_of(namespace) {
+        if idle.is_empty() {
+            break;
+        }
+        let resource = &binding.spec.resource;
+        let is_of_kind = |it: &ResourceSelector| {
+            it.kind == resource.kind && it.api_version == resource.api_version
+        };
+        if !idle.iter().any(|(_, it)| is_of_kind(it)) {
+            continue;
+        }
+        let key = TemplateKey::of(resource);
+        match fleet.templates.get(&key) {
+            Lookup::Found(template) => {
+                let subject = Subject::of(&key.kind, &template);
+                idle.retain(|(_, it)| strength(it, subject) == Strength::Mismatch);
+            }
+            Lookup::Absent => {}
+            Lookup::Unknown => idle.retain(|(_, it)| !is_of_kind(it)),
+        }
+    }
+    let told = |(index, it): (usize, &ResourceSelector)| {
+        let (kind, version) = (&it.kind, &it.api_version);
+        format!(
+            "spec.resourceSelectors[{index}]: selects no {kind} of {version} that is propagated"
+        )
+    };
+    idle.into_iter().map(told).collect()
+}
+
+/// Returns what is told of the rules of a policy that are for no cluster.
+fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
+    let clusters = fleet.clusters.list();
+    let is_single = policy.spec.override_rules.is_empty();
+    let told = |(index, (target, _)): (usize, (Option<&ClusterAffinity>, _))| {
+        let target = target?;
+        let at = if is_single {
+            "spec.targetCluster".to_owned()
+        } else {
+            format!("spec.overrideRules[{index}].targetCluster")
+        };
+        let is_idle = !clusters.iter().any(|it| matches_affinity(target, it));
+        is_idle.then(|| format!("{at}: selects no cluster of the fleet"))
+    };
+    let rules = policy.spec.rules().enumerate();
+    rules.filter_map(told).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fleet::testing::{Stand, binding, cluster, pass};
+
+    #[tokio::test(start_paused = true)]
+    async fn override_policies_that_change_nothing_anywhere_are_told() {
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"namespace": "shop", "name": "web"}, "spec": {"replicas": 2},
+        });
+        let mut stand = Stand::new([
+            ("clusters", cluster("m1")),
+            ("deployments", deployment),
+            ("resourcebindings", binding()),
+        ]);
+        stand.api.serve_deployments();
+        start(&stand.fleet, &mut stand.tasks);
+        stand.fleet.follow_templates();
+        let policy = |name: &str, version: &str, cluster: &str| -> Value {
+            let selector = json!({"apiVersion": version, "kind": "Deployment", "name": "web"});
+            let rule = json!({"targetCluster": {"clusterNames": [cluster]}, "overriders": {}});
+            json!({
+                "metadata": {"namespace": "shop", "name": name, "uid": name},
+                "spec": {"resourceSelectors": [selector], "overrideRules": [rule]},
+            })
+        };
+        stand
+            .api
+            .put("overridepolicies", policy("old", "apps/v2", "m1"));
+        stand.follow().await;
+        pass(5).await;
+        let policies = [
+            policy("sound", "apps/v1", "m1"),
+            policy("of-another-version", "apps/v2", "m1"),
+            policy("for-no-cluster", "apps/v1", "m9"),
+        ];
+        for policy in policies {
+            stand.api.put("overridepolicies", policy);
+        }
+        pass(60).await;
+        let mut told = stand.api.events().await;
+        told.sort();
+        let told: Vec<_> = told
+            .iter()
+            .map(|(name, reason, note)| (name.as_str(), reason.as_str(), note.as_str()))
+            .collect();
+        let expected = [
+            (
+                "for-no-cluster",
+                "NothingSelected",
+                "spec.overrideRules[0].targetCluster: selects no cluster of the fleet",
+            ),
+            (
+                "of-another-version",
+                "NothingSelected",
+                "spec.resourceSelectors[0]: selects no Deployment of apps/v2 that is propagated",
+            ),
+        ];
+        assert_eq!(told, expected);
+    }
+}
