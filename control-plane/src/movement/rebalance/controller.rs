@@ -55,6 +55,8 @@ struct Memory {
     asked: BTreeMap<WorkloadReference, Made>,
     /// When the status was written last.
     written: Option<Instant>,
+    /// What was told of workloads that nothing is asked for yet.
+    told: BTreeSet<&'static str>,
 }
 
 /// Starts the controller. Its cache is its own: a fleet API without the kind keeps nothing else
@@ -123,6 +125,8 @@ struct Pass {
     news: BTreeMap<WorkloadReference, Progress>,
     /// Workloads that are asked for and not answered.
     asked: usize,
+    /// Workloads that wait for something that need not come, and for what.
+    held: Vec<(WorkloadReference, &'static str)>,
     /// Whether something could not be written now.
     is_overtaken: bool,
     /// When the rate permits more.
@@ -147,22 +151,31 @@ impl Rebalancers {
                 Ok(Next::After(until(expiry, now)))
             };
         }
+        let pending = decide::pending(rebalancer);
+        let uid = identity(rebalancer);
         if fleet.pauses.of_fleet(now).is_some() {
+            let why = "movement is paused in the whole fleet";
+            let held: Vec<_> = pending.into_iter().map(|it| (it.workload, why)).collect();
+            tell_of_held(
+                fleet,
+                rebalancer,
+                &held,
+                self.memory.lock().entry(uid).or_default(),
+            );
             // Its end is told, and all are looked at again.
             return Ok(Next::Done);
         }
-        let pending = decide::pending(rebalancer);
         // A finished rebalancer is looked at again whenever all are, and requests nothing.
         let since = if pending.is_empty() {
             now
         } else {
             trigger(fleet, rebalancer, now).await?
         };
-        let uid = identity(rebalancer);
         let mut memory = self.memory.lock().remove(&uid).unwrap_or_default();
         let check = self
             .check(fleet, rebalancer, pending, &mut memory, (since, now))
             .await;
+        tell_of_held(fleet, rebalancer, &check.held, &mut memory);
         let written = write(fleet, rebalancer, &check.news, &mut memory, now).await;
         self.memory.lock().insert(uid, memory);
         // What is known of the others is recorded first, so that they are not asked again.
@@ -272,13 +285,34 @@ impl Pass {
             Ok(Requested::NoBinding) => {
                 self.news.insert(it.workload, Progress::NoBinding);
             }
-            Ok(Requested::Held) => {}
+            Ok(Requested::Held(why)) => self.held.push((it.workload, why)),
             Ok(Requested::Later) => self.is_overtaken = true,
             Ok(Requested::AtRate(when)) => {
                 self.turn = self.turn.into_iter().chain(when).min();
             }
             Err(error) => self.failure = self.failure.take().or(Some(error)),
         }
+    }
+}
+
+/// Tells of workloads that wait for something that need not come: once for each reason.
+fn tell_of_held(
+    fleet: &Fleet,
+    rebalancer: &WorkloadRebalancer,
+    held: &[(WorkloadReference, &'static str)],
+    memory: &mut Memory,
+) {
+    for (WorkloadReference { kind, name, .. }, why) in held {
+        if !memory.told.insert(*why) {
+            continue;
+        }
+        let others = held.iter().filter(|it| it.1 == *why).count() - 1;
+        let note = match others {
+            0 => format!("{kind} {name} is not placed anew yet: {why}"),
+            _ => format!("{kind} {name} and {others} more are not placed anew yet: {why}"),
+        };
+        let events = &fleet.events;
+        events.publish(rebalancer, EventType::Normal, "RebalancePending", note);
     }
 }
 

@@ -31,13 +31,15 @@ pub(super) enum Requested {
     Answered,
     /// There is no binding.
     NoBinding,
-    /// Nothing is asked, or comes of it, before the binding or a pause changes.
-    Held,
+    /// Nothing is asked, or comes of it, before the binding or a pause changes, because of this.
+    Held(&'static str),
     /// The binding cannot be written now.
     Later,
     /// The rate permits it at this instant; `None`: not while so many clusters have failed.
     AtRate(Option<Instant>),
 }
+
+const SUSPENDED: &str = "scheduling is suspended";
 
 /// A request that was made: the time that was written, and that at which it was.
 pub(super) type Made = (Timestamp, Timestamp);
@@ -66,13 +68,20 @@ pub(super) async fn request(
         return Ok(match () {
             () if is_seen && is_answered(&binding) => Requested::Answered,
             // The workload may wait for long, so it keeps no others from being asked for.
-            () if waits_for_others(status) || spec.scheduling_suspended() => Requested::Held,
+            () if spec.scheduling_suspended() => Requested::Held(SUSPENDED),
+            () if waits_for_others(status) => {
+                Requested::Held("the move waits, as the condition Scheduled of the binding says")
+            }
             () => Requested::Asked(asked),
         });
     }
     let is_paused = |it: &TargetCluster| fleet.pauses.of(&it.name, now).is_some();
-    if spec.scheduling_suspended() || spec.clusters.iter().any(is_paused) {
-        return Ok(Requested::Held);
+    if spec.scheduling_suspended() {
+        return Ok(Requested::Held(SUSPENDED));
+    }
+    if spec.clusters.iter().any(is_paused) {
+        let why = "movement out of a cluster in which it is placed is paused";
+        return Ok(Requested::Held(why));
     }
     let scheduled = status.last_scheduled_time.as_ref().map(|it| it.0);
     let Some(time) = decide::request(since, shown, scheduled, now) else {
@@ -211,6 +220,6 @@ mod tests {
         let pace = Pace::of(&fleet.settings);
         let asked = Some((Timestamp::MIN, Timestamp::MIN));
         let state = request(fleet, &pace, &key("web-deployment"), asked, (now, now)).await;
-        assert_eq!(state.unwrap(), Requested::Held);
+        assert_eq!(state.unwrap(), Requested::Held(SUSPENDED));
     }
 }

@@ -305,6 +305,40 @@ async fn a_request_that_changes_nothing_waits_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rebalancer_says_why_it_places_something_not_anew_yet() {
+    let suspended = |number: usize| {
+        let mut it = workload(number);
+        if number < 3 {
+            it["spec"]["suspension"] = json!({ "scheduling": true });
+        }
+        it
+    };
+    for (cluster, expected) in [
+        (
+            roomy("m1", false),
+            vec!["Deployment w0 and 2 more are not placed anew yet: scheduling is suspended"],
+        ),
+        (
+            paused(roomy("m1", false)),
+            vec![
+                "Deployment w0 and 2 more are not placed anew yet: scheduling is suspended",
+                "Deployment w3 and 36 more are not placed anew yet: movement out of a cluster in which it is placed is paused",
+            ],
+        ),
+    ] {
+        let mut objects = fleet_of([cluster, roomy("m2", true)], suspended);
+        objects.push(("workloadrebalancers", rebalancer(None)));
+        let stand = follow(objects).await;
+        pass(30).await;
+        let told = stand.api.events().await.into_iter();
+        let told = told.filter(|it| it.1 == "RebalancePending");
+        let mut told: Vec<String> = told.map(|(_, _, note)| note).collect();
+        told.sort();
+        assert_eq!(told, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rebalancer_is_finished_when_its_moves_are_made_and_is_written_seldom() {
     let mut objects = fleet_of([roomy("m1", true), roomy("m2", false)], workload);
     let mut asked = rebalancer(Some(10));
