@@ -40,6 +40,8 @@ pub trait Facts {
     fn kind_state(&self, kind: &Kind) -> KindState;
     /// Returns why the templates of a kind cannot be listed, as far as that is known.
     fn trouble(&self, kind: &Kind) -> Option<String>;
+    /// Returns whether the policy is in a namespace and the objects of a kind are in none.
+    fn is_out_of_reach(&self, kind: &Kind) -> bool;
     /// Returns whether a selector finds any template; `None` when it is not known.
     fn finds(&self, selector: &ResourceSelector) -> Option<bool>;
     /// Returns whether there is a cluster of this name, or might be.
@@ -169,6 +171,10 @@ pub fn missing(spec: &PropagationSpec, scope: &Scope, facts: &impl Facts) -> Vec
             continue;
         }
         let (reason, why) = match facts.kind_state(&kind) {
+            KindState::Listed if facts.is_out_of_reach(&kind) => (
+                "NothingSelected",
+                "lies in no namespace: only a ClusterPropagationPolicy selects it",
+            ),
             KindState::Listed => {
                 if index < MOST_COMPARED && facts.finds(selector) == Some(false) {
                     let note = format!("{at}: selects no {named} that there is");

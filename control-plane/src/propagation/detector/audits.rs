@@ -258,6 +258,11 @@ impl Facts for Now<'_> {
         self.detector.fleet.templates.trouble(kind)
     }
 
+    fn is_out_of_reach(&self, kind: &Kind) -> bool {
+        let own = self.policy.key();
+        own.namespace().is_some() && !self.detector.fleet.templates.is_namespaced(kind)
+    }
+
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         let templates = &self.detector.fleet.templates;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);

@@ -79,13 +79,14 @@ fn thousands_of_findings_are_told_as_a_few() {
     assert!(found[MOST_TOLD].note.starts_with("9992 more"), "{found:?}");
 }
 
-/// A fleet with Deployments `web` and no other object, cluster `m1` and class `high`.
+/// A fleet with Deployments `web`, ClusterRoles out of reach and no other object, cluster `m1` and
+/// class `high`.
 struct Fleet;
 
 impl Facts for Fleet {
     fn kind_state(&self, kind: &Kind) -> KindState {
         match kind.kind.as_str() {
-            "Deployment" => KindState::Listed,
+            "Deployment" | "ClusterRole" => KindState::Listed,
             "TokenReview" => KindState::Unfit,
             "Broken" => KindState::Unlisted,
             _ => KindState::Missing,
@@ -93,6 +94,9 @@ impl Facts for Fleet {
     }
     fn trouble(&self, kind: &Kind) -> Option<String> {
         (kind.kind == "Broken").then(|| "cannot list and watch brokens: 500".to_owned())
+    }
+    fn is_out_of_reach(&self, kind: &Kind) -> bool {
+        kind.kind == "ClusterRole"
     }
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         Some(selector.name.as_deref() == Some("web"))
@@ -118,6 +122,16 @@ fn why_a_kind_cannot_be_listed_is_told() {
             .ends_with(": cannot list and watch brokens: 500"),
         "{found:?}"
     );
+}
+
+#[test]
+fn a_policy_in_a_namespace_is_told_that_it_selects_no_kind_without_one() {
+    let roles = selecting("rbac.authorization.k8s.io/v1", "ClusterRole", "web");
+    let found = missing(&spec(roles), &Scope::default(), &Fleet);
+    let notes: Vec<_> = found.iter().map(|it| it.note.as_str()).collect();
+    let expected = "spec.resourceSelectors[0]: ClusterRole of rbac.authorization.k8s.io/v1 lies in no namespace: only a \
+                    ClusterPropagationPolicy selects it";
+    assert_eq!(notes, [expected]);
 }
 
 #[test]
