@@ -257,6 +257,11 @@ pub fn cluster_of(work: &CachedWork) -> Option<&str> {
     cluster_of_execution_namespace(work.metadata.namespace.as_deref()?)
 }
 
+/// Returns the first of some Works that is for a cluster.
+pub fn in_cluster<'a>(works: &'a [Arc<CachedWork>], cluster: &str) -> Option<&'a Arc<CachedWork>> {
+    works.iter().find(|work| cluster_of(work) == Some(cluster))
+}
+
 /// Returns the binding that a Work was made for.
 pub fn binding_of(work: &CachedWork) -> Option<BindingKey> {
     binding_named(&work.metadata)

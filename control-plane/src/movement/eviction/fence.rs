@@ -12,7 +12,7 @@ use crate::fleet::Fleet;
 use crate::fleet::availability::readiness;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
-use crate::fleet::works::cluster_of;
+use crate::fleet::works::in_cluster;
 
 /// Whether a workload may leave a cluster as far as fencing is concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn gate(fleet: &Fleet, cluster: &Cluster, binding: &AnyBinding, now: Instant) ->
     let verdict = || {
         let name = cluster.metadata.name.as_deref().unwrap_or_default();
         let works = fleet.work_index.of(&BindingKey::of(binding));
-        let work = works.iter().find(|work| cluster_of(work) == Some(name))?;
+        let work = in_cluster(&works, name)?;
         Some(fencing::of_work(fleet, name, Some(work), after, now).0)
     };
     judge(cluster, &binding.spec, verdict)

@@ -31,7 +31,7 @@ use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::copy;
 use crate::fleet::fencing;
-use crate::fleet::works::{binding_of, cluster_of};
+use crate::fleet::works::{binding_of, in_cluster};
 use crate::fleet::write::{Written, merge_status};
 use crate::notices;
 use crate::settings::COMPONENT;
@@ -243,10 +243,8 @@ impl Recorder {
             known.unwrap_or(share)
         };
         let observed = Observed::of(binding, &least);
-        let has_copy = |cluster: &str| {
-            let works = self.fleet.work_index.of(&observed.key);
-            works.iter().any(|work| cluster_of(work) == Some(cluster))
-        };
+        let has_copy =
+            |cluster: &str| in_cluster(&self.fleet.work_index.of(&observed.key), cluster).is_some();
         let trouble_of = |cluster: &str| self.trouble_of(cluster, now);
         ledger.binding(&observed, &has_copy, &trouble_of, now);
     }

@@ -23,7 +23,7 @@ use crate::fleet::binding::{BindingKey, Bindings};
 use crate::fleet::claim::Claim;
 use crate::fleet::fencing;
 use crate::fleet::sets::take;
-use crate::fleet::works::{CachedWork, binding_of, cluster_of};
+use crate::fleet::works::{CachedWork, binding_of, cluster_of, in_cluster};
 
 /// Returns whether nothing runs by the resource of a binding itself: it is there for what runs. A
 /// custom resource may run something.
@@ -216,10 +216,7 @@ fn may_be_in(fleet: &Fleet, workload: &BindingKey, cluster: &str) -> bool {
     let is_named = fleet.bindings.get(workload).is_some_and(|it| {
         it.spec.target(cluster).is_some() || it.spec.eviction_task(cluster).is_some()
     });
-    let has_work = || {
-        let works = fleet.work_index.of(workload);
-        works.iter().any(|work| cluster_of(work) == Some(cluster))
-    };
+    let has_work = || in_cluster(&fleet.work_index.of(workload), cluster).is_some();
     is_named || has_work()
 }
 

@@ -19,7 +19,7 @@ use super::render::Origin;
 use crate::fleet::Fleet;
 use crate::fleet::availability::is_heard;
 use crate::fleet::fencing::{self, Verdict};
-use crate::fleet::works::{CachedWork, cluster_of};
+use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 
 /// Reason of the condition `RemovalPending` while a copy may run.
 const FENCED: &str = "WaitingForFence";
@@ -58,8 +58,8 @@ pub(super) async fn held(
         return Ok(None);
     };
     let is_target = |cluster: &str| scope.targets.iter().any(|target| target.name == cluster);
-    let has_work = |cluster: &str| works.iter().any(|work| cluster_of(work) == Some(cluster));
-    if scope.targets.iter().any(|target| !has_work(&target.name)) {
+    let mut targets = scope.targets.iter();
+    if targets.any(|target| in_cluster(works, &target.name).is_none()) {
         // A Work that was made a moment ago may not be in the cache yet.
         fleet.unseen_works.compare(fleet).await?;
         let unseen = fleet.unseen_works.read(fleet, key).await?;

@@ -17,7 +17,7 @@ use super::removal::{self, Reason};
 use super::render::{Origin, Rendered, Scope};
 use crate::fleet::copy::{self, WorkState};
 use crate::fleet::fencing;
-use crate::fleet::works::{CachedWork, cluster_of, replicas_of};
+use crate::fleet::works::{CachedWork, cluster_of, in_cluster, replicas_of};
 
 /// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
@@ -133,8 +133,7 @@ impl<'a> Plan<'a> {
             stays: removal::stays(work.role, reason(cluster), preserves) || holds(work),
         });
         let asked = |cluster: &str| {
-            let mut works = works.iter();
-            let work = works.find(|it| cluster_of(it) == Some(cluster))?;
+            let work = in_cluster(works, cluster)?;
             let is_to_leave = scope.purged_first.contains(cluster) && !kept.contains(cluster);
             let is_heard = is_to_leave && (facts.is_heard)(cluster);
             is_heard.then(|| match &work.metadata.deletion_timestamp {

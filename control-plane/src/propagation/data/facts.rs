@@ -22,7 +22,7 @@ use crate::fleet::availability::is_heard;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::fencing::{self, Verdict};
 use crate::fleet::followers::object_key;
-use crate::fleet::works::{CachedWork, cluster_of};
+use crate::fleet::works::{CachedWork, cluster_of, in_cluster};
 
 /// Roles of an object, by cluster.
 #[derive(Default)]
@@ -149,8 +149,7 @@ pub async fn roles(
         decision = decided(fleet, client, followed, &targets, &known).await?;
     }
     let marks = decision.steps.iter().filter_map(|(cluster, step)| {
-        let before = known.iter().find(|it| cluster_of(it) == Some(cluster));
-        let before = before.and_then(|it| Mark::on(it));
+        let before = in_cluster(&known, cluster).and_then(|it| Mark::on(it));
         let mark = Mark::after(before.as_ref(), (*step)?, &followed.role);
         Some((cluster.clone(), mark))
     });
@@ -198,14 +197,13 @@ async fn decided(
 ) -> Result<Decision, ApiError> {
     let spec = &followed.binding.spec;
     let holders: Vec<_> = spec.clusters.iter().map(|it| it.name.clone()).collect();
-    let work_in = |cluster: &str| works.iter().find(|it| cluster_of(it) == Some(cluster));
     let elsewhere = works.iter().filter_map(|it| cluster_of(it));
     let mut clusters: Vec<_> = targets.iter().copied().chain(elsewhere).collect();
     clusters.sort_unstable();
     clusters.dedup();
     let mut copies = Vec::new();
     for cluster in clusters {
-        let order = work_in(cluster).map(|work| {
+        let order = in_cluster(works, cluster).map(|work| {
             let mark = Mark::on(work);
             let told = mark
                 .as_ref()
@@ -222,7 +220,7 @@ async fn decided(
         let reach = if is_heard(fleet, cluster) {
             Reach::Heard
         } else if is_judged {
-            let work = work_in(cluster).map(|it| &**it);
+            let work = in_cluster(works, cluster).map(|it| &**it);
             let stopped = stopped(fleet, client, followed, cluster, work).await?;
             stopped.map_or_else(Reach::Silent, |()| Reach::Fenced)
         } else {
@@ -260,7 +258,7 @@ async fn in_use(
     cluster: &str,
 ) -> Result<Option<String>, ApiError> {
     let works = fleet.work_index.of(&followed.key);
-    let Some(work) = works.iter().find(|it| cluster_of(it) == Some(cluster)) else {
+    let Some(work) = in_cluster(&works, cluster) else {
         fleet.unseen_works.compare(fleet).await?;
         let unseen = fleet.unseen_works.read(fleet, &followed.key).await?;
         let lies_in = Some(execution_namespace(cluster));
