@@ -246,6 +246,20 @@ impl ResourceBindingSpec {
         (task.purges_directly() && is_new).then_some(&task.preserved_label_state)
     }
 
+    /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say that
+    /// the copy has been healthy with them.
+    pub fn unused_state(
+        &self,
+        cluster: &str,
+        reports: &[AggregatedStatusItem],
+    ) -> Option<&BTreeMap<String, String>> {
+        let healthy = Some(ResourceHealth::Healthy);
+        let mut reports = reports.iter();
+        let was_used = reports.any(|it| it.cluster_name == cluster && it.health == healthy);
+        let given = self.state_given(cluster);
+        given.filter(|it| !it.is_empty() && !was_used)
+    }
+
     /// Returns whether the resource runs pods: it has replicas, requirements or components.
     pub fn is_workload(&self) -> bool {
         self.replicas > 0 || self.replica_requirements.is_some() || !self.components.is_empty()

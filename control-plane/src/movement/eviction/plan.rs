@@ -412,15 +412,10 @@ impl Departure<'_> {
         }
     }
 
-    /// Returns the labels that the copy which leaves was given, where the task that brought them
-    /// says that it has never been healthy with them.
+    /// Returns the labels that the copy which leaves was given and has not used.
     fn unused_state(&self) -> Option<&BTreeMap<String, String>> {
-        let mut reports = self.status.aggregated_status.iter();
-        let is_healthy = reports.any(|it| {
-            it.cluster_name == self.cluster && it.health == Some(ResourceHealth::Healthy)
-        });
-        let given = self.spec.state_given(self.cluster);
-        given.filter(|it| !it.is_empty() && !is_healthy)
+        let reports = &self.status.aggregated_status;
+        self.spec.unused_state(self.cluster, reports)
     }
 
     /// Adds a task for each cluster that the new placement drops besides the one that is left, as

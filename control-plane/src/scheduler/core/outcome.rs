@@ -196,6 +196,7 @@ fn pass_over(
             let tasks = cause.as_ref().and_then(|cause| {
                 replacement::tasks(cause, spec, &decision.clusters, snapshot, now)
             });
+            let tasks = tasks.map(|it| replacement::ordered(spec, status, it));
             let steady = options.behaviour == Behaviour::Muster;
             let clusters = if steady && is_same(&decision.clusters, &spec.clusters) {
                 spec.clusters.clone()
@@ -279,11 +280,12 @@ fn withdraw(
             after.take_out(task);
         }
     }
-    let changed = after.graceful_eviction_tasks != subject.spec.graceful_eviction_tasks;
+    let tasks = after.graceful_eviction_tasks;
+    let is_changed = tasks != subject.spec.graceful_eviction_tasks;
     Some(Placed {
         clusters: Vec::new(),
         applied_placement: record,
-        tasks: changed.then_some(after.graceful_eviction_tasks),
+        tasks: is_changed.then(|| replacement::ordered(subject.spec, subject.status, tasks)),
     })
 }
 

@@ -161,6 +161,23 @@ pub fn tasks(
     changed.then_some(after.graceful_eviction_tasks)
 }
 
+/// Returns eviction tasks with the one last that brought a state which no copy has used yet: the
+/// next copy is given that of the last task (Karmada's rule).
+pub fn ordered(
+    spec: &ResourceBindingSpec,
+    status: &ResourceBindingStatus,
+    mut tasks: Vec<GracefulEvictionTask>,
+) -> Vec<GracefulEvictionTask> {
+    let reports = &status.aggregated_status;
+    let leaves = |it: &&TargetCluster| tasks.iter().any(|task| task.from_cluster == it.name);
+    let mut left = spec.clusters.iter().filter(leaves);
+    let is_unused = left.any(|it| spec.unused_state(&it.name, reports).is_some());
+    if let Some(brought) = spec.graceful_eviction_tasks.last().filter(|_| is_unused) {
+        tasks.sort_by_key(|task| task.from_cluster == brought.from_cluster);
+    }
+    tasks
+}
+
 /// Returns whether a workload asks for more replicas than its clusters have: together, or each
 /// where they are not divided. One that is scaled from zero has none to keep.
 fn grows(spec: &ResourceBindingSpec) -> bool {

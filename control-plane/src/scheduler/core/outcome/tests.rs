@@ -43,6 +43,27 @@ fn withdrawn_from(allowed: &[&str], clusters: &Snapshot, tasks: Value) -> Option
 }
 
 #[test]
+fn a_state_that_no_copy_has_used_goes_on_although_no_cluster_fits_meanwhile() {
+    let mut placement = dynamic();
+    placement["clusterAffinity"] = json!({"clusterNames": ["nobody"]});
+    let mut spec = placed(deployment(2, &placement), &[("m", 2)]);
+    let brought = json!([{
+        "fromCluster": "m0", "purgeMode": "Directly", "reason": "ApplicationFailure",
+        "producer": "p", "preservedLabelState": {"job": "7f"}, "clustersBeforeFailover": ["m0"],
+    }]);
+    spec.graceful_eviction_tasks = serde_json::from_value(brought).unwrap();
+    for (health, last) in [("Unhealthy", "m0"), ("Healthy", "m")] {
+        let status = json!({"aggregatedStatus": [{"clusterName": "m", "health": health}]});
+        let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
+        let outcome = look(&spec, "{}", &status, &snapshot(&[cluster("m", 10)]));
+        let tasks = outcome.placed.and_then(|it| it.tasks).unwrap();
+        let from: Vec<&str> = tasks.iter().map(|it| &*it.from_cluster).collect();
+        assert_eq!(from.len(), 2, "{from:?}");
+        assert_eq!(from[1], last, "{health}");
+    }
+}
+
+#[test]
 fn a_workload_is_scaled_to_zero_although_its_policy_asks_for_clusters_that_there_are_not() {
     let mut placement = dynamic();
     placement["spreadConstraints"] =
