@@ -246,8 +246,8 @@ impl ResourceBindingSpec {
         (task.purges_directly() && is_new).then_some(&task.preserved_label_state)
     }
 
-    /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say that
-    /// the copy has been healthy with them.
+    /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say
+    /// that the copy has been healthy with them.
     pub fn unused_state(
         &self,
         cluster: &str,

@@ -316,9 +316,9 @@ impl Pauses {
     }
 }
 
-/// Returns the clusters that lose a workload, or replicas of it, to others: a pause holds these, and
-/// nothing that only grows or shrinks. A new placement without any cluster takes from all, unless
-/// the workload asks for no replicas.
+/// Returns the clusters that lose a workload, or replicas of it, to others: a pause holds these,
+/// and nothing that only grows or shrinks. A new placement without any cluster takes from all:
+/// callers know whether the workload asks for none.
 pub fn losers<'a>(before: &'a [TargetCluster], after: &[TargetCluster]) -> Vec<&'a str> {
     let held = |list: &[TargetCluster], name: &str| {
         let target = list.iter().find(|it| it.name == name);

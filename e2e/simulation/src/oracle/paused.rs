@@ -50,7 +50,8 @@ impl Oracle for Paused {
         let moved = moves::between(before, after).into_iter().filter_map(|it| {
             let pause = self.pause_of(scene, it.cluster)?;
             let what = match it.what {
-                // A workload that a person scales to zero goes, with its old copies, and moves nowhere.
+                // A workload that a person scales to zero goes with its old copies, and moves
+                // nowhere.
                 What::Evicted(_) | What::Ended(_)
                     if !gains(before, after) && asks_for_none(scene, &key, after) =>
                 {
