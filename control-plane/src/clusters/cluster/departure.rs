@@ -32,6 +32,7 @@ use crate::fleet::write::{Written, merge};
 
 /// How often a leaving cluster is looked at again where nobody tells us of a change.
 const DELETION_RETRY: Duration = Duration::from_secs(2);
+
 /// Takes the next step.
 pub(super) async fn see_off(
     fleet: &Fleet,
@@ -78,26 +79,21 @@ pub(super) async fn see_off(
     });
     match next {
         DeletionStep::ReleaseWorks => {
-            let free = held.iter().filter(|work| !runs(work));
-            let free: Vec<_> = free.cloned().collect();
+            let free: Vec<_> = held.iter().filter(|work| !runs(work)).cloned().collect();
             let deleted = delete_works(fleet, cluster, &free).await;
             let released = release_works(fleet, cluster, &free).await;
             told_of(fleet, cluster, deleted.and(released))?;
-            Ok(if free.len() < held.len() {
-                Next::After(DELETION_RETRY)
-            } else {
-                Next::Again
-            })
+            if free.len() == held.len() {
+                return Ok(Next::Again);
+            }
         }
         DeletionStep::DeleteWorks => {
             let deleted = delete_works(fleet, cluster, &works).await;
             told_of(fleet, cluster, deleted)?;
-            Ok(Next::After(DELETION_RETRY))
         }
         DeletionStep::DeleteNamespace if !unlisted.is_empty() => {
             let deleted = delete_works(fleet, cluster, &unlisted).await;
             told_of(fleet, cluster, deleted)?;
-            Ok(Next::After(DELETION_RETRY))
         }
         DeletionStep::DeleteNamespace => {
             let api = Api::<Namespace>::all(fleet.client.clone());
@@ -108,19 +104,16 @@ pub(super) async fn see_off(
                     fleet
                         .events
                         .tell(cluster, "RemoveExecutionSpaceSucceed", note);
-                    Ok(Next::After(DELETION_RETRY))
                 }
                 Err(error) => {
                     fleet
                         .events
                         .warn(cluster, "RemoveExecutionSpaceFailed", client::brief(&error));
-                    Err(failed("remove the execution namespace of", cluster)(error))
+                    return Err(failed("remove the execution namespace of", cluster)(error));
                 }
             }
         }
-        DeletionStep::AwaitNamespace | DeletionStep::AwaitBindings => {
-            Ok(Next::After(DELETION_RETRY))
-        }
+        DeletionStep::AwaitNamespace | DeletionStep::AwaitBindings => {}
         DeletionStep::Release => {
             let patch = release(&cluster.metadata, finalizer::CLUSTER);
             let released = Written::of(write(fleet, cluster, &patch).await);
@@ -128,10 +121,11 @@ pub(super) async fn see_off(
             if !released.is_overtaken() {
                 tracing::info!(cluster = name, "the cluster has left the fleet");
             }
-            Ok(released.next())
+            return Ok(released.next());
         }
-        DeletionStep::Nothing => Ok(Next::Done),
+        DeletionStep::Nothing => return Ok(Next::Done),
     }
+    Ok(Next::After(DELETION_RETRY))
 }
 
 /// Tells what a cluster waits for that should have happened by now. It is put in words only then.

@@ -358,7 +358,7 @@ impl LeaseMonitor {
     }
 
     fn look_again(&self, name: &str) {
-        self.with(|state, now| state.tracker.arm_at(name, now + RETRY));
+        self.with(|state, now| state.tracker.set_timer(name, Some(now + RETRY)));
         self.changed.notify_one();
     }
 

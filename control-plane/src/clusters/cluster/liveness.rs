@@ -215,12 +215,8 @@ impl LivenessTracker {
         self.set_timer(name, at);
     }
 
-    /// Sets the cluster's timer: a silence that could not be reported is looked at again then.
-    pub fn arm_at(&mut self, name: &str, at: Instant) {
-        self.set_timer(name, Some(at));
-    }
-
-    fn set_timer(&mut self, name: &str, at: Option<Instant>) {
+    /// Sets the cluster's timer, or takes it away.
+    pub fn set_timer(&mut self, name: &str, at: Option<Instant>) {
         let Some(entry) = self.tracked.get_mut(name) else {
             return;
         };

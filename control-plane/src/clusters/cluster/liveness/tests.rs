@@ -162,7 +162,7 @@ fn a_silence_that_was_written_is_not_written_again_and_one_that_was_not_is_tried
     let now = start + Duration::from_secs(41);
     let silence = tracker.silence("m", now).unwrap();
     let again = now + Duration::from_secs(5);
-    tracker.arm_at("m", again);
+    tracker.set_timer("m", Some(again));
     assert_eq!(tracker.next_timer(), Some(again));
     tracker.wrote("m", silence.condition(Timestamp::UNIX_EPOCH));
     assert_eq!(tracker.silence("m", again), None);
