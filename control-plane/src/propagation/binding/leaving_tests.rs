@@ -141,6 +141,39 @@ async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_pre
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_that_the_policy_does_not_select_by_labels_any_more_keeps_what_is_preserved() {
+    let released = vec![(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
+    let removed = vec![(Method::DELETE, Value::Null)];
+    for (operator, was_leaving, expected) in [
+        ("Exists", false, &released),
+        ("DoesNotExist", false, &removed),
+        ("Exists", true, &removed),
+    ] {
+        let mut binding = moved("web", "v1", "ConfigMap");
+        binding["metadata"]["generation"] = json!(1);
+        binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
+        let selector = json!({"matchExpressions": [{"key": "tier", "operator": operator}]});
+        binding["spec"]["placement"]["clusterAffinity"] = json!({"labelSelector": selector});
+        if was_leaving {
+            let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
+            binding["spec"]["gracefulEvictionTasks"] = json!([task]);
+        }
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
+        let bound = ("resourcebindings", binding.clone());
+        let stand = stand(works.into_iter().chain([bound])).await;
+        if was_leaving {
+            assert_eq!(written(&stand, "web"), []);
+            binding["metadata"]["generation"] = json!(2);
+            binding["spec"]["gracefulEvictionTasks"] = json!([]);
+            stand.api.put("resourcebindings", binding);
+            pass(5).await;
+        }
+        let found = written(&stand, "web");
+        assert_eq!(found, *expected, "{operator}, {was_leaving}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_stays_until_the_next_one_is_made_although_its_dispatching_was_suspended_since() {
     for (is_applied, resumed) in [(false, false), (true, false), (false, true)] {
         let mut binding = moved("web", "apps/v1", "Deployment");

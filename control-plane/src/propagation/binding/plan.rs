@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use muster_shared::api::binding::{ObjectReference, ResourceBindingSpec, ResourceHealth};
-use muster_shared::api::policy::{Placement, PurgeMode};
+use muster_shared::api::policy::{ClusterAffinity, Placement, PurgeMode};
 use muster_shared::api::work::WorkStatus;
 use muster_shared::names;
 
@@ -18,6 +18,7 @@ use super::render::{Origin, Rendered, Scope};
 use crate::fleet::copy::{self, WorkState};
 use crate::fleet::fencing;
 use crate::fleet::works::{CachedWork, cluster_of, in_cluster, replicas_of};
+use crate::scheduler::core::affinity::allows_name;
 
 /// Works that a binding asks for, and those that it has.
 pub(super) struct Wanted<'a> {
@@ -46,6 +47,9 @@ pub(super) struct Facts<'a> {
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
     pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether an affinity selects a cluster; of one that was left by an eviction, whether it names
+    /// the cluster.
+    pub(super) selects: &'a (dyn Fn(&ClusterAffinity, &str) -> bool + Sync),
     /// Whether some clusters, which refuse their Works, have done so for a while.
     pub(super) go_on_refusing: &'a (dyn Fn(Vec<String>) -> bool + Sync),
     /// Whether the members decide on the number of replicas, if that is known.
@@ -127,7 +131,17 @@ impl<'a> Plan<'a> {
         let preserves = spec.is_preserved_on_deletion();
         let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
-        let reason = |cluster: &str| Reason::of(placements.iter().map(AsRef::as_ref), cluster);
+        let reason = |cluster: &str| {
+            let selects = |it: &ClusterAffinity| {
+                // A copy that stayed would run beside the new one, which must not be.
+                if goes_first {
+                    allows_name(it, cluster)
+                } else {
+                    (facts.selects)(it, cluster)
+                }
+            };
+            Reason::of(placements.iter().map(AsRef::as_ref), selects)
+        };
         let remove = going.into_iter().map(|(work, cluster)| Removal {
             work,
             stays: removal::stays(work.role, reason(cluster), preserves) || holds(work),
@@ -358,6 +372,7 @@ mod tests {
             applies: &|cluster| cluster != "silent",
             is_paused: &|cluster| cluster == "paused",
             is_leaving: &|cluster| cluster == "leaving",
+            selects: &allows_name,
             go_on_refusing: &|_| false,
             members_scale: &|| Some(false),
             now: Timestamp::UNIX_EPOCH,

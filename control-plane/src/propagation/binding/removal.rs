@@ -5,17 +5,17 @@
 //! other copy that moved is removed, whatever `preserveResourcesOnDeletion` says: that field is
 //! about deletion, and a copy that stayed behind a move would run twice with nobody in charge.
 
-use muster_shared::api::policy::Placement;
+use muster_shared::api::policy::{ClusterAffinity, Placement};
 
 use crate::fleet::works::Role;
-use crate::scheduler::core::affinity::{affinities_of, allows_name};
+use crate::scheduler::core::affinity::affinities_of;
 
 /// Reason why a Work goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The workload was placed in other clusters.
     Moved,
-    /// Somebody edited the policy so that it does not name the cluster any more, or the last
+    /// Somebody edited the policy so that it does not select the cluster any more, or the last
     /// workload that needed the object there is gone.
     Deselected,
     /// The binding is deleted although its template is there: a policy or the last object that
@@ -28,14 +28,17 @@ pub enum Reason {
 impl Reason {
     /// Returns the reason why a binding that stays has no copy in a cluster any more, by the
     /// placements that brought it there: its own, or those of the workloads that it follows. A
-    /// cluster that one of them does not name was taken out of that one by a person, or the last
-    /// workload that needed the object there is gone; one that labels or fields do not select may
-    /// have changed by itself.
-    pub fn of<'a>(placements: impl IntoIterator<Item = &'a Placement>, cluster: &str) -> Self {
+    /// cluster that one of them does not select was taken out of that one by a person, or the last
+    /// workload that needed the object there is gone. `selects` says whether an affinity selects
+    /// the cluster.
+    pub fn of<'a>(
+        placements: impl IntoIterator<Item = &'a Placement>,
+        selects: impl Fn(&ClusterAffinity) -> bool,
+    ) -> Self {
         let mut placements = placements.into_iter().peekable();
         let has_any = placements.peek().is_some();
         // What one of them released there needs it, whatever the others allow.
-        if has_any && placements.all(|placement| names(placement, cluster)) {
+        if has_any && placements.all(|placement| allows(placement, &selects)) {
             Self::Moved
         } else {
             Self::Deselected
@@ -43,11 +46,11 @@ impl Reason {
     }
 }
 
-/// Returns whether a placement allows a cluster by name, in whichever of its affinity groups.
-fn names(placement: &Placement, cluster: &str) -> bool {
+/// Returns whether a placement allows a cluster, in whichever of its affinity groups.
+fn allows(placement: &Placement, selects: impl Fn(&ClusterAffinity) -> bool) -> bool {
     let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
     let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
-    affinities.peek().is_none() || affinities.any(|it| allows_name(it, cluster))
+    affinities.peek().is_none() || affinities.any(selects)
 }
 
 /// Returns whether an object stays in the member when its Work goes. `preserves` is
@@ -67,6 +70,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::scheduler::core::affinity::allows_name;
 
     #[test]
     fn a_move_deletes_neither_containers_nor_storage_and_leaves_no_other_copy_behind() {
@@ -93,13 +97,14 @@ mod tests {
 
     #[test]
     fn a_cluster_that_no_group_of_the_placement_names_was_deselected() {
-        let names = |name: &str| json!({"clusterNames": [name]});
+        let only = |name: &str| json!({"clusterNames": [name]});
         let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
-        assert_eq!(Reason::of([], "m1"), Reason::Deselected);
+        let by_name = |it: &ClusterAffinity| allows_name(it, "m1");
+        assert_eq!(Reason::of([], by_name), Reason::Deselected);
         for (placement, expected) in [
             (json!({}), Reason::Moved),
-            (json!({"clusterAffinity": names("m1")}), Reason::Moved),
-            (json!({"clusterAffinity": names("m2")}), Reason::Deselected),
+            (json!({"clusterAffinity": only("m1")}), Reason::Moved),
+            (json!({"clusterAffinity": only("m2")}), Reason::Deselected),
             (
                 json!({"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "a"}}}}),
                 Reason::Moved,
@@ -118,7 +123,7 @@ mod tests {
             ),
         ] {
             let read: Placement = serde_json::from_value(placement.clone()).unwrap();
-            assert_eq!(Reason::of([&read], "m1"), expected, "{placement}");
+            assert_eq!(Reason::of([&read], by_name), expected, "{placement}");
         }
     }
 }
