@@ -65,6 +65,14 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
                     propagated";
         add("UnknownPriorityClass", note.to_owned());
     }
+    for place in places(spec, namespace) {
+        if !scope.admits_namespace(place) {
+            let note = format!(
+                "nothing of namespace {place:?} is propagated: it is the fleet's own, or left out by --skipped-propagating-namespaces"
+            );
+            add("NamespaceNotPropagated", note);
+        }
+    }
     let kinds = kinds_of(spec, scope);
     for (index, selector) in spec.resource_selectors.iter().enumerate() {
         let at = format!("spec.resourceSelectors[{index}]");
@@ -97,6 +105,16 @@ pub fn written(spec: &PropagationSpec, namespace: Option<&str>, scope: &Scope) -
         }
     }
     bounded(found)
+}
+
+/// Returns the namespaces that a policy names: its own, or those of its selectors.
+fn places<'a>(spec: &'a PropagationSpec, namespace: Option<&'a str>) -> BTreeSet<&'a str> {
+    if let Some(own) = namespace {
+        return BTreeSet::from([own]);
+    }
+    let selectors = spec.resource_selectors.iter();
+    let named = selectors.filter_map(|it| given(it.namespace.as_deref()));
+    named.collect()
 }
 
 /// Findings about parts of a policy, of its failover above all, that have no effect, because a

@@ -265,17 +265,25 @@ impl Facts for Now<'_> {
 
     fn finds(&self, selector: &ResourceSelector) -> Option<bool> {
         let templates = &self.detector.fleet.templates;
+        let scope = &self.detector.scope;
         let kind = Kind::new(&*selector.api_version, &*selector.kind);
         let own = self.policy.key();
         let namespace = own
             .namespace()
             .or_else(|| given(selector.namespace.as_deref()));
+        let is_left_out = |it: Option<&str>| it.is_some_and(|it| !scope.admits_namespace(it));
+        if is_left_out(namespace) {
+            // That is a finding by itself.
+            return None;
+        }
         if let Some(key) = self.detector.named_by(selector, &kind, namespace) {
             return Some(matches!(templates.get(&key), Lookup::Found(_)));
         }
         let selects = |outline: Outline<'_>| {
             let subject = Subject::at(&kind, outline);
-            reaches(self.policy, subject) && strength(selector, subject) > Strength::Mismatch
+            reaches(self.policy, subject)
+                && strength(selector, subject) > Strength::Mismatch
+                && !is_left_out(outline.namespace)
         };
         let is_bound = |template: TemplateKey| {
             *template.kind == kind

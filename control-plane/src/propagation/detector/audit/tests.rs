@@ -66,6 +66,27 @@ fn what_can_never_work_is_found_without_a_look_at_the_fleet() {
 }
 
 #[test]
+fn a_namespace_of_which_nothing_is_propagated_is_found_once() {
+    let scope = Scope::new("", &["kube-.*".to_owned()]).unwrap();
+    let secrets = |namespace: Value| {
+        let selector = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "name": name, "namespace": namespace });
+        json!({ "resourceSelectors": [selector("a"), selector("b")] })
+    };
+    let left_out = &["NamespaceNotPropagated"][..];
+    for (named, own, expected) in [
+        (json!("kube-system"), None, left_out),
+        (json!("karmada-system"), None, left_out),
+        (json!("shop"), None, &[]),
+        (Value::Null, None, &[]),
+        (Value::Null, Some("kube-system"), left_out),
+        (Value::Null, Some("shop"), &[]),
+    ] {
+        let found = written(&spec(secrets(named)), own, &scope);
+        assert_eq!(reasons(&found), expected, "{own:?}: {found:?}");
+    }
+}
+
+#[test]
 fn thousands_of_findings_are_told_as_a_few() {
     let selectors: Vec<_> = (0..10_000)
         .map(|number| json!({ "apiVersion": "v1", "kind": "Event", "name": format!("e{number}") }))

@@ -216,13 +216,15 @@ impl Detector {
         for kind in kinds_of(policy.spec(), &self.scope) {
             let is_selected = |it: Outline<'_>| selects(policy, Subject::at(&kind, it));
             let templates = &self.fleet.templates;
-            let Some(mut selected) = templates.select(&kind, own.namespace(), is_selected) else {
+            let Some(selected) = templates.select(&kind, own.namespace(), is_selected) else {
                 is_listed = false;
                 continue;
             };
+            let shared = Arc::new(kind.clone());
+            let keyed = selected.map(|it| (TemplateKey::of_template(&shared, &it), it));
             // The first by name, so that each process tells the same one.
-            if let Some(template) = selected.next() {
-                let key = TemplateKey::of_template(&Arc::new(kind.clone()), &template);
+            let mut admitted = keyed.filter(|(key, _)| self.scope.admits(key));
+            if let Some((key, template)) = admitted.next() {
                 return self.why_not(policy, &key, &template);
             }
         }
@@ -296,6 +298,42 @@ mod tests {
                 .iter()
                 .map(|(quiet, at)| start.see(*quiet, seconds(*at)));
             assert_eq!(found.last(), Some(expected), "{what}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_for_a_namespace_that_is_left_out_says_so() {
+        for is_wide in [true, false] {
+            let mut policy = policy();
+            let selector = &mut policy["spec"]["resourceSelectors"][0];
+            if is_wide {
+                selector["namespace"] = json!("kube-system");
+                policy["metadata"]["namespace"] = json!(null);
+            } else {
+                policy["metadata"]["namespace"] = json!("kube-system");
+            }
+            let template = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"namespace": "kube-system", "name": "web", "uid": "t"},
+                "spec": {"replicas": 2},
+            });
+            let (plural, namespace) = if is_wide {
+                ("clusterpropagationpolicies", "")
+            } else {
+                ("propagationpolicies", "kube-system")
+            };
+            let mut stand = Stand::new([(plural, policy), ("deployments", template)]);
+            stand.api.serve_deployments();
+            crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+            stand.follow().await;
+            pass(120).await;
+            let told = stand.api.object(plural, namespace, "web");
+            let told = told.expect("it stays")["status"].clone();
+            let conditions = told["conditions"].as_array().expect("it has conditions");
+            let reasons: Vec<_> = conditions.iter().map(|it| it["reason"].clone()).collect();
+            for reason in ["NothingSelected", "NamespaceNotPropagated"] {
+                assert!(reasons.contains(&json!(reason)), "{is_wide}: {told}");
+            }
         }
     }
 
