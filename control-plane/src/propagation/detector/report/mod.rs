@@ -13,6 +13,7 @@ use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::policy::PropagationStatus;
 use muster_shared::api::scope::ResourceScope;
 use muster_shared::controller::Controller;
+use muster_shared::names::label;
 use muster_shared::queue::{Next, Queue};
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::outline::Outline;
@@ -28,6 +29,7 @@ use super::select::selects;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
+use crate::fleet::labelled::Labelled as _;
 use crate::fleet::policy::{Policy, PolicyKey};
 use crate::fleet::selection::Subject;
 use crate::fleet::served::Served;
@@ -236,6 +238,13 @@ impl Detector {
     }
 
     fn why_not(&self, policy: &Policy, key: &TemplateKey, template: &Template) -> Nothing {
+        let owner = template.label(label::CLAIMED_BY);
+        if let Some(owner) = owner.filter(|it| !it.is_empty()) {
+            return Nothing::Claimed {
+                template: key.to_string(),
+                by: format!("{owner} by its label {}", label::CLAIMED_BY),
+            };
+        }
         let claim = Claim::on(template).or_else(|| self.claim_of_binding(key, template));
         match claim.filter(|claim| claim.policy != policy.key()) {
             Some(other) => Nothing::Claimed {
@@ -335,6 +344,32 @@ mod tests {
                 assert!(reasons.contains(&json!(reason)), "{is_wide}: {told}");
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_policy_for_what_another_controller_claims_says_so() {
+        let template = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "namespace": "shop", "name": "web", "uid": "t",
+                "labels": {"resourcetemplate.karmada.io/claimed-by": "MultiClusterService"},
+            },
+            "spec": {"replicas": 2},
+        });
+        let objects = [("propagationpolicies", policy()), ("deployments", template)];
+        let mut stand = Stand::new(objects);
+        stand.api.serve_deployments();
+        crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
+        stand.follow().await;
+        pass(120).await;
+        let told = stand.api.object("propagationpolicies", "shop", "web");
+        let told = told.expect("it stays")["status"].clone();
+        let conditions = told["conditions"].as_array().expect("it has conditions");
+        let ready = conditions.iter().find(|it| it["type"] == "Ready");
+        let ready = ready.expect("it is told").clone();
+        assert_eq!(ready["reason"], "ClaimedByAnotherPolicy", "{told}");
+        let message = ready["message"].as_str().unwrap();
+        assert!(message.contains("MultiClusterService"), "{message}");
     }
 
     #[tokio::test(start_paused = true)]
