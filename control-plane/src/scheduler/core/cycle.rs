@@ -14,7 +14,7 @@ use super::affinity::{Affinity, groups};
 use super::candidate::{Candidate, Held, LOCALITY_SCORE, SOFT_TAINT_SCORE};
 use super::capacity::{Demand, Estimate, MAX_REPLICAS, Part};
 use super::divide::{Division, Share, Strategy, TieBreak, divide};
-use super::filter::{Dispatching, Filters, Rejection};
+use super::filter::{Filters, Rejection};
 use super::fit_error::{FitError, Refusals, Strangers};
 use super::plugin::Plugin;
 use super::select::{Load, Spread, select};
@@ -557,7 +557,7 @@ impl<'a> Trial<'a> {
         shares: Vec<Share<'a>>,
         division: &Division<'_>,
     ) -> Vec<Share<'a>> {
-        let is_asked = self.options.dispatching == Dispatching::Asked && !self.fresh;
+        let is_asked = self.options.behaviour == Behaviour::Muster && !self.fresh;
         if !is_asked || self.spec.suspension.is_none() {
             return shares;
         }
