@@ -225,8 +225,8 @@ fn tell_refused(
     }
 }
 
-/// Says which taints of policies somebody has taken off since the record `before`: a tool that keeps
-/// Clusters as a repository has them does so as well as a person, and nothing moves then.
+/// Says which taints of policies somebody has taken off since the record `before`: a tool that
+/// keeps Clusters as a repository has them does so as well as a person, and nothing moves then.
 fn tell_withdrawn(fleet: &Fleet, cluster: &Cluster, before: Option<&Record>, outcome: &Outcome) {
     let was_told = |it: &Owned| {
         let known = before.and_then(|record| record.owned(&it.key, &it.effect));

@@ -185,8 +185,8 @@ impl Memory {
         self.keeping.forget(key);
     }
 
-    /// Returns the clusters that a binding leaves, or has left, by an eviction task: what goes there
-    /// moves, whatever the placement selects by now.
+    /// Returns the clusters that a binding leaves, or has left, by an eviction task: what goes
+    /// there moves, whatever the placement selects by now.
     fn moving(
         &self,
         key: &BindingKey,
