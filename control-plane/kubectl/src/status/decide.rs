@@ -31,7 +31,7 @@ use self::estimate::{estimate, pace};
 use self::expires::expires;
 use muster_control_plane::clusters::registration::token::Entry;
 use muster_control_plane::fleet::binding::BindingKey;
-use muster_control_plane::fleet::budget::rate::Rates;
+use muster_control_plane::fleet::budget::rate::{Band, Rates};
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::movement::eviction::explain;
 use muster_control_plane::movement::eviction::judge::Switches;
@@ -196,8 +196,7 @@ pub(super) struct Pace {
     /// Those of them that have not failed, but are drained.
     pub drained: usize,
     pub counted: usize,
-    /// `primary`, `secondary` or `stopped`.
-    pub band: &'static str,
+    pub band: Band,
     /// Fraction of the counted clusters beyond which too many have failed
     /// (`--unhealthy-cluster-threshold`).
     pub threshold: f64,

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::settings::Settings;
@@ -54,9 +55,11 @@ impl FleetHealth {
 }
 
 /// Rate that applies, by the health of the fleet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Band {
     /// Few enough clusters have failed.
+    #[default]
     Primary,
     /// Too many clusters of a large fleet have failed.
     Secondary,

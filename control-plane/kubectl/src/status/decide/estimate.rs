@@ -29,8 +29,8 @@ impl Report {
         let holds = |it: &Option<String>| it.is_none() || it.as_deref() == cluster;
         match self.pace.band {
             _ if self.paused_clusters.iter().any(holds) => Some(PAUSED),
-            "stopped" => Some(STOPPED),
-            _ => None,
+            Band::Stopped => Some(STOPPED),
+            Band::Primary | Band::Secondary => None,
         }
     }
 }
@@ -211,10 +211,6 @@ pub(super) fn pace(clusters: &[Cluster], rates: &Rates) -> Pace {
         per_second: pace.per_second,
         failed: pace.health.failed,
         counted: pace.health.total,
-        band: match pace.band {
-            Band::Primary => "primary",
-            Band::Secondary => "secondary",
-            Band::Stopped => "stopped",
-        },
+        band: pace.band,
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::listed;
 use serde::Serialize;
 
@@ -56,7 +57,7 @@ fn gate(report: &Report) -> String {
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
         (Some(true), _) if report.paused_clusters.contains(&None) => "on, but PAUSED".to_owned(),
-        (Some(true), _) if report.pace.band == "stopped" && report.clusters.is_some() => {
+        (Some(true), _) if report.pace.band == Band::Stopped && report.clusters.is_some() => {
             "on, but STOPPED: too many clusters have failed".to_owned()
         }
         (Some(true), _) if !report.paused_clusters.is_empty() => {
@@ -115,9 +116,14 @@ fn pace(report: &Report) -> String {
     } else {
         format!(", at most {} may", pace.may_fail)
     };
+    let band = match pace.band {
+        Band::Primary => "primary",
+        Band::Secondary => "secondary",
+        Band::Stopped => "stopped",
+    };
     format!(
-        "{paused}{halted}{} a second ({}): {} of {} clusters {failed}{most}{settings}",
-        pace.per_second, pace.band, pace.failed, pace.counted,
+        "{paused}{halted}{} a second ({band}): {} of {} clusters {failed}{most}{settings}",
+        pace.per_second, pace.failed, pace.counted,
     )
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
@@ -93,7 +94,7 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
         });
     }
     let pace = &report.pace;
-    if pace.band == "stopped" {
+    if pace.band == Band::Stopped {
         until.push(format!(
             "fewer clusters have failed: {} of {} have, and at most {} may",
             pace.failed, pace.counted, pace.may_fail

@@ -337,7 +337,7 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
         (0..3).map(one).collect()
     };
     let report = decide(&snapshot(well(), line()));
-    assert_eq!(report.pace.band, "primary");
+    assert_eq!(report.pace.band, Band::Primary);
     assert!(
         report
             .waiting
@@ -347,7 +347,7 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
     // Both have failed: a small fleet stops, and no time can be told.
     let lost = vec![cluster("m1", "Unknown", &[]), cluster("m2", "Unknown", &[])];
     let report = decide(&snapshot(lost, line()));
-    assert_eq!((report.pace.band, report.pace.failed), ("stopped", 2));
+    assert_eq!((report.pace.band, report.pace.failed), (Band::Stopped, 2));
     assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
     // The control plane says only with its next look that they wait for the end of a pause.
     let paused = Snapshot {

@@ -1,5 +1,6 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::conditions;
 use serde::Serialize;
 
@@ -83,7 +84,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         let steps = first.into_iter().chain([ask]);
         return Advice::new(numbered(steps), resume(report));
     }
-    if !down.is_empty() && report.pace.band == "stopped" {
+    if !down.is_empty() && report.pace.band == Band::Stopped {
         return of_stopped(report, &down);
     }
     let of_stranded = |it: &Waiting, words: &str| Advice::new(words, explain(&it.workload));
@@ -203,7 +204,7 @@ fn saving(report: &Report) -> Option<String> {
 
 /// Returns what happens when movement is resumed.
 fn effect(report: &Report) -> String {
-    if report.pace.band == "stopped" {
+    if report.pace.band == Band::Stopped {
         return ", by which nothing moves before fewer clusters have failed".to_owned();
     }
     let whose = report.paused_clusters.first().and_then(Option::as_ref);

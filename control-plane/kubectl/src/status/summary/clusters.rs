@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::listed;
 use muster_shared::conditions;
 
@@ -106,7 +107,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         }
     };
     let is_stopped =
-        report.pace.band == "stopped" && matches!(state, State::Silent | State::NotReady);
+        report.pace.band == Band::Stopped && matches!(state, State::Silent | State::NotReady);
     let is_network = state == State::Silent && is_network(report);
     let region = in_common_region(report, found).filter(|_| !is_network);
     let who = match found {
