@@ -1,11 +1,10 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
 use muster_control_plane::fleet::budget::rate::Band;
-use muster_shared::conditions;
 use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
-use super::clusters::common_region;
+use super::clusters::{common_region, is_network};
 use super::{Lost, Severity, count, span_of};
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
@@ -54,9 +53,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         .iter()
         .filter(|it| it.ready != "True")
         .collect();
-    // A cluster that says that it is not ready has reached the fleet API.
-    let is_heard = down.iter().any(|it| it.ready == conditions::FALSE);
-    if !is_heard && report.clusters == Some(down.len()) && down.len() > 1 {
+    if is_network(report) {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
             "mend the network of the fleet API (address, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong"

@@ -392,6 +392,21 @@ fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at
 }
 
 #[test]
+fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
+    for (second, is_network) in [("00:05:30", true), ("00:08:00", false)] {
+        let mut clusters = five(&["Unknown"; 5]);
+        let condition = &mut clusters[1].status.as_mut().unwrap().conditions[0];
+        let time = json!(format!("2026-01-01T{second}Z"));
+        condition.last_transition_time = serde_json::from_value(time).unwrap();
+        let summary = decide(&snapshot(clusters, Vec::new())).summary;
+        for words in [summary.sentence, summary.advice.words] {
+            let blames = words.contains("network of the fleet API");
+            assert_eq!(blames, is_network, "{second}: {words}");
+        }
+    }
+}
+
+#[test]
 fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     let facts = |snapshot: &Snapshot| {
         let facts = decide(snapshot).facts.into_iter();
