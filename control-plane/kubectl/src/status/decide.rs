@@ -72,7 +72,7 @@ const WAITS: [&str; 6] = [
 /// The one of them that time alone ends.
 const FOR_TOLERATION: &str = "WaitingForToleration";
 /// The one of them that the pace alone ends.
-pub(super) const FOR_RATE: &str = "WaitingForRate";
+const FOR_RATE: &str = "WaitingForRate";
 
 /// The one of them that the end of a pause ends.
 const PAUSED: &str = "Paused";

@@ -7,8 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use muster_shared::check::common::remaining;
 
-use super::decide::{FOR_FENCE, FOR_RATE, Fact, Report, Waiting};
-use super::summary::coming;
+use super::decide::{Fact, Report, Waiting};
 use crate::table::{Table, ago, shortened};
 
 /// How much of the report is shown.
@@ -195,28 +194,13 @@ fn waiting(head: &str, all: &[Waiting], now: Timestamp, limits: Limits) -> Strin
             it.workload.clone(),
             it.reason.clone(),
             ago(it.since, now),
-            next(it, now),
+            it.next
+                .as_ref()
+                .map_or_else(|| "-".to_owned(), |it| it.told(now)),
             it.message.clone(),
         ]);
     }
     section(&table.to_string(), all.len(), limits)
-}
-
-/// Returns what becomes of a workload that waits, and when.
-fn next(it: &Waiting, now: Timestamp) -> String {
-    let coming = |seconds| coming(seconds, now);
-    match (it.at_most_seconds, it.stops_seconds) {
-        (Some(seconds), _) if it.reason == FOR_RATE => {
-            format!("leaves {} at the latest", coming(seconds))
-        }
-        (Some(seconds), _) if it.reason == FOR_FENCE => {
-            format!("starts elsewhere {}", coming(seconds))
-        }
-        (Some(seconds), _) => format!("may leave {}", coming(seconds)),
-        (None, Some(0)) => "copy has stopped".to_owned(),
-        (None, Some(seconds)) => format!("copy stops {} at the latest", coming(seconds)),
-        (None, None) => "-".to_owned(),
-    }
 }
 
 /// Returns a table below an empty line, with the number of rows that are not shown; nothing without

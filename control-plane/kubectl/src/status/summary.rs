@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) use self::advice::Advice;
 pub(super) use self::clusters::verbs;
 pub(super) use self::service::Lost;
-use super::decide::{Next, Ordered, Report, Waiting, cluster_of};
+use super::decide::{Ordered, Report, Waiting, cluster_of};
 
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
@@ -113,11 +113,6 @@ impl Summary {
     pub fn of(report: &Report, now: Timestamp) -> Self {
         let (severity, sentence) = happened(report, now);
         let (lost, service) = service::told(report, now);
-        let Next { words, seconds } = &report.next;
-        let next = match seconds {
-            Some(seconds) => format!("{}: {words}", coming(*seconds, now)),
-            None => words.clone(),
-        };
         Self {
             severity,
             sentence,
@@ -125,7 +120,7 @@ impl Summary {
             service,
             twice: service::twice(report),
             stop: advice::stop(report),
-            next,
+            next: report.next.told(now),
             advice: advice::advice(report, severity, lost),
         }
     }

@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use muster_shared::k8s::Condition;
 use serde::Serialize;
 
+use super::Next;
+
 /// A workload that is leaving a cluster.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -16,7 +18,7 @@ pub(in super::super) struct Moving {
 }
 
 /// A workload that waits.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct Waiting {
     pub workload: String,
@@ -37,6 +39,9 @@ pub(in super::super) struct Waiting {
     /// whether it may then start elsewhere or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stops_seconds: Option<u64>,
+    /// What becomes of it by time alone; absent if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
 }
 
 /// Something that ends.
@@ -58,12 +63,9 @@ impl Waiting {
         Self {
             workload,
             reason: condition.reason.clone(),
-            why: None,
-            cluster: None,
             message: condition.message.clone(),
             since: Some(condition.last_transition_time.0),
-            at_most_seconds: None,
-            stops_seconds: None,
+            ..Self::default()
         }
     }
 }

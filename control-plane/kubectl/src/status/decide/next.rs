@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use muster_control_plane::fleet::budget::rate::Band;
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::check::listed;
 use serde::Serialize;
 
-use super::{FOR_FENCE, Ordered, Report, Waiting, cluster_of};
-use crate::status::summary::{count, verbs};
+use super::{FOR_FENCE, FOR_RATE, Ordered, Report, Waiting, cluster_of};
+use crate::status::summary::{coming, count, verbs};
 
 /// Next event in the fleet or in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -26,6 +27,15 @@ impl Next {
         Self {
             words: words.into(),
             seconds: Some(seconds),
+        }
+    }
+
+    /// Tells the event, and when it comes if that is known.
+    pub fn told(&self, now: Timestamp) -> String {
+        let Self { words, seconds } = self;
+        match seconds {
+            Some(seconds) => format!("{}: {words}", coming(*seconds, now)),
+            None => words.clone(),
         }
     }
 }
@@ -109,9 +119,12 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
     })
 }
 
-/// Notes what happens next in each cluster that is not well or drained, and returns what does in
-/// the fleet.
+/// Notes what happens next to each workload that waits and in each cluster that is not well or
+/// drained, and returns what does in the fleet.
 pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
+    for waiting in &mut report.waiting {
+        waiting.next = of_workload(waiting);
+    }
     let not_well = report.not_well.iter().map(|it| it.name.as_str());
     let not_well: Vec<Next> = not_well.map(|it| of(report, pauses, it)).collect();
     let ordered = report.ordered.iter().map(|it| it.name.as_str());
@@ -123,6 +136,24 @@ pub(super) fn next(report: &mut Report, pauses: &[Pause]) -> Next {
         cluster.next = next;
     }
     of_fleet(report, pauses)
+}
+
+/// Returns what becomes of a workload that waits by time alone.
+fn of_workload(waiting: &Waiting) -> Option<Next> {
+    let (words, seconds) = match (waiting.at_most_seconds, waiting.stops_seconds) {
+        (Some(seconds), _) => {
+            let words = match waiting.reason.as_str() {
+                FOR_RATE => "its turn has come, at the latest",
+                FOR_FENCE => "starts elsewhere",
+                _ => "may leave",
+            };
+            (words, seconds)
+        }
+        (None, Some(0)) => return Some("its copy has stopped, and it stays down".into()),
+        (None, Some(seconds)) => ("its copy stops at the latest, and it stays down", seconds),
+        (None, None) => return None,
+    };
+    Some(Next::at(words, seconds))
 }
 
 /// Returns what happens next in a cluster.

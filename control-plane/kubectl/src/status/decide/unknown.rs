@@ -41,14 +41,10 @@ pub(super) fn unheard(binding: &AnyBinding, silent: &BTreeSet<String>) -> Option
     (!on.is_empty()).then(|| Waiting {
         workload: title(binding),
         reason: SILENT.to_owned(),
-        why: None,
-        cluster: None,
         message: format!(
             "nobody leads who would judge that {} is silent",
             on.join(", ")
         ),
-        since: None,
-        at_most_seconds: None,
-        stops_seconds: None,
+        ..Waiting::default()
     })
 }

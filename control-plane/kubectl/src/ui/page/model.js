@@ -74,13 +74,6 @@ export function idle(status) {
   ];
   return later.length ? `nothing has to move now; ${later.join(", ")}: see Next above` : "nothing moves or waits";
 }
-// Returns what becomes of a workload in the queue, and when.
-export function latest({ reason, atMostSeconds, stopsSeconds }, now) {
-  const what = { WaitingForRate: "leaves", WaitingForFence: "starts elsewhere" }[reason] || "may leave";
-  if (atMostSeconds !== undefined) return `${what} ${coming(atMostSeconds, now)}${what === "leaves" ? " at the latest" : ""}`;
-  if (stopsSeconds === undefined) return "–";
-  return stopsSeconds ? `its copy stops ${coming(stopsSeconds, now)} at the latest, and it stays down` : "its copy has stopped, and it stays down";
-}
 
 // Clusters.
 

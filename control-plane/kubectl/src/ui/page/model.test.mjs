@@ -56,22 +56,19 @@ test("what a text says is the same while only its times go on", () => {
   ]) assert.equal(model.timeless(a) === model.timeless(b), same, a);
 });
 
-test("an empty queue says what comes later, and a row when its copy stops although nothing moves", () => {
+test("an empty queue says what comes later, and an event when it comes", () => {
   for (const [more, expected] of [
     [{}, "nothing moves or waits"],
     [{ left: [{ cluster: "m1", returning: 0, staying: 3 }] }, "nothing moves or waits"],
     [{ left: [{ cluster: "m1", returning: 6 }] }, "nothing has to move now; 6 workloads return later: see Next above"],
     [{ left: [{ cluster: "m1", returning: 1 }], oldCopies: [{ cluster: "m1", copies: 2 }] }, "nothing has to move now; 1 workload returns later, 2 old copies are removed later: see Next above"],
   ]) assert.equal(model.idle(status(more)), expected);
-  for (const [row, expected] of [
-    [{}, "–"],
-    [{ reason: "WaitingForToleration", atMostSeconds: 0 }, "may leave any moment now"],
-    [{ reason: "WaitingForFence", atMostSeconds: 9, stopsSeconds: 9 }, "starts elsewhere in 9 s (00:10:09Z)"],
-    [{ reason: "WaitingForRate", atMostSeconds: 9 }, "leaves in 9 s (00:10:09Z) at the latest"],
-    [{ reason: "WaitingForRate", atMostSeconds: 1e15 }, "leaves in 11574074074 days (+275760-09-13 00:00:00Z) at the latest"],
-    [{ stopsSeconds: 9 }, "its copy stops in 9 s (00:10:09Z) at the latest, and it stays down"],
-    [{ stopsSeconds: 0 }, "its copy has stopped, and it stays down"],
-  ]) assert.equal(model.latest(row, NOW), expected);
+  for (const [seconds, expected] of [
+    [undefined, "it leaves"],
+    [0, "any moment now: it leaves"],
+    [9, "in 9 s (00:10:09Z): it leaves"],
+    [1e15, "in 11574074074 days (+275760-09-13 00:00:00Z): it leaves"],
+  ]) assert.equal(model.upcoming({ words: "it leaves", seconds }, NOW), expected);
 });
 
 test("each state of a cluster has a form of its own, and what is not known is not well", () => {

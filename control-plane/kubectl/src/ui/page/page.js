@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, latest, moment, span, stateOf, told, upcoming, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, moment, span, stateOf, told, upcoming, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -67,7 +67,7 @@ const queue = new Rows("queue", (it) => `${it.state} ${it.workload} ${it.from ||
   { title: "Why", long: true, text: (it) => it.state === "moving" ? `leaves ${it.from} when the new copy is healthy; now on ${it.to.join(", ") || "no cluster yet"}`
     : it.state === "waiting" ? `${it.why}${it.cluster ? `, in ${it.cluster}` : ""}` : `${it.why || it.reason}: ${it.message}` },
   { title: "Since", text: (it) => (it.since ? ago(it.since, now()) : "–") },
-  { title: "Next", text: (it) => latest(it, now()) },
+  { title: "Next", text: (it) => (it.next ? upcoming(it.next, now()) : "–") },
 ], "nothing moves or waits", 10, "kubectl muster status -o wide");
 
 const UNKNOWN = "? not known";
