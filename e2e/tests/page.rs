@@ -61,7 +61,7 @@ async fn get(url: &str) -> anyhow::Result<(u16, Option<u8>, Value)> {
 
 /// Returns a document without what changes from moment to moment.
 fn still(mut document: Value) -> Value {
-    const MOVING: [&str; 11] = [
+    const MOVING: [&str; 12] = [
         "read",
         "sentence",
         "service",
@@ -71,6 +71,7 @@ fn still(mut document: Value) -> Value {
         "nextTaintSeconds",
         "renewed",
         "lastHeard",
+        "begun",
         "atMostSeconds",
         "firstLeavesSeconds",
     ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures::join;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::availability::concern;
 use muster_control_plane::fleet::pause;
 use muster_control_plane::settings::Settings;
@@ -76,7 +76,28 @@ pub(super) struct Member {
     pub since: Option<Timestamp>,
     /// Last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
+    /// Begin of its state: of one that is silent its last word.
+    pub begun: Option<Timestamp>,
     pub taints: Vec<String>,
+}
+
+/// Reason of a cluster that has not reported yet.
+pub(super) const NEVER_REPORTED: &str = "NeverReported";
+
+/// Time at most that passes between a cluster's last word and the moment in which it counts as
+/// silent.
+const JUDGED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+
+/// Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
+/// which the former is dated, is ahead or slow.
+fn last_word(heard: Option<Timestamp>, since: Option<Timestamp>) -> Option<Timestamp> {
+    let is_true = |heard: &Timestamp| {
+        since.is_none_or(|since| {
+            let passed = since.duration_since(*heard);
+            (SignedDuration::ZERO..=JUDGED_WITHIN).contains(&passed)
+        })
+    };
+    heard.filter(is_true).or(since)
 }
 
 impl Member {
@@ -89,9 +110,13 @@ impl Member {
         let (ready, reason) = match condition {
             _ if is_unheard => (conditions::UNKNOWN, SILENT),
             Some(it) => (&*it.status, &*it.reason),
-            None => (conditions::UNKNOWN, "NeverReported"),
+            None => (conditions::UNKNOWN, NEVER_REPORTED),
         };
         let since = concern.or(condition).filter(|_| !is_unheard);
+        let since = since.map(|it| it.last_transition_time.0);
+        let last_heard = lease.and_then(renewed);
+        let is_silent = ready == conditions::UNKNOWN && reason != NEVER_REPORTED;
+        let heard = last_heard.filter(|_| is_silent);
         let taints = cluster.spec.taints.iter();
         Self {
             name: cluster.name_any(),
@@ -99,8 +124,9 @@ impl Member {
             reason: reason.to_owned(),
             concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
             why: concern.map(|it| it.message.clone()),
-            since: since.map(|it| it.last_transition_time.0),
-            last_heard: lease.and_then(renewed),
+            since,
+            last_heard,
+            begun: last_word(heard, since),
             taints: taints
                 .map(|it| format!("{}:{}", it.key, it.effect))
                 .collect(),

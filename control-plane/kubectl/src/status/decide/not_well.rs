@@ -31,6 +31,8 @@ pub(in super::super) struct NotWell {
     pub since: Option<Timestamp>,
     /// The last renewal of its lease, by the clock of the member.
     pub last_heard: Option<Timestamp>,
+    /// Begin of its state: of one that is silent its last word.
+    pub begun: Option<Timestamp>,
     pub taints: Vec<String>,
     /// Seconds until the first toleration of a workload there has run out, and it may leave.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +130,12 @@ pub(super) fn not_well(
     // A cluster that is ready and has no such condition needs attention because of its taints.
     let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
     let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
-    let since = if is_well { tainted.min() } else { member.since };
+    let (since, begun) = if is_well {
+        let first = tainted.min();
+        (first, first)
+    } else {
+        (member.since, member.begun)
+    };
     Some(NotWell {
         name: member.name,
         ready: member.ready,
@@ -136,6 +143,7 @@ pub(super) fn not_well(
         why: member.why.filter(|it| !it.is_empty()),
         since,
         last_heard: member.last_heard,
+        begun,
         taints: member.taints,
         first_leaves_seconds: None,
         next_taint_seconds: None,

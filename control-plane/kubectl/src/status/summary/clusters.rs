@@ -9,6 +9,7 @@ use muster_shared::conditions;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
 use super::{Severity, count, span_from};
+use crate::view::NEVER_REPORTED;
 
 /// Clusters that are named.
 pub(super) const NAMED: usize = 3;
@@ -44,32 +45,15 @@ impl State {
         match it.ready.as_str() {
             conditions::TRUE => Self::Other,
             conditions::FALSE => Self::NotReady,
-            _ if it.reason == "NeverReported" => Self::New,
+            _ if it.reason == NEVER_REPORTED => Self::New,
             _ => Self::Silent,
         }
     }
 }
 
-/// Time at most that passes between a cluster's last word and the moment in which it counts as
-/// silent.
-const JUDGED_WITHIN: SignedDuration = SignedDuration::from_mins(5);
-
-/// Returns since when a cluster is in its state: one that is silent since it was heard last, unless
-/// its clock, by which that is dated, is ahead or slow.
-pub(super) fn since(it: &NotWell) -> Option<Timestamp> {
-    let heard = it.last_heard.filter(|_| State::of(it) == State::Silent);
-    let is_true = |heard: &Timestamp| {
-        it.since.is_none_or(|since| {
-            let passed = since.duration_since(*heard);
-            (SignedDuration::ZERO..=JUDGED_WITHIN).contains(&passed)
-        })
-    };
-    heard.filter(is_true).or(it.since)
-}
-
 fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {
     let all = report.clusters.unwrap_or_default();
-    let longest = found.iter().filter_map(|it| since(it)).min();
+    let longest = found.iter().filter_map(|it| it.begun).min();
     let words = match (state, found) {
         (State::Silent, _) => "silent",
         (State::NotReady, _) => "not ready",
@@ -83,7 +67,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     let apart = apart(found);
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
     let together = state == State::Silent && found.len() > 1 && is_together;
-    let latest = found.iter().filter_map(|it| since(it)).max();
+    let latest = found.iter().filter_map(|it| it.begun).max();
     // A pause, say, that begins later is no answer to what was heard last before it.
     let span = |time: Option<Timestamp>| {
         let is_heard = |it: &&NotWell| state == State::Silent && it.last_heard == time;

@@ -6,7 +6,7 @@ use muster_shared::conditions::{FALSE, TRUE};
 use serde::Serialize;
 
 use super::super::decide::{Group, Report, Service};
-use super::clusters::{NAMED, is_network, since};
+use super::clusters::{NAMED, is_network};
 use super::{clock, coming, count};
 use crate::old_copies;
 
@@ -109,7 +109,7 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
         .collect();
     let mut here = down.clone();
     here.retain(|it| unseen.contains(&it.name));
-    let since = here.iter().filter_map(|it| since(it)).min();
+    let since = here.iter().filter_map(|it| it.begun).min();
     let since = since.map_or_else(String::new, |it| {
         format!(", at worst since {}", clock(it, now))
     });

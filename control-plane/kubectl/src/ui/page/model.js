@@ -335,14 +335,6 @@ function summed(all, region, total) {
     },
   };
 }
-const AT_ONCE = 10000; // milliseconds within which clusters count as having fallen silent at once
-const JUDGED_WITHIN = 300000; // milliseconds at most from the last word of a cluster until it counts as silent
-// Returns when a silent cluster was heard last, or since when it counts as silent if its clock, by
-// which that is dated, is ahead or slow.
-function lastWord(it) {
-  const [heard, since] = [Date.parse(it.lastHeard), Date.parse(it.since)];
-  return since < heard || since - heard > JUDGED_WITHIN ? since : heard || since;
-}
 export function strip(it, status, now) {
   const { times = {}, workloads: count = {}, cause = {}, returns = [], state } = it.status || {};
   const clusters = it.clusters || [it.spec.cluster];
@@ -369,9 +361,9 @@ export function strip(it, status, now) {
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
   const isHeard = cause.type === "ClusterUnreachable";
   // A record is exact to the second only, and the last word of a cluster is known better.
-  const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name)).map(lastWord).filter(Boolean);
-  const [earliest, latest] = [Math.min(...heard), Math.max(...heard)];
-  const isApart = latest - earliest > AT_ONCE;
+  const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name) && it.begun).map((it) => Date.parse(it.begun));
+  const [earliest, latest] = heard.length ? [Math.min(...heard), Math.max(...heard)] : [start, start];
+  const range = (from, to) => (from === to ? from : `${from} to ${to}`);
   const bare = CAUSES[cause.type] || cause.type || "cause not told yet";
   const ended = state === "Ended";
   const why = ended && CAUSES[cause.type] && !bare.startsWith("applications") ? `was ${bare}` : bare;
@@ -387,9 +379,9 @@ export function strip(it, status, now) {
   const before = isOver(it) ? ", before it returned" : "";
   const waits = !ended && !before && clusters.some((name) => isWaiting(status, name));
   const often = causes.length > 1 ? `${why} ${causes.length} times` : "";
-  const lasts = heard.length ? `${isApart ? `${span((now - latest) / 1000)} to ` : ""}${span((now - earliest) / 1000)}` : long(...causes.at(-1));
+  const lasts = heard.length ? range(span((now - latest) / 1000), span((now - earliest) / 1000)) : long(...causes.at(-1));
   const lasted = often && !isOpen ? often : `${often ? `${often}, now` : why} for ${lasts}`;
-  const lately = !isOpen ? `${clock(start, now)} to ${clock(start + 1000 * causes.at(-1)[1], now)}` : often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${clock(start, now)}${isApart ? ` to ${clock(latest, now)}` : ""}`;
+  const lately = !isOpen ? `${clock(start, now)} to ${clock(start + 1000 * causes.at(-1)[1], now)}` : often ? `first ${clock(start, now)}, again since ${clock(start + 1000 * since, now)}` : `${isHeard ? "last heard" : "since"} ${range(clock(earliest, now), clock(latest, now))}`;
   return {
     name: it.metadata.name, cluster: it.spec.cluster, state: state || "not told yet", end, next: upcoming(next(it, status), now),
     isMany: Boolean(it.place), title: it.place ? `${it.place} ${why}` : `${it.spec.cluster}: ${why}`,

@@ -201,7 +201,7 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
   assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 00:00:00Z", "first 00:00:00Z, again since 00:05:00Z"]);
   // The second mark is no older than what waits because of it, and the last word no older than the silence.
-  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { ready: "Unknown", lastHeard: "2026-01-01T00:05:00.8Z", since: "2026-01-01T00:05:09Z" })] };
+  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { ready: "Unknown", begun: "2026-01-01T00:05:00.8Z" })] };
   const again = model.strip(failover(back, times), status(late), NOW);
   assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
   const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
@@ -243,7 +243,7 @@ test("failovers of one cause in one region are one strip with their sums, those 
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
   // Those that were heard last at different times are told with both.
-  const heard = (name, time) => cluster(name, { ready: "Unknown", region: "eu", lastHeard: time });
+  const heard = (name, time) => cluster(name, { ready: "Unknown", region: "eu", begun: time });
   const apart = status({ clusterList: [heard("m1", "2026-01-01T00:01:00Z"), heard("m2", "2026-01-01T00:09:40Z"), cluster("m11", { region: "us" })] });
   const range = model.strips(all, apart, NOW).all[0];
   assert.deepEqual([range.lanes[0].words, range.when], ["silent for 20 s to 9 min", "last heard 00:01:00Z to 00:09:40Z"]);
