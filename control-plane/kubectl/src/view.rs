@@ -10,6 +10,7 @@ use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::Cluster;
 use muster_shared::k8s::{Api, Client, ConfigMap, Lease, ResourceExt as _};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE, condition};
+use muster_shared::taints::is_of_command;
 use muster_shared::{client, conditions};
 use serde::Serialize;
 
@@ -66,6 +67,7 @@ pub(super) async fn pause(client: &Client) -> Result<Option<ConfigMap>, String> 
 #[serde(rename_all = "camelCase")]
 pub(super) struct Member {
     pub name: String,
+    pub state: State,
     /// Status of condition Ready.
     pub ready: String,
     pub reason: String,
@@ -81,8 +83,18 @@ pub(super) struct Member {
     pub taints: Vec<String>,
 }
 
-/// Reason of a cluster that has not reported yet.
-pub(super) const NEVER_REPORTED: &str = "NeverReported";
+/// State of a cluster, but for a person's orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum State {
+    Silent,
+    /// The cluster has not reported yet.
+    New,
+    NotReady,
+    /// The cluster is ready, and something else is wrong with it.
+    Attention,
+    Ready,
+}
 
 /// Time at most that passes between a cluster's last word and the moment in which it counts as
 /// silent.
@@ -110,16 +122,25 @@ impl Member {
         let (ready, reason) = match condition {
             _ if is_unheard => (conditions::UNKNOWN, SILENT),
             Some(it) => (&*it.status, &*it.reason),
-            None => (conditions::UNKNOWN, NEVER_REPORTED),
+            None => (conditions::UNKNOWN, "NeverReported"),
+        };
+        let taints = &cluster.spec.taints;
+        let state = match ready {
+            conditions::TRUE if concern.is_none() && taints.iter().all(is_of_command) => {
+                State::Ready
+            }
+            conditions::TRUE => State::Attention,
+            conditions::FALSE => State::NotReady,
+            _ if condition.is_none() => State::New,
+            _ => State::Silent,
         };
         let since = concern.or(condition).filter(|_| !is_unheard);
         let since = since.map(|it| it.last_transition_time.0);
         let last_heard = lease.and_then(renewed);
-        let is_silent = ready == conditions::UNKNOWN && reason != NEVER_REPORTED;
-        let heard = last_heard.filter(|_| is_silent);
-        let taints = cluster.spec.taints.iter();
+        let heard = last_heard.filter(|_| state == State::Silent);
         Self {
             name: cluster.name_any(),
+            state,
             ready: ready.to_owned(),
             reason: reason.to_owned(),
             concern: concern.map(|it| format!("{}={}", it.type_, it.status)),
@@ -128,6 +149,7 @@ impl Member {
             last_heard,
             begun: last_word(heard, since),
             taints: taints
+                .iter()
                 .map(|it| format!("{}:{}", it.key, it.effect))
                 .collect(),
         }

@@ -12,6 +12,7 @@ use crate::cluster_row::Counts;
 use crate::fixtures::tasks;
 use crate::old_copies::old_copies;
 use crate::old_copies::tests::work;
+use crate::view::{Member, State};
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
@@ -163,6 +164,28 @@ fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
         let member = row.member;
         let found = (&*member.ready, &*member.reason, member.since.is_some());
         assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn each_cluster_has_one_state_whatever_people_ordered_for_it() {
+    let ready = || condition("Ready", "True", "ClusterReady");
+    for (conditions, taint, expected) in [
+        (ready(), None, State::Ready),
+        (ready(), Some("failover.muster.io/drain"), State::Ready),
+        (ready(), Some("example.com/failed"), State::Attention),
+        (condition("Ready", "False", "R"), None, State::NotReady),
+        (condition("Ready", "Unknown", "R"), None, State::Silent),
+        (json!([]), None, State::New),
+    ] {
+        let taints = taint.map(|key| json!({"key": key, "effect": "NoExecute"}));
+        let cluster: Cluster = serde_json::from_value(json!({
+            "metadata": {"name": "m1"},
+            "spec": {"syncMode": "Pull", "taints": taints.as_slice()},
+            "status": {"conditions": conditions},
+        }))
+        .unwrap();
+        assert_eq!(Member::of(&cluster, None, false).state, expected);
     }
 }
 

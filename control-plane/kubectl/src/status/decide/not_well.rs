@@ -16,13 +16,14 @@ use serde::Serialize;
 use super::{Fates, Next, Snapshot};
 use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
-use crate::view::Member;
+use crate::view::{Member, State};
 
 /// A cluster that needs attention.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct NotWell {
     pub name: String,
+    pub state: State,
     pub ready: String,
     pub reason: String,
     /// Message of the condition by which a cluster that is ready needs attention.
@@ -123,10 +124,10 @@ pub(super) fn not_well(
     is_unheard: bool,
 ) -> Option<NotWell> {
     let member = Member::of(cluster, lease, is_unheard);
-    let is_well = member.ready == conditions::TRUE && member.concern.is_none();
-    if is_well && cluster.spec.taints.iter().all(is_of_command) {
+    if member.state == State::Ready {
         return None;
     }
+    let is_well = member.ready == conditions::TRUE && member.concern.is_none();
     // A cluster that is ready and has no such condition needs attention because of its taints.
     let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
     let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
@@ -138,6 +139,7 @@ pub(super) fn not_well(
     };
     Some(NotWell {
         name: member.name,
+        state: member.state,
         ready: member.ready,
         reason: member.concern.unwrap_or(member.reason),
         why: member.why.filter(|it| !it.is_empty()),

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use muster_control_plane::fleet::budget::rate::Band;
 use muster_shared::check::listed;
-use muster_shared::conditions;
 
 use super::super::decide::{FOR_FENCE, Fates, NotWell, Report};
 use super::{Severity, count, span_from};
-use crate::view::NEVER_REPORTED;
+use crate::view::State;
 
 /// Clusters that are named.
 pub(super) const NAMED: usize = 3;
@@ -22,33 +21,11 @@ const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 pub(super) fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     let of = |wanted: State| {
         let not_well = report.not_well.iter();
-        let found: Vec<&NotWell> = not_well.filter(|it| State::of(it) == wanted).collect();
+        let found: Vec<&NotWell> = not_well.filter(|it| it.state == wanted).collect();
         (!found.is_empty()).then(|| matter(report, wanted, &found, now))
     };
-    let states = [State::Silent, State::NotReady, State::Other, State::New];
+    let states = [State::Silent, State::NotReady, State::Attention, State::New];
     states.into_iter().filter_map(of).collect()
-}
-
-/// State of a cluster that is not well.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    Silent,
-    NotReady,
-    /// The cluster has not reported yet.
-    New,
-    /// The cluster is ready, and something else is wrong with it.
-    Other,
-}
-
-impl State {
-    fn of(it: &NotWell) -> Self {
-        match it.ready.as_str() {
-            conditions::TRUE => Self::Other,
-            conditions::FALSE => Self::NotReady,
-            _ if it.reason == NEVER_REPORTED => Self::New,
-            _ => Self::Silent,
-        }
-    }
 }
 
 fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> (Severity, String) {
@@ -58,11 +35,11 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         (State::Silent, _) => "silent",
         (State::NotReady, _) => "not ready",
         (State::New, _) => "without a first report",
-        (State::Other, [only]) if only.reason != "ClusterReady" => {
+        (State::Attention, [only]) if only.reason != "ClusterReady" => {
             &format!("ready, but {}", only.reason)
         }
-        (State::Other, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
-        (State::Other, _) => "ready, but in need of attention",
+        (State::Attention, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
+        (State::Attention, _) => "ready, but in need of attention",
     };
     let apart = apart(found);
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
@@ -85,7 +62,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
         }
         _ => {
             let at_once = if together { " at once" } else { "" };
-            let is_dated = longest.is_some() || state != State::Other;
+            let is_dated = longest.is_some() || state != State::Attention;
             let since = is_dated.then(|| format!(" for {}", span(longest)));
             (at_once, since.unwrap_or_default())
         }
@@ -132,7 +109,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
     if !parts.is_empty() {
         text = format!("{text}: {}", parts.join(", "));
     }
-    let is_down = fates.elsewhere < fates.all() && state != State::Other;
+    let is_down = fates.elsewhere < fates.all() && state != State::Attention;
     let severity = if is_down || is_stopped || !fates.stranded.is_empty() {
         Severity::Alarm
     } else {
@@ -153,9 +130,7 @@ fn apart(found: &[&NotWell]) -> Option<SignedDuration> {
 /// fleet API.
 pub(super) fn is_network(report: &Report) -> bool {
     let not_well = report.not_well.iter();
-    let silent: Vec<&NotWell> = not_well
-        .filter(|it| State::of(it) == State::Silent)
-        .collect();
+    let silent: Vec<&NotWell> = not_well.filter(|it| it.state == State::Silent).collect();
     let is_whole = silent.len() > 1 && report.clusters == Some(silent.len());
     is_whole && apart(&silent).is_some_and(|it| it <= TOGETHER)
 }

@@ -87,13 +87,7 @@ export const STATES = {
   ready: { sign: "✔", words: "ready", kind: "good" },
 };
 const RANK = Object.keys(STATES);
-export function stateOf(it, order) {
-  if (it.ready === "False") return "notReady";
-  if (it.ready !== "True") return it.reason === "NeverReported" ? "new" : "silent";
-  if (it.concern) return "attention";
-  if (order || it.paused) return "ordered";
-  return it.taints.length ? "attention" : "ready";
-}
+export const stateOf = (it, order) => (it.state === "ready" && (order || it.paused) ? "ordered" : it.state);
 
 // Returns the words of the state of a cluster, those of a person's order included.
 export function wordsOf(state, order) {
@@ -361,7 +355,7 @@ export function strip(it, status, now) {
   const old = copies.length ? copies.reduce((sum, it) => sum + it.copies, 0) : undefined;
   const isHeard = cause.type === "ClusterUnreachable";
   // A record is exact to the second only, and the last word of a cluster is known better.
-  const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.ready === "Unknown" && clusters.includes(it.name) && it.begun).map((it) => Date.parse(it.begun));
+  const heard = (isHeard && isOpen ? status?.clusterList || [] : []).filter((it) => it.state === "silent" && clusters.includes(it.name) && it.begun).map((it) => Date.parse(it.begun));
   const [earliest, latest] = heard.length ? [Math.min(...heard), Math.max(...heard)] : [start, start];
   const range = (from, to) => (from === to ? from : `${from} to ${to}`);
   const bare = CAUSES[cause.type] || cause.type || "cause not told yet";

@@ -8,7 +8,7 @@ const source = await readFile(new URL("model.js", import.meta.url), "utf8");
 const model = await import(`data:text/javascript,${encodeURIComponent(source)}`);
 
 const NOW = Date.parse("2026-01-01T00:10:00Z");
-const cluster = (name, more = {}) => ({ name, ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
+const cluster = (name, more = {}) => ({ name, state: "ready", ready: "True", reason: "ClusterReady", concern: null, paused: false, taints: [], workloads: 1, region: "eu", ...more });
 const COUNTS = { notWell: 0, moving: 0, waiting: 0, stranded: 0, unheard: 0, unplaced: 0, withoutDependencies: 0 };
 const status = (more = {}) => ({ summary: { severity: "alarm", sentence: "m1 silent", lost: "no", service: "nobody", next: "the sum", advice: { words: "nothing" } }, counts: COUNTS, leader: { acts: true }, failover: true, pace: { band: "primary" }, notWell: [], ordered: [], waiting: [], oldCopies: [], flows: [], read: NOW, ...more });
 const failover = (more = {}, times = {}) => ({
@@ -71,22 +71,18 @@ test("an empty queue says what comes later, and an event when it comes", () => {
   ]) assert.equal(model.upcoming({ words: "it leaves", seconds }, NOW), expected);
 });
 
-test("each state of a cluster has a form of its own, and what is not known is not well", () => {
+test("a cluster that is ready is told by the orders of people, and any other by what is wrong", () => {
   for (const [it, order, expected] of [
     [cluster("a"), undefined, "ready"],
-    [cluster("a", { ready: "Unknown" }), undefined, "silent"],
-    [cluster("a", { ready: "Unknown", reason: "NeverReported" }), undefined, "new"],
-    [cluster("a", { ready: "False" }), {}, "notReady"],
-    [cluster("a", { concern: "X=False" }), undefined, "attention"],
-    [cluster("a", { taints: ["x:NoSchedule"] }), undefined, "attention"],
-    [cluster("a", { taints: ["drain:NoExecute"] }), {}, "ordered"],
+    [cluster("a"), {}, "ordered"],
     [cluster("a", { paused: true }), undefined, "ordered"],
-    [cluster("a", { paused: true, concern: "X=False" }), undefined, "attention"],
+    [cluster("a", { state: "silent" }), {}, "silent"],
+    [cluster("a", { state: "attention", paused: true }), undefined, "attention"],
   ]) assert.equal(model.stateOf(it, order), expected);
 });
 
 test("groups that lost the most come first, then those of the worst state, and where all are in sight each has its place", () => {
-  const silent = (name, region, workloads) => cluster(name, { ready: "Unknown", region, workloads });
+  const silent = (name, region, workloads) => cluster(name, { state: "silent", region, workloads });
   const all = [cluster("a"), silent("b", "us", null), cluster("c", { region: "us" }), silent("d", "zz", 9), silent("e", "am", 1), silent("f", "am", 1)];
   const few = model.groups([...all].reverse(), "region", new Map());
   assert.deepEqual(few.map((it) => [it.name, ...it.clusters.map((it) => it.name)]), [["am", "e", "f"], ["eu", "a"], ["us", "b", "c"], ["zz", "d"]]);
@@ -126,7 +122,7 @@ test("no tile overlaps another one or leaves the page, on a wide and a narrow pa
 });
 
 test("on a narrow page the box that lost the most has room for its words", () => {
-  const all = Array.from({ length: 100 }, (_, at) => cluster(`m${at}`, { region: `r${at % 4}`, ready: at % 4 === 2 ? "Unknown" : "True" }));
+  const all = Array.from({ length: 100 }, (_, at) => cluster(`m${at}`, { region: `r${at % 4}`, state: at % 4 === 2 ? "silent" : "ready" }));
   const { boxes } = model.layout(model.groups(all, "region", new Map()), { width: 360, open: new Set() });
   assert.deepEqual(boxes.map((it) => [it.group.name, it.w]), [["r2", 360], ["r0", 164], ["r1", 164], ["r3", 164]]);
 });
@@ -201,7 +197,7 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
   assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 00:00:00Z", "first 00:00:00Z, again since 00:05:00Z"]);
   // The second mark is no older than what waits because of it, and the last word no older than the silence.
-  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { ready: "Unknown", begun: "2026-01-01T00:05:00.8Z" })] };
+  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { state: "silent", begun: "2026-01-01T00:05:00.8Z" })] };
   const again = model.strip(failover(back, times), status(late), NOW);
   assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
   const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
@@ -243,7 +239,7 @@ test("failovers of one cause in one region are one strip with their sums, those 
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
   // Those that were heard last at different times are told with both.
-  const heard = (name, time) => cluster(name, { ready: "Unknown", region: "eu", begun: time });
+  const heard = (name, time) => cluster(name, { state: "silent", region: "eu", begun: time });
   const apart = status({ clusterList: [heard("m1", "2026-01-01T00:01:00Z"), heard("m2", "2026-01-01T00:09:40Z"), cluster("m11", { region: "us" })] });
   const range = model.strips(all, apart, NOW).all[0];
   assert.deepEqual([range.lanes[0].words, range.when], ["silent for 20 s to 9 min", "last heard 00:01:00Z to 00:09:40Z"]);
