@@ -17,9 +17,6 @@ use super::decide::{Ordered, Report, Waiting, cluster_of};
 /// Matters that the sentence names; the others are only counted.
 const MOST: usize = 3;
 
-/// Words about the command that stops an old copy. The page has them too.
-const STOP: &str = "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first";
-
 /// How bad a state is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,10 +58,9 @@ pub(super) struct Summary {
     pub service: String,
     /// Which workloads may run twice, because an old copy is not confirmed gone.
     pub twice: String,
-    /// Command, with direct access to the cluster, that stops the first old copy; absent if the
-    /// cluster is removing it.
+    /// How to stop the first old copy; absent if its cluster is removing it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stop: Option<String>,
+    pub stop: Option<Advice>,
     /// What happens next, and when.
     pub next: String,
     /// What to do.
@@ -95,16 +91,12 @@ impl Summary {
 
     /// Returns what follows the line, each with its name.
     pub fn told(&self) -> [(&'static str, String); 4] {
-        let Advice { words, command } = &self.advice;
-        let command = command
-            .as_ref()
-            .map_or_else(String::new, |it| format!(": {it}"));
         let stop = self.stop.as_ref();
-        let stop = stop.map_or_else(String::new, |it| format!(". {STOP}: {it}"));
+        let stop = stop.map_or_else(String::new, |it| format!(". {it}"));
         [
             ("Service", self.service.clone()),
             ("Next", self.next.clone()),
-            ("To do", format!("{words}{command}")),
+            ("To do", self.advice.to_string()),
             ("Two copies", format!("{}{stop}", self.twice)),
         ]
     }
@@ -307,16 +299,12 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
 
 /// Returns what a person ordered for a cluster, and what `waiting` says of workloads that wait.
 fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestamp) -> String {
-    let order = match it.order {
-        "DrainIncomplete" => "kept free by a drain that was not completed".to_owned(),
-        order => order.to_lowercase().replace(',', " and "),
-    };
     let by = it.by.as_ref();
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
     let reason = it.reason.as_ref();
     let reason = reason.map_or_else(String::new, |why| format!(" ({why:?})"));
     let since = span(it.since, now);
-    let mut text = format!("{} {order}{by}{reason} for {since}", it.name);
+    let mut text = format!("{} {}{by}{reason} for {since}", it.name, it.words);
     let moving = report.moving.iter().filter(|moving| moving.from == it.name);
     match moving.count() {
         0 => {}

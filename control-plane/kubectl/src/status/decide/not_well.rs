@@ -56,6 +56,8 @@ pub(in super::super) struct Ordered {
     pub name: String,
     /// `Drained`, `Cordoned`, both, or `DrainIncomplete`.
     pub order: &'static str,
+    /// The same in words.
+    pub words: &'static str,
     pub since: Option<Timestamp>,
     /// User or program that gave the order; `null` if nobody knows.
     pub by: Option<String>,
@@ -88,12 +90,12 @@ pub(super) const INCOMPLETE: &str = "DrainIncomplete";
 pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered> {
     let taints = &cluster.spec.taints;
     let has = |key: &str| taints.iter().any(|it| it.key == key);
-    let order = match (taints.iter().any(is_drain), has(CORDON)) {
-        (true, false) => DRAINED,
-        (true, true) => "Drained,Cordoned",
-        (false, true) => "Cordoned",
+    let (order, words) = match (taints.iter().any(is_drain), has(CORDON)) {
+        (true, false) => (DRAINED, "drained"),
+        (true, true) => ("Drained,Cordoned", "drained and cordoned"),
+        (false, true) => ("Cordoned", "cordoned"),
         // The first step of a drain of several, of which somebody ended the command.
-        (false, false) if has(DRAIN) => INCOMPLETE,
+        (false, false) if has(DRAIN) => (INCOMPLETE, "kept free by a drain that was not completed"),
         (false, false) => return None,
     };
     let added = taints.iter().filter(|it| is_of_command(it));
@@ -103,6 +105,7 @@ pub(super) fn ordered(cluster: &Cluster, switches: &Switches) -> Option<Ordered>
     Some(Ordered {
         name: cluster.name_any(),
         order,
+        words,
         since: added
             .filter_map(|it| it.time_added.as_ref())
             .map(|it| it.0)

@@ -1,5 +1,7 @@
 //! What the summary advises: what somebody should do now, with a command to copy.
 
+use std::fmt;
+
 use muster_control_plane::fleet::budget::rate::Band;
 use serde::Serialize;
 
@@ -24,6 +26,16 @@ impl Advice {
         Self {
             words: words.into(),
             command: Some(command.into()),
+        }
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)?;
+        match &self.command {
+            Some(command) => write!(f, ": {command}"),
+            None => Ok(()),
         }
     }
 }
@@ -300,15 +312,18 @@ fn argument(workload: &str) -> String {
     }
 }
 
-/// Returns the command that stops the first old copy that its cluster does not remove by itself
-/// now. It deletes nothing whose kind can be stopped in another way.
-pub(super) fn stop(report: &Report) -> Option<String> {
+/// Returns how to stop the first old copy that its cluster does not remove by itself now. The
+/// command deletes nothing whose kind can be stopped in another way.
+pub(super) fn stop(report: &Report) -> Option<Advice> {
     let mut old = report.old_copies.iter().flatten();
     let old = old.find(|it| it.state.is_some() && !it.names.is_empty())?;
-    let words = stopped(&old.names[0]);
-    Some(format!(
-        "kubectl --kubeconfig '<kubeconfig of {}>' {words}",
-        old.cluster
+    let stopped = stopped(&old.names[0]);
+    Some(Advice::new(
+        "Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first",
+        format!(
+            "kubectl --kubeconfig '<kubeconfig of {}>' {stopped}",
+            old.cluster
+        ),
     ))
 }
 

@@ -10,7 +10,7 @@ use super::clusters::{NAMED, is_network};
 use super::{clock, coming, count};
 use crate::old_copies;
 
-/// Words about service where the fleet API cannot be read. The page has them too.
+/// Words about service where the fleet API cannot be read.
 const UNSEEN: &str = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
 
 /// Whether some workload is without service.
@@ -163,18 +163,4 @@ fn are(group: &Group, thing: &str) -> String {
 /// Names the first workloads of a group.
 fn names(group: &Group) -> String {
     format!("({})", first_of(&group.names, group.count))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::STOP;
-    use super::UNSEEN;
-
-    #[test]
-    fn the_page_says_the_same_words() {
-        let page = include_str!("../../ui/page/model.js");
-        for words in [STOP, UNSEEN] {
-            assert!(page.contains(words), "{words:?} is not in the page");
-        }
-    }
 }

@@ -29,39 +29,40 @@ export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "
 
 const SIGNS = { well: "✔", notice: "▼", attention: "!", alarm: "✖", unknown: "?" };
 export const KINDS = { well: "good", notice: "warn", attention: "warn", alarm: "bad", unknown: "bad" };
-// Returns the words above all, the title of the tab and its icon. Without a status nothing is known.
+// Returns the words above all, the title of the tab and its icon.
 export function headline(status) {
-  const { severity, sentence } = status ? status.summary : { severity: "unknown", sentence: "the fleet could not be read" };
+  const { severity, sentence } = status.summary;
   const sign = SIGNS[severity];
-  const count = status?.counts;
-  const clusters = count && count.notWell ? [plural(count.notWell, "cluster")] : [];
+  const count = status.counts;
+  const clusters = count.notWell ? [plural(count.notWell, "cluster")] : [];
   // A workload may be in several lists, and the sum would count it twice.
-  const number = count ? Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.withoutDependencies) : 0;
+  const number = Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.withoutDependencies);
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
   const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
-  return { severity, sentence: `${sign} ${sentence}`, told: told(status?.summary), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
+  return { severity, sentence: `${sign} ${sentence}`, told: told(status.summary), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
 }
 
 const LOST = { yes: ["✖", "bad"], perhaps: ["?", "warn"], no: ["✔", "good"], unknown: ["?", "bad"] };
-// Returns what stands below the headline, always in the same order. `away`: nothing can be read
-// now; what is shown is of this moment, or of none if it is empty.
-export function told(summary, away) {
-  const { lost, service, next, advice } = summary || { lost: "unknown", service: "not known", next: "not known", advice: {} };
-  const isAway = away !== undefined;
-  const [sign, kind] = LOST[isAway ? "unknown" : lost];
-  const unseen = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
+// Returns what stands below the headline, always in the same order.
+function told({ lost, service, next, advice, twice, stop }) {
+  const [sign, kind] = LOST[lost];
   return [
-    { name: "Without service", text: `${sign} ${isAway ? `${unseen}${then(away, lost === "unknown" ? "" : service)}` : service}`, kind },
-    { name: "Next", text: isAway ? "this page looks again by itself every few seconds; while the control plane cannot reach the fleet API either, nothing moves" : next },
-    { name: "To do", text: isAway ? "find out why the fleet API does not answer here (its server, the network, your credentials)" : advice.words || "", command: isAway ? "kubectl muster check" : advice.command },
-    ...(summary?.twice ? [{ name: "Two copies", ...twice(summary, away) }] : []),
+    { name: "Without service", text: `${sign} ${service}`, kind },
+    { name: "Next", text: next },
+    { name: "To do", text: advice.words, command: advice.command },
+    { name: "Two copies", text: stop ? `${twice}. ${stop.words}` : twice, command: stop?.command },
   ];
 }
-
-const then = (read, words) => (read && words ? `. When it was read last (${moment(read)}): ${words}` : "");
-function twice({ twice, stop }, away) {
-  if (away !== undefined) return { text: `not known${then(away, twice)}` };
-  return stop ? { text: `${twice}. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first`, command: stop } : { text: twice };
+// The program that serves the page does not answer, or late.
+const UNANSWERED = { lost: "unknown", service: "not known", next: "not known", advice: { words: "load the page again; if that does not help, find out whether the program that serves it still runs (kubectl muster ui)" }, twice: "not known" };
+// Returns the same while nothing can be read. `summary`: why, if that is known; `known`: the status
+// that could be read last.
+export function away(summary, known) {
+  const rows = told(summary || UNANSWERED);
+  rows[1].text += "; this page looks again by itself every few seconds";
+  if (!known) return rows;
+  const { sentence, service, twice } = known.summary;
+  return [...rows, { name: "Last known", text: `${moment(known.read)}: ${sentence}. Service: ${service}. Two copies: ${twice}` }];
 }
 
 // Returns what an empty queue says: what comes later is no member of it, and is told by Next.
@@ -77,7 +78,6 @@ export function idle(status) {
 
 // Clusters.
 
-export const ORDERS = { Drained: "drained", Cordoned: "cordoned", "Drained,Cordoned": "drained and cordoned", DrainIncomplete: "kept free by a drain that was not completed" };
 export const STATES = {
   silent: { sign: "?", words: "silent", kind: "bad" },
   new: { sign: "?", words: "never heard", kind: "bad" },
@@ -91,7 +91,7 @@ export const stateOf = (it, order) => (it.state === "ready" && (order || it.paus
 
 // Returns the words of the state of a cluster, those of a person's order included.
 export function wordsOf(state, order) {
-  return state === "ordered" ? ORDERS[order?.order] || "paused" : STATES[state].words;
+  return state === "ordered" ? order?.words || "paused" : STATES[state].words;
 }
 
 // Returns by what clusters can be grouped: fields, and keys of labels.

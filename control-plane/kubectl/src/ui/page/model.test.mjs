@@ -28,23 +28,25 @@ test("the tab says how bad it is and how many need attention", () => {
     assert.equal(found.title, expected);
     assert.equal(found.icon, `${severity}.svg`);
   }
-  assert.equal(model.headline(undefined).severity, "unknown");
 });
 
-test("who is without service, what comes next, what to do and what may run twice stand in this order, and are not known of a fleet that is away", () => {
-  const summary = { lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
-  const here = model.told(summary);
-  assert.deepEqual(here.map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
-  assert.deepEqual(["yes", "perhaps", "no", "unknown"].map((lost) => model.told({ ...summary, lost })[0].kind), ["bad", "warn", "good", "bad"]);
-  const [service, next, advice, twice] = model.told(summary, "2026-01-01T00:10:00.5Z");
-  assert.equal(twice.text, "not known. When it was read last (2026-01-01 00:10:00Z): none");
-  const stop = model.told({ ...summary, twice: "1 old copy", stop: "kubectl y" });
-  assert.deepEqual([stop[3].text, stop[3].command], ["1 old copy. Only if two copies at once do harm, stop these (others there may be the only ones) with direct access to the cluster, which removes them when it is back; the first", "kubectl y"]);
-  assert.match(service.text, /^\? not known: a workload does not need the fleet API .* nothing here can show whether it runs\. When it was read last \(2026-01-01 00:10:00Z\): perhaps 1$/);
-  assert.match(model.told(undefined, "")[0].text, /whether it runs$/);
-  assert.match(next.text, /looks again by itself every few seconds/);
-  assert.equal(advice.command, "kubectl muster check");
-  assert.deepEqual(model.told(undefined).map((it) => it.text), ["? not known", "not known", ""]);
+test("who is without service, what comes next, what to do and what may run twice stand in this order", () => {
+  const summary = { ...status().summary, lost: "perhaps", service: "perhaps 1", twice: "none", next: "in 9 s: x", advice: { words: "look", command: "kubectl x" } };
+  const told = (more) => model.headline(status({ summary: { ...summary, ...more } })).told;
+  assert.deepEqual(told().map((it) => [it.name, it.text, it.command]), [["Without service", "? perhaps 1", undefined], ["Next", "in 9 s: x", undefined], ["To do", "look", "kubectl x"], ["Two copies", "none", undefined]]);
+  assert.deepEqual(["yes", "perhaps", "no", "unknown"].map((lost) => told({ lost })[0].kind), ["bad", "warn", "good", "bad"]);
+  const [,,, twice] = told({ twice: "1 old copy", stop: { words: "Stop it", command: "kubectl y" } });
+  assert.deepEqual([twice.text, twice.command], ["1 old copy. Stop it", "kubectl y"]);
+});
+
+test("of a fleet that is away the page tells why, and what was known last", () => {
+  const blind = { lost: "unknown", service: "not known", next: "not known", advice: { words: "ask for a role", command: "kubectl x" }, twice: "not known" };
+  const known = status({ read: "2026-01-01T00:10:00.5Z", summary: { ...status().summary, sentence: "m2 drained", service: "nobody", twice: "none" } });
+  assert.deepEqual(model.away(blind, known).map((it) => it.text), [
+    "? not known", "not known; this page looks again by itself every few seconds", "ask for a role", "not known",
+    "2026-01-01 00:10:00Z: m2 drained. Service: nobody. Two copies: none",
+  ]);
+  assert.match(model.away(undefined, undefined)[2].text, /whether the program that serves it still runs/);
 });
 
 test("what a text says is the same while only its times go on", () => {
@@ -95,7 +97,7 @@ test("groups that lost the most come first, then those of the worst state, and w
 });
 
 test("a cluster that somebody ordered something for is called by the order", () => {
-  for (const [order, expected] of [[{ order: "Drained" }, "drained"], [{ order: "Drained,Cordoned" }, "drained and cordoned"], [undefined, "paused"]]) {
+  for (const [order, expected] of [[{ order: "Drained,Cordoned", words: "drained and cordoned" }, "drained and cordoned"], [undefined, "paused"]]) {
     assert.equal(model.wordsOf("ordered", order), expected);
   }
   assert.equal(model.wordsOf("silent", undefined), "silent");

@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, ORDERS, STATES, address, ago, groupings, headline, idle, moment, span, stateOf, told, upcoming, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, STATES, address, ago, away, groupings, headline, idle, moment, span, stateOf, upcoming, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -26,7 +26,7 @@ function ordered(it) {
   if (!order) return "";
   const rate = order.fault ? `, nothing leaves: ${order.fault}` : order.perSecond ? `, at most ${order.perSecond} a second` : "";
   const by = `${order.by ? ` by ${order.by}` : ""}${order.reason ? ` (${order.reason})` : ""}`;
-  return `${ORDERS[order.order] || order.order}${by}${order.since ? ` ${ago(order.since, now())}` : ""}${rate}`;
+  return `${order.words}${by}${order.since ? ` ${ago(order.since, now())}` : ""}${rate}`;
 }
 function health(it) {
   const state = stateOf(it, orders.get(it.name));
@@ -238,6 +238,7 @@ const LOOKED = ["status", "history", "top"];
 
 let seen; // by performance.now(): how old what is shown is at most
 let faults = [];
+let blind; // the summary of a status that could not be read
 let isLost = false; // whether the last look at the state of the fleet failed
 let patience = OLD; // seconds after which what is shown counts as old
 let looks = 0;
@@ -247,6 +248,7 @@ async function look() {
   try {
     const { said, code, read, lasts } = await ask("status");
     const isBlind = code === 2;
+    blind = isBlind ? said.summary : undefined;
     failed = isBlind && !said.clusterList;
     if (!isBlind) at = Date.parse(said.read);
     last.status = { ...said, isBlind };
@@ -261,6 +263,7 @@ async function look() {
     if (said.clusterList) table.set([...last.clusters].sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)));
     else say(table.count, UNKNOWN);
   } catch (fault) {
+    blind = undefined;
     found.push(fault.message);
   }
   isLost = failed;
@@ -300,7 +303,7 @@ function tick(isLook) {
   const isUnknown = age === undefined ? words.length > 0 : isLost || old;
   if (isUnknown) {
     const sentence = age === undefined ? "✖ Nothing could be read" : "? Not known now: what is shown is the last that could be read";
-    showHeadline({ severity: "unknown", sentence, told: told(known?.summary, known?.read || ""), title: "? not known – Muster", icon: "unknown.svg" });
+    showHeadline({ severity: "unknown", sentence, told: away(blind, known), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
     known = last.status;
     showHeadline(headline(last.status));
