@@ -23,7 +23,7 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ConfigMap, Lease, ObjectMeta};
-use muster_shared::names::condition;
+use muster_shared::names::{condition, is_cluster_name};
 use serde::Serialize;
 
 use self::counts::{Flow, flows};
@@ -373,7 +373,7 @@ fn take(report: &mut Report, binding: &AnyBinding, silent: &BTreeSet<String>) {
     if let Some(pending) = pending {
         let pending = Waiting {
             why: Some(verbs(&pending.reason).0),
-            cluster: cluster_of(&pending.message).map(str::to_owned),
+            clusters: clusters_of(&pending.message),
             ..waiting(pending)
         };
         if WAITS.contains(&pending.reason.as_str()) {
@@ -411,6 +411,18 @@ pub(super) fn cluster_of(message: &str) -> Option<&str> {
         Some(rest) => rest.split(' ').next(),
         None => message.split_once(" has ").map(|it| it.0),
     }
+}
+
+/// Returns all clusters that it tells of, that one first.
+fn clusters_of(message: &str) -> Vec<String> {
+    let each = message.split("; ").filter_map(cluster_of);
+    let mut clusters: Vec<String> = Vec::new();
+    for cluster in each.filter(|it| is_cluster_name(it)) {
+        if !clusters.iter().any(|it| it == cluster) {
+            clusters.push(cluster.to_owned());
+        }
+    }
+    clusters
 }
 
 /// Returns the seconds until a time, none if it has passed. Both are taken as whole seconds, the

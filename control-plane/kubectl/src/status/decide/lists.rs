@@ -26,9 +26,9 @@ pub(in super::super) struct Waiting {
     /// Sentence about what the workload waits for, or what keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The cluster that it is to leave.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
+    /// Clusters that it is to leave.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<String>,
     pub message: String,
     pub since: Option<Timestamp>,
     /// Seconds until the last of those that wait for the pace has moved, or until the toleration

@@ -399,6 +399,24 @@ fn what_becomes_of_a_workload_that_waits_is_told_with_its_time() {
 }
 
 #[test]
+fn a_workload_that_has_to_leave_two_clusters_is_told_with_both() {
+    let rule = "has taint x:NoExecute, which is tolerated for a limited time only: it stays";
+    for (message, expected) in [
+        (
+            &*format!("m3 {rule} for now; m2 {rule} for now"),
+            &["m3", "m2"][..],
+        ),
+        (
+            "has to leave m1 and stays: no room; m1 has x:NoExecute",
+            &["m1"],
+        ),
+        ("m1 has x: it stays; its policy has a rule", &["m1"]),
+    ] {
+        assert_eq!(clusters_of(message), expected, "{message}");
+    }
+}
+
+#[test]
 fn what_is_tolerated_for_a_time_says_how_long() {
     for (until, expected) in [
         ("2026-01-01T00:12:00Z", Some(120)),

@@ -203,7 +203,7 @@ fn saving(report: &Report) -> Option<String> {
         .stopping()
         .filter(|it| it.1.at_most_seconds.is_none());
     let (seconds, it) = held.min_by_key(|it| it.0)?;
-    let cluster = it.cluster.as_deref().unwrap_or("its cluster");
+    let cluster = it.clusters.first().map_or("its cluster", String::as_str);
     let left = span_of(seconds);
     Some(format!(
         "{cluster} within {left}, or {} stops there",
@@ -217,7 +217,7 @@ fn effect(report: &Report) -> String {
         return ", by which nothing moves before fewer clusters have failed".to_owned();
     }
     let whose = report.paused_clusters.first().and_then(Option::as_ref);
-    let is_here = |it: &&Waiting| whose.is_none() || it.cluster.as_ref() == whose;
+    let is_here = |it: &&Waiting| whose.is_none() || it.clusters.first() == whose;
     let (fenced, others): (Vec<&Waiting>, Vec<&Waiting>) = report
         .waiting
         .iter()

@@ -109,7 +109,7 @@ export function drawStrips(failovers, status, now) {
   const { all, more } = strips(failovers || [], status, now);
   patch(place, all.map((it) => ["article", { class: "strip" }, stripOf(it, widthOf(place))]));
   const isOpen = !isOld && all.some((it) => it.lanes.some((lane) => lane.parts.some((part) => part.open)));
-  say(byId("strips-scale"), all.length ? `The first seconds of a strip are drawn wider than later ones.${isOpen ? " What has a dashed edge still goes on." : ""}` : "");
+  say(byId("strips-scale"), all.length ? `The first seconds of a strip are drawn wider than later ones.${isOpen ? " What has a dashed edge still goes on." : ""}${all.length > 1 ? " A workload in several clusters counts in each." : ""}` : "");
   say(byId("strips-more"), !failovers ? "? not known" : !all.length ? "no failover is recorded" : more ? `${more} more are in the history.` : "");
 }
 export function stripOf(it, width) {

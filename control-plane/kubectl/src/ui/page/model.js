@@ -366,7 +366,7 @@ export function strip(it, status, now) {
   const isTainted = status?.notWell?.some((it) => clusters.includes(it.name) && it.taints?.some((taint) => taint.endsWith(":NoExecute")));
   // The record has the time of the first mark alone: what has to leave has waited since the last.
   const since = causes.at(-1)[0];
-  const marks = [...(status?.waiting || []).filter((it) => clusters.includes(it.cluster)), ...(status?.notWell || []).filter((it) => clusters.includes(it.name))];
+  const marks = [...(status?.waiting || []).filter((it) => it.clusters?.some((name) => clusters.includes(name))), ...(status?.notWell || []).filter((it) => clusters.includes(it.name))];
   const marked = marks.map((it) => at(it.since)).find((it) => it >= since) ?? since;
   const again = causes.length > 1 ? [[isOpen ? marked : since, isOpen ? undefined : since]] : [];
   // What moved before the cause returned says nothing of this time.
@@ -400,7 +400,7 @@ export function strip(it, status, now) {
 // clusters that are not well alone.
 function isWaiting(status, cluster) {
   const found = status?.notWell?.find((it) => it.name === cluster)?.workloads?.waiting;
-  return Object.keys(found || {}).length > 0 || Boolean(status?.waiting?.some((it) => it.cluster === cluster));
+  return Object.keys(found || {}).length > 0 || Boolean(status?.waiting?.some((it) => it.clusters?.includes(cluster)));
 }
 // The scale shows seconds and days at once.
 export const along = (seconds, end) => Math.log1p(Math.max(0, seconds) / 10) / Math.log1p(end / 10);

@@ -188,8 +188,8 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   for (const [more, of, expected] of [
     [{}, {}, [false, false]],
     [{ workloads: { affected: 14, moved: 12, healthy: 11 } }, {}, [false, true]],
-    [{}, { waiting: [{ cluster: "m1" }] }, [true, false]],
-    [{}, { waiting: [{ cluster: "m2" }] }, [false, false]],
+    [{}, { waiting: [{ clusters: ["m1"] }] }, [true, false]],
+    [{}, { waiting: [{ clusters: ["m2"] }] }, [false, false]],
     [{}, { notWell: [{ name: "m1", workloads: { waiting: { WaitingForRate: 2 } }, next: {} }] }, [true, false]],
   ]) assert.deepEqual(open(more, of), expected);
   const back = { returns: [{ recovered: "2026-01-01T00:02:30Z", returned: "2026-01-01T00:05:00Z" }] };
@@ -199,7 +199,7 @@ test("a strip shows each step, what goes on, and what comes next with its time",
   assert.deepEqual([twice.lanes[0].words, twice.lanes[2].words], ["silent 2 times, now for 5 min", "12 of 14 moved, before it returned"]);
   assert.deepEqual([strip.title, strip.when, twice.when], ["m1: silent", "last heard 00:00:00Z", "first 00:00:00Z, again since 00:05:00Z"]);
   // The second mark is no older than what waits because of it, and the last word no older than the silence.
-  const late = { ...of, waiting: [{ cluster: "m1", since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { state: "silent", begun: "2026-01-01T00:05:00.8Z" })] };
+  const late = { ...of, waiting: [{ clusters: ["m1"], since: "2026-01-01T00:05:10Z" }], clusterList: [cluster("m1", { state: "silent", begun: "2026-01-01T00:05:00.8Z" })] };
   const again = model.strip(failover(back, times), status(late), NOW);
   assert.deepEqual([again.lanes[1].parts[1].from, again.lanes[0].words], [310, "silent 2 times, now for 4 min 59 s"]);
   const over = (more) => model.strip(failover(more, { ...times, recovered: "2026-01-01T00:06:00Z" }), status(), NOW).when;
@@ -212,7 +212,7 @@ test("a strip shows each step, what goes on, and what comes next with its time",
 
 test("what comes next is what status says of the cluster", () => {
   const one = (name, words, seconds) => ({ name, next: { words, seconds } });
-  const others = status({ notWell: [one("m1", "m1 stops", 9), one("m2", "m2 is back"), one("m3", "m3 waits"), one("m4", "m4 waits")], waiting: [{ cluster: "m1" }, { cluster: "m3" }] });
+  const others = status({ notWell: [one("m1", "m1 stops", 9), one("m2", "m2 is back"), one("m3", "m3 waits"), one("m4", "m4 waits")], waiting: [{ clusters: ["m1"] }, { clusters: ["m3"] }] });
   for (const [it, of, words, seconds] of [
     [failover({ state: "Ended" }), status(), "ended"],
     [failover(), undefined, "not known: the fleet cannot be read"],

@@ -60,7 +60,7 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
         snapshot.rates.primary = 5.0;
         let report = decide(&snapshot);
         let mut waiting = report.waiting.iter();
-        let here = waiting.find(|it| it.cluster.as_deref() == Some("m1"));
+        let here = waiting.find(|it| it.clusters == ["m1"]);
         assert_eq!(here.unwrap().at_most_seconds, expected, "{what}");
         let text = print::table(&report, snapshot.now);
         let told = format!("30s     {told}");
