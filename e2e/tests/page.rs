@@ -322,7 +322,7 @@ async fn a_browser_says_loudly_that_the_fleet_cannot_be_read() {
         "THE FLEET CANNOT BE READ",
         "<body class=\"old\">",
         "✖ Nothing could be read",
-        "the fleet API does not answer: ",
+        "the fleet API (http://127.0.0.1:1) does not answer: ",
         "not known: a workload does not need the fleet API to run",
         "this page looks again by itself",
         "<title>? not known – Muster</title>",

@@ -282,7 +282,8 @@ where
         anyhow::bail!("the command is not `ui`");
     };
     let config = line.connection.config().await?;
-    ui::Page::open(line.connection.client(&config)?, &options).await
+    let client = line.connection.client(&config)?;
+    ui::Page::open(client, &address(&config), &options).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
@@ -321,7 +322,9 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
         Question::History(options) => history::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
-        Question::Status(options) => return status::carry_out(client, &options).await,
+        Question::Status(options) => {
+            return status::carry_out(client, &address(&config), &options).await;
+        }
         Question::Report(options) => {
             let said = Box::pin(said(&client, &config)).await;
             report::carry_out(&client, &options, said).await
@@ -333,7 +336,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         }
         Question::Top(options) => top::carry_out(&client, &options).await,
         Question::Ui(options) => {
-            return Box::pin(ui::carry_out(client, &connection, &options)).await;
+            return Box::pin(ui::carry_out(client, &connection, &config, &options)).await;
         }
         Question::Rebalance(options) => {
             let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
@@ -344,10 +347,23 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     text.map(Reply::from)
 }
 
-/// Returns what a command says that reads the fleet and needs nothing else.
-async fn read_fleet(client: &Client, namespace: &str, question: Question) -> anyhow::Result<Reply> {
+/// Returns the address of an API as people write it.
+fn address(config: &Config) -> String {
+    let address = config.cluster_url.to_string();
+    address.trim_end_matches('/').to_owned()
+}
+
+/// Returns what a command says that reads the fleet at an address and needs nothing else.
+async fn read_fleet(
+    client: &Client,
+    server: &str,
+    namespace: &str,
+    question: Question,
+) -> anyhow::Result<Reply> {
     let text = match question {
-        Question::Status(options) => return status::carry_out(client.clone(), &options).await,
+        Question::Status(options) => {
+            return status::carry_out(client.clone(), server, &options).await;
+        }
         Question::Simulate(options) => return simulate::carry_out(client.clone(), &options).await,
         Question::Version(options) => version::carry_out(client, &options).await,
         Question::History(options) => history::carry_out(client.clone(), &options).await,
@@ -371,7 +387,7 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
                 let check = check::carry_out(config, None, &options).await;
                 check.map(|(text, _)| text)
             }
-            Ok(question) => Box::pin(read_fleet(client, "", question))
+            Ok(question) => Box::pin(read_fleet(client, &address(config), "", question))
                 .await
                 .map(|it| it.text),
             Err(error) => Err(error.into()),
@@ -416,7 +432,7 @@ mod tests {
             if matches!(line.question, Question::Check(_)) {
                 continue;
             }
-            let said = Box::pin(read_fleet(&client, "", line.question)).await;
+            let said = Box::pin(read_fleet(&client, "", "", line.question)).await;
             let said = said.map_or_else(|error| error.to_string(), |it| it.text);
             assert!(!said.contains("asks for more"), "{words:?}: {said}");
         }

@@ -86,6 +86,8 @@ pub(super) const STOPPED: &str = "StoppedByThreshold";
 pub(super) struct Snapshot {
     /// Time of this machine.
     pub now: Timestamp,
+    /// Address of the fleet API.
+    pub server: String,
     /// Lease of the control plane's leader; `None` if there is none.
     pub leader: Result<Option<Lease>, String>,
     /// Leases of members, by name of the cluster.
@@ -122,6 +124,8 @@ pub(super) struct Report {
     pub summary: Summary,
     /// Time at which the fleet was read, by which all ages are told.
     pub read: Timestamp,
+    /// Address of the fleet API.
+    pub server: String,
     /// Facts below the summary.
     pub facts: Vec<Fact>,
     /// Workloads that have no service, or less than they should.
@@ -231,6 +235,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
     let not_well: Vec<NotWell> = not_well.collect();
     let mut report = Report {
         read: snapshot.now,
+        server: snapshot.server.clone(),
         left: left(snapshot),
         leader,
         failover: snapshot.failover,

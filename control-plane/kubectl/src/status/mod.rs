@@ -67,12 +67,16 @@ enum Ignored {
     Orders,
 }
 
-/// Returns the report; the exit code is 1 if something needs attention, and 2 if too little could
-/// be read.
-pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<Reply> {
+/// Returns the report on the fleet API at an address; the exit code is 1 if something needs
+/// attention, and 2 if too little could be read.
+pub(super) async fn carry_out(
+    client: Client,
+    server: &str,
+    options: &Options,
+) -> anyhow::Result<Reply> {
     let mut last = None;
     loop {
-        let snapshot = Box::pin(read(&client, &options.flags)).await?;
+        let snapshot = Box::pin(read(&client, server, &options.flags)).await?;
         let mut report = decide(&snapshot);
         if options.clusters {
             report.cluster_list = snapshot.cluster_rows();
@@ -126,7 +130,7 @@ fn text(mut report: Report, options: &Options) -> anyhow::Result<String> {
     })
 }
 
-async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
+async fn read(client: &Client, server: &str, flags: &[String]) -> anyhow::Result<Snapshot> {
     let given = Running::of(flags, None)?;
     let (view, bindings, works, pause, tokens, policies) = join!(
         View::read(client, &given.settings),
@@ -149,6 +153,7 @@ async fn read(client: &Client, flags: &[String]) -> anyhow::Result<Snapshot> {
     } = Running::of(flags, lease)?;
     Ok(Snapshot {
         now: calendar(),
+        server: server.to_owned(),
         leader,
         leases,
         clusters,

@@ -138,7 +138,7 @@ fn happened(report: &Report, now: Timestamp) -> (Severity, String) {
 }
 
 fn blind(report: &Report) -> String {
-    let unread = &report.unread;
+    let (unread, server) = (&report.unread, &report.server);
     let reasons = unread
         .iter()
         .map(|it| it.split_once(": ").map_or(it.as_str(), |(_, why)| why));
@@ -154,8 +154,8 @@ fn blind(report: &Report) -> String {
             let why = only.strip_prefix("ServiceError: client error (");
             let why = why.and_then(|it| it.split_once("): "));
             match why {
-                Some((_, why)) => format!("the fleet API does not answer: {why}"),
-                None => format!("the fleet API cannot be read: {only}"),
+                Some((_, why)) => format!("the fleet API ({server}) does not answer: {why}"),
+                None => format!("the fleet API ({server}) cannot be read: {only}"),
             }
         }
         [only] => format!("cannot {}: {only}", steps.join(", ")),

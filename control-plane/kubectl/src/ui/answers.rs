@@ -123,6 +123,8 @@ pub(super) struct Answer {
 /// The answers about one fleet.
 pub(super) struct Answers {
     client: Client,
+    /// Address of the fleet API.
+    server: String,
     flags: Vec<String>,
     /// What the fleet is like.
     kept: Mutex<Kept>,
@@ -138,9 +140,10 @@ pub(super) struct Answers {
 type Kept = BTreeMap<Ask, Arc<Answer>>;
 
 impl Answers {
-    pub(super) fn new(client: Client, flags: Vec<String>) -> Self {
+    pub(super) fn new(client: Client, server: &str, flags: Vec<String>) -> Self {
         Self {
             client,
+            server: server.to_owned(),
             flags,
             kept: Mutex::default(),
             details: Mutex::default(),
@@ -190,7 +193,7 @@ impl Answers {
         let line = line::parse(ask.words(&self.flags))?;
         let namespace = line.connection.namespace;
         let namespace = namespace.as_deref().unwrap_or("default");
-        read_fleet(&self.client, namespace, line.question).await
+        read_fleet(&self.client, &self.server, namespace, line.question).await
     }
 }
 
@@ -222,7 +225,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ten_tabs_cost_one_read_and_the_next_is_read_when_it_is_old() {
         let (client, asked) = fleet();
-        let answers = Answers::new(client, Vec::new());
+        let answers = Answers::new(client, "", Vec::new());
         let count = || asked.load(std::sync::atomic::Ordering::SeqCst);
         let ten = (0..10).map(|_| answers.get(&Ask::History));
         for answer in futures::future::join_all(ten).await {
@@ -247,7 +250,7 @@ mod tests {
                 refusing.send(request).await
             }
         });
-        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        let answers = Answers::new(Client::new(service, "default"), "", Vec::new());
         for expected in [1, 2] {
             answers.get(&Ask::History).await.said.as_ref().unwrap_err();
             let count = asked.load(std::sync::atomic::Ordering::SeqCst);
@@ -261,7 +264,7 @@ mod tests {
         let service = service_fn(|_: Request<kube::client::Body>| {
             pending::<Result<Response<kube::client::Body>, std::io::Error>>()
         });
-        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        let answers = Answers::new(Client::new(service, "default"), "", Vec::new());
         for _ in 0..2 {
             let asked = tokio::time::timeout(FRESH, answers.get(&Ask::History));
             asked.await.unwrap_err();
@@ -278,7 +281,7 @@ mod tests {
             let refused = Response::builder().status(403);
             refused.body(kube::client::Body::from(b"{}".to_vec()))
         });
-        let answers = Answers::new(Client::new(service, "default"), Vec::new());
+        let answers = Answers::new(Client::new(service, "default"), "", Vec::new());
         let forecast = Ask::Simulate(vec!["--lost=m1".to_owned()]);
         let both = async {
             tokio::select! {
@@ -292,7 +295,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_is_bounded() {
-        let answers = Answers::new(fleet().0, Vec::new());
+        let answers = Answers::new(fleet().0, "", Vec::new());
         for number in 0..KEPT + 5 {
             let lost = format!("--lost=m{number}");
             answers.get(&Ask::Simulate(vec![lost])).await;

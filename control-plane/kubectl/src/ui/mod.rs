@@ -16,6 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
+use kube::Config;
 use muster_shared::client::{self, Gateway, Limits, Profile, Source};
 use muster_shared::https::{self, Certificate};
 use muster_shared::k8s::Client;
@@ -99,17 +100,22 @@ pub struct Page {
 }
 
 impl Page {
-    /// Takes the port.
-    pub(super) async fn open(client: Client, options: &Options) -> anyhow::Result<Self> {
+    /// Takes the port. `server` is the address of the fleet API.
+    pub(super) async fn open(
+        client: Client,
+        server: &str,
+        options: &Options,
+    ) -> anyhow::Result<Self> {
+        let answers = Arc::new(Answers::new(client, server, options.flags.clone()));
         match options.serve {
-            Some(address) => Self::open_to_others(client, options, address).await,
-            None => Self::open_to_one(client, options).await,
+            Some(address) => Self::open_to_others(answers, options, address).await,
+            None => Self::open_to_one(answers, options.port).await,
         }
     }
 
     /// Takes a port for those who sign in.
     async fn open_to_others(
-        client: Client,
+        answers: Arc<Answers>,
         options: &Options,
         address: SocketAddr,
     ) -> anyhow::Result<Self> {
@@ -126,7 +132,7 @@ impl Page {
         }
         let known_by = match &options.sign_in_kubeconfig {
             Some(path) => client::kubeconfig(Some(path), None).await?,
-            None => match kube::Config::incluster() {
+            None => match Config::incluster() {
                 Ok(config) => config,
                 Err(error) => bail!(
                     "the page has no API that checks the tokens of those who sign in: it does not run in a pod ({error}); name one with --sign-in-kubeconfig"
@@ -147,18 +153,15 @@ impl Page {
             listener,
             certificate: certificate.map(Arc::new),
             entrance: Entrance::SignIn(sign_in),
-            answers: Arc::new(Answers::new(client, options.flags.clone())),
+            answers,
         })
     }
 
     /// Takes a port for whoever started the program, on loopback alone.
-    async fn open_to_one(client: Client, options: &Options) -> anyhow::Result<Self> {
-        let address = (Ipv4Addr::LOCALHOST, options.port);
+    async fn open_to_one(answers: Arc<Answers>, port: u16) -> anyhow::Result<Self> {
+        let address = (Ipv4Addr::LOCALHOST, port);
         let listener = TcpListener::bind(address).await.with_context(|| {
-            format!(
-                "cannot serve on 127.0.0.1:{}, which --port names (0 for a free one)",
-                options.port
-            )
+            format!("cannot serve on 127.0.0.1:{port}, which --port names (0 for a free one)")
         })?;
         let mut secret = [0; SECRET];
         SystemRandom::new()
@@ -174,7 +177,7 @@ impl Page {
             listener,
             certificate: None,
             entrance: Entrance::Address(door),
-            answers: Arc::new(Answers::new(client, options.flags.clone())),
+            answers,
         })
     }
 
@@ -203,6 +206,7 @@ impl Page {
 pub(super) async fn carry_out(
     client: Client,
     connection: &Connection,
+    config: &Config,
     options: &Options,
 ) -> anyhow::Result<Reply> {
     let shutdown = CancellationToken::new();
@@ -217,7 +221,7 @@ pub(super) async fn carry_out(
         client = gateway.client(Profile::Write, Limits::NONE)?;
         muster_shared::clock::spawn(gateway.follow(shutdown.clone()));
     }
-    let page = Page::open(client, options).await?;
+    let page = Page::open(client, &super::address(config), options).await?;
     let whose = if options.serve.is_some() {
         "Whoever signs in and may see it reads it with the rights of this program."
     } else {

@@ -149,7 +149,7 @@ fn nobody() -> Answers {
     let service = service_fn(|_: Request<kube::client::Body>| async {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("nobody is there"))
     });
-    Answers::new(Client::new(service, "default"), Vec::new())
+    Answers::new(Client::new(service, "default"), "", Vec::new())
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ fn binding(
 fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot {
     Snapshot {
         now: NOW.parse().unwrap(),
+        server: "https://fleet:6443".to_owned(),
         leader: Ok(Some(lease("cp-0", "2026-01-01T00:09:58Z"))),
         leases: Ok(BTreeMap::from([(
             "m1".to_owned(),
@@ -599,7 +600,7 @@ fn a_total_loss_fits_on_one_screen() {
 ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run; movement is stopped
 Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
-To do:      mend the network of the fleet API (address, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
+To do:      mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
 Two copies: none
 Leader:     cp-0, renewed 2s ago
 Failover:   on, but STOPPED: too many clusters have failed

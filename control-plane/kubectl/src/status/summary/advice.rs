@@ -68,7 +68,8 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
     if is_network(report) {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
-            "mend the network of the fleet API (address, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong"
+            "mend the network of the fleet API (address, which is {} here, DNS, certificate, load balancer){deadline}; leave the clusters as they are; to see what is wrong",
+            report.server
         );
         return Advice::new(words, "kubectl muster check");
     }

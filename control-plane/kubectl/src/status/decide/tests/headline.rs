@@ -182,14 +182,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             with(&["Unknown"; 5], healthy(4, "m1")),
             "4 workloads are not seen (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            "mend the network of the fleet API (address, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
+            "mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
         ),
         (
             "all silent, and one stops itself",
             with(&["Unknown"; 5], [fenced("WaitingForFence"), healthy(1, "m2")].concat()),
             "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, Deployment default/web0): they most likely still run",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
-            format!("mend the network of the fleet API (address, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
+            format!("mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
         ),
         (
             "nowhere to go",

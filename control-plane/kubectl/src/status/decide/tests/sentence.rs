@@ -342,7 +342,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                 bindings: Err("list bindings: it does not answer".to_owned()),
                 ..with(&[], Vec::new())
             },
-            "NOT KNOWN: the fleet API cannot be read: it does not answer",
+            "NOT KNOWN: the fleet API (https://fleet:6443) cannot be read: it does not answer",
         ),
         (
             Snapshot {
@@ -362,7 +362,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
                     ..with(&[], Vec::new())
                 }
             },
-            "NOT KNOWN: the fleet API does not answer: refused",
+            "NOT KNOWN: the fleet API (https://fleet:6443) does not answer: refused",
         ),
         (
             Snapshot {
