@@ -29,8 +29,16 @@ export const plural = (count, thing) => `${count} ${thing}${count === 1 ? "" : "
 
 const SIGNS = { well: "✔", notice: "▼", attention: "!", alarm: "✖", unknown: "?" };
 export const KINDS = { well: "good", notice: "warn", attention: "warn", alarm: "bad", unknown: "bad" };
+// Returns for how long what moved away from clusters that are lost had no service at worst, if that
+// is known: until it was healthy elsewhere.
+function interrupted(failovers) {
+  const lost = failovers.filter((it) => ["ClusterUnreachable", "ClusterNotReady"].includes(it.status?.cause?.type) && it.status.state !== "Ended" && it.status.timeToHealthy && !isOver(it));
+  const number = lost.reduce((sum, it) => sum + (it.status.workloads?.healthy || 0), 0);
+  const longest = lost.flatMap((it) => it.status.timeToHealthy.counts).reduce((most, it) => Math.max(most, it.seconds), 0);
+  return number ? `; ${plural(number, "workload")} that moved ${number === 1 ? "was" : "were"} interrupted for at most ${span(longest)}` : "";
+}
 // Returns the words above all, the title of the tab and its icon.
-export function headline(status) {
+export function headline(status, failovers = []) {
   const { severity, sentence } = status.summary;
   const sign = SIGNS[severity];
   const count = status.counts;
@@ -39,15 +47,15 @@ export function headline(status) {
   const number = Math.max(count.stranded + count.waiting + count.unheard, count.unplaced, count.withoutDependencies);
   const need = [...clusters, ...(number ? [plural(number, "workload")] : [])].join(", ");
   const short = { well: "all well", notice: "by order", unknown: "not known" }[severity] || need || "attention";
-  return { severity, sentence: `${sign} ${sentence}`, told: told(status.summary), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
+  return { severity, sentence: `${sign} ${sentence}`, told: told(status.summary, interrupted(failovers)), title: `${sign} ${short} – Muster`, icon: `${severity}.svg` };
 }
 
 const LOST = { yes: ["✖", "bad"], perhaps: ["?", "warn"], no: ["✔", "good"], unknown: ["?", "bad"] };
 // Returns what stands below the headline, always in the same order.
-function told({ lost, service, next, advice, twice, stop }) {
+function told({ lost, service, next, advice, twice, stop }, more = "") {
   const [sign, kind] = LOST[lost];
   return [
-    { name: "Without service", text: `${sign} ${service}`, kind },
+    { name: "Without service", text: `${sign} ${service}${more}`, kind },
     { name: "Next", text: next },
     { name: "To do", text: advice.words, command: advice.command },
     { name: "Two copies", text: stop ? `${twice}. ${stop.words}` : twice, command: stop?.command },

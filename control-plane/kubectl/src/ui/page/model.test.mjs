@@ -39,6 +39,19 @@ test("who is without service, what comes next, what to do and what may run twice
   assert.deepEqual([twice.text, twice.command], ["1 old copy. Stop it", "kubectl y"]);
 });
 
+test("what moved away from a lost cluster was interrupted, and that is told as long as it lasts", () => {
+  const took = { timeToHealthy: { medianSeconds: 13, counts: [{ seconds: 13, workloads: 11 }, { seconds: 16, workloads: 1 }] } };
+  const returned = [{ recovered: "2026-01-01T00:02:30Z", returned: "2026-01-01T00:05:00Z" }];
+  for (const [more, times, expected] of [
+    [took, {}, "✔ nobody; 12 workloads that moved were interrupted for at most 16 s"],
+    [{ ...took, workloads: { healthy: 1 } }, {}, "✔ nobody; 1 workload that moved was interrupted for at most 16 s"],
+    [{ ...took, state: "Ended" }, {}, "✔ nobody"],
+    [{ ...took, cause: { type: "Drain" } }, {}, "✔ nobody"],
+    [{ ...took, returns: returned }, { lastMove: "2026-01-01T00:02:00Z" }, "✔ nobody"],
+    [{}, {}, "✔ nobody"],
+  ]) assert.equal(model.headline(status(), [failover(more, times)]).told[0].text, expected);
+});
+
 test("of a fleet that is away the page tells why, and what was known last", () => {
   const blind = { lost: "unknown", service: "not known", next: "not known", advice: { words: "ask for a role", command: "kubectl x" }, twice: "not known" };
   const known = status({ read: "2026-01-01T00:10:00.5Z", summary: { ...status().summary, sentence: "m2 drained", service: "nobody", twice: "none" } });

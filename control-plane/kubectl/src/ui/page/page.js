@@ -306,7 +306,7 @@ function tick(isLook) {
     showHeadline({ severity: "unknown", sentence, told: away(blind, known), title: "? not known – Muster", icon: "unknown.svg" });
   } else if (last.status) {
     known = last.status;
-    showHeadline(headline(last.status));
+    showHeadline(headline(last.status, last.failovers));
   }
   byId("banner").hidden = !words.length;
   say(byId("banner"), words.join("\n"));
