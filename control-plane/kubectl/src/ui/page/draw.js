@@ -34,7 +34,7 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
   const isSized = plan.boxes.some((it) => it.isOpen);
   patch(byId("map-legend"), [
     ...[...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: isOld ? undefined : `text-${STATES[it].kind}` }, `${isOld ? "? last" : STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`]),
-    ["li", {}, isSized ? "a tile is larger the more workloads it has; a workload in several clusters counts in each" : "a bar shows how many clusters are in each state"],
+    ["li", {}, isSized ? "workloads: those that are placed there; old: copies of others that are not confirmed gone; a tile is larger the more workloads it has, and one in several clusters counts in each" : "a bar shows how many clusters are in each state"],
   ]);
   say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
 }

@@ -185,21 +185,22 @@ export function layout(all, { width, open }) {
 // placed.
 export function flows(status, failovers) {
   const found = new Map();
-  const add = (from, to, what, workloads, isTwice) => {
+  const add = (from, to, what, workloads, more) => {
     if (from === to) return;
     const key = `${from}\n${to}`;
-    if (!found.has(key)) found.set(key, { from, to, moving: 0, moved: 0 });
-    found.get(key)[what] += workloads;
-    if (isTwice) found.get(key).isTwice = true;
+    const flow = found.get(key) || found.set(key, { from, to, moving: 0, moved: 0, more: 0 }).get(key);
+    flow[what] += workloads;
+    flow.more += more;
   };
-  // A workload in several clusters goes to each of them.
-  const isTwice = (all, count) => all.reduce((sum, it) => sum + it.workloads, 0) > count;
+  // A workload in several clusters goes to each of them: how many more these are than workloads is
+  // noted with the first.
+  const more = (all, count) => Math.max(0, all.reduce((sum, it) => sum + it.workloads, 0) - count) || 0;
   const moving = status?.flows || [];
-  for (const it of moving) add(it.from, it.to, "moving", it.workloads, isTwice(moving, status.counts.moving));
+  moving.forEach((it, at) => add(it.from, it.to, "moving", it.workloads, at ? 0 : more(moving, status.counts.moving)));
   for (const it of failovers) {
     if (it.status?.state === "Ended" || isOver(it)) continue;
     const targets = it.status?.targets || [];
-    for (const to of targets) add(it.spec.cluster, to.cluster, "moved", to.workloads, isTwice(targets, it.status.workloads?.moved));
+    targets.forEach((to, at) => add(it.spec.cluster, to.cluster, "moved", to.workloads, at ? 0 : more(targets, it.status.workloads?.moved)));
   }
   return [...found.values()].sort((a, b) => b.moving - a.moving || b.moved - a.moved);
 }
@@ -225,10 +226,10 @@ export function arrows(all, { boxes, named }, width) {
     if (!from || !to || (named && from === to)) continue;
     const below = Math.max(a.y + a.h, b.y + b.h);
     const others = found.get(from) || found.set(from, new Map()).get(from);
-    const arrow = others.get(to) || others.set(to, { from, to, below, moving: 0, moved: 0 }).get(to);
+    const arrow = others.get(to) || others.set(to, { from, to, below, moving: 0, moved: 0, more: 0 }).get(to);
     arrow.moving += it.moving;
     arrow.moved += it.moved;
-    arrow.isTwice ||= it.isTwice;
+    arrow.more += it.more;
   }
   const sum = (it) => it.moving + it.moved;
   const sorted = [...found].map(([from, others]) => [from, [...others.values()].sort((a, b) => sum(b) - sum(a))]);
@@ -239,8 +240,14 @@ export function arrows(all, { boxes, named }, width) {
   const name = (place) => place.cluster?.name ?? (place.group.name || "none");
   const more = (all) => (all.length > LISTED ? [`${total(all.slice(LISTED))} to ${all.length - LISTED} more`] : []);
   const target = (it) => (it.from === it.to ? "others there" : name(it.to));
-  const amount = (it) => (it.moving ? `${it.moving} moving to ${target(it)}` : `${it.moved} to ${target(it)}`);
-  const twice = (all) => (all.some((it) => it.isTwice) ? " (one that is placed in several clusters counts in each)" : "");
+  const verb = (it, at, all) => (it.moving ? "moving to" : all.findIndex((it) => !it.moving) === at ? "taken over by" : "by");
+  const amount = (it, at, all) => `${it.moving || it.moved} ${verb(it, at, all)} ${target(it)}`;
+  const twice = (all) => {
+    const more = all.reduce((sum, it) => sum + it.more, 0);
+    // What moves now is in the record of its failover, too.
+    const number = all.some((it) => it.moving) ? "" : `${plural(total(all) - more, "workload")}; `;
+    return more ? ` (${number}one in several clusters counts in each)` : "";
+  };
   const lines = sorted.slice(0, LISTED).map(([from, all]) => `→ From ${named ? "" : "the clusters of "}${name(from)}: ${[...all.slice(0, LISTED).map(amount), ...more(all)].join(", ")}${twice(all)}`);
   if (sorted.length > LISTED) lines.push(`→ From ${sorted.length - LISTED} more: ${sorted.slice(LISTED).reduce((sum, [, all]) => sum + total(all), 0)}`);
   return { lines, drawn: drawn.filter((it) => isClear(it, boxes)) };
@@ -264,10 +271,12 @@ function arrow({ from, to, moving, moved, below }, at) {
   const [ex, ey] = [middle(to) - 8 + (at % 3) * 8, isBeside || !down ? bottom(to) : to.y];
   // The direction in which it leaves, and from which it arrives.
   const [leave, arrive] = [down ? 1 : -1, isBeside || !down ? 1 : -1];
-  const far = isBeside ? (4 / 3) * (Math.max(0, below - Math.max(sy, ey)) + 8 + (at % 3) * 7) : Math.max(24, Math.abs(ey - sy) / 2);
   const tip = (side) => `${r(ex + side)},${r(ey + arrive * 11)}`;
-  const [ay, by] = [sy + leave * far, ey + arrive * (far + 8)];
   const tail = ey + arrive * 8;
+  const far = Math.max(24, Math.abs(ey - sy) / 2);
+  // The middle of one that goes around is so far below that no two run on one line.
+  const around = (8 * (below + 8 + (at % 3) * 7) - sy - tail) / 6;
+  const [ay, by] = isBeside ? [around, around] : [sy + leave * far, tail + arrive * far];
   const points = Array.from({ length: 40 }, (_, step) => {
     const [t, u] = [step / 39, 1 - step / 39];
     const mix = (a, b, c, d) => u * u * u * a + 3 * u * u * t * b + 3 * u * t * t * c + t * t * t * d;
@@ -276,7 +285,7 @@ function arrow({ from, to, moving, moved, below }, at) {
   return {
     path: `M${r(sx)},${r(sy)} C${r(sx)},${r(ay)} ${r(ex)},${r(by)} ${r(ex)},${r(tail)}`,
     head: `${r(ex)},${r(ey)} ${tip(5)} ${tip(-5)}`, points, ends: [from, to],
-    x: r((sx + ex) / 2), y: r((sy + ey + 3 * (ay + by)) / 8),
+    x: r((sx + ex) / 2), y: r((sy + tail + 3 * (ay + by)) / 8),
     label: String(moving || moved), kind: moving ? "moving" : "moved",
     wide: Math.min(6, 1.5 + Math.log2(1 + (moving || moved)) / 2),
   };

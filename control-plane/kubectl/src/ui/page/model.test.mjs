@@ -144,7 +144,7 @@ test("on a narrow page the box that lost the most has room for its words", () =>
 
 test("arrows lead from cluster to cluster, or from group to group where tiles are closed", () => {
   const flows = model.flows(status({ counts: { ...COUNTS, moving: 3 }, flows: [{ from: "m1", to: "m2", workloads: 3 }] }), [failover(), failover({ state: "Ended" })]);
-  assert.deepEqual(flows, [{ from: "m1", to: "m2", moving: 3, moved: 12 }]);
+  assert.deepEqual(flows, [{ from: "m1", to: "m2", moving: 3, moved: 12, more: 0 }]);
   const draw = (count, width = 1400) => {
     const all = Array.from({ length: count }, (_, at) => cluster(`m${at + 1}`, { region: `r${at % 2}` }));
     return model.arrows(flows, model.layout(model.groups(all, "region", new Map()), { width, open: new Set() }), width);
@@ -157,9 +157,12 @@ test("arrows lead from cluster to cluster, or from group to group where tiles ar
   }
   assert.deepEqual(draw(2, 390), { drawn: [], lines: ["→ From m1: 3 moving to m2"] });
   // 12 moved, of which 2 are placed in two clusters.
-  const [twice] = model.flows(status(), [failover({ targets: [{ cluster: "m2", workloads: 14 }] })]);
-  const pair = model.layout(model.groups([cluster("m1"), cluster("m2")], "region", new Map()), { width: 1400, open: new Set() });
-  assert.deepEqual(model.arrows([twice], pair, 1400).lines, ["→ From m1: 14 to m2 (one that is placed in several clusters counts in each)"]);
+  const twice = model.flows(status(), [failover({ targets: [{ cluster: "m2", workloads: 12 }, { cluster: "m3", workloads: 2 }] })]);
+  const three = model.layout(model.groups(["m1", "m2", "m3"].map((name) => cluster(name)), "region", new Map()), { width: 1400, open: new Set() });
+  const { drawn: [one, other] } = model.arrows(twice, three, 1400);
+  const deepest = (it) => Math.max(...it.points.map(([, y]) => y));
+  assert(deepest(other) - deepest(one) >= 6, "no two run on one line");
+  assert.deepEqual(model.arrows(twice, three, 1400).lines, ["→ From m1: 12 taken over by m2, 2 by m3 (12 workloads; one in several clusters counts in each)"]);
   const inOne = model.groups([cluster("m1"), ...Array.from({ length: 99 }, (_, at) => cluster(`m${at + 2}`))], "region", new Map());
   assert.deepEqual(model.arrows(flows, model.layout(inOne, { width: 1400, open: new Set() }), 1400), { drawn: [], lines: ["→ From the clusters of eu: 3 moving to others there"] });
 });
@@ -181,7 +184,7 @@ test("no arrow crosses words or a tile that is not its own, and of too many none
   assert(drawn > 0);
   const many = model.arrows(pairs(40), plan, 1000);
   assert.deepEqual([many.drawn, many.lines.length], [[], 7]);
-  assert.match(many.lines[0], /^→ From m40: 40 to m34$/);
+  assert.match(many.lines[0], /^→ From m40: 40 taken over by m34$/);
   assert.match(many.lines[6], /^→ From 32 more: \d+$/);
 });
 
