@@ -241,7 +241,7 @@ async fn a_browser_shows_the_silent_cluster_first_and_in_words() {
                 "href=\"alarm.svg\"",
                 "class=\"tile bad is-silent\"",
                 "class=\"tile good is-ready\"",
-                "last updated ",
+                "<p id=\"read\">read at ",
                 "4, 1 not well",
                 "<dt>Without service</dt><dd class=\"warn\"><span>? perhaps 1 workload is without service",
                 "kubectl describe cluster member2",

@@ -36,7 +36,7 @@ export function drawMap({ clusters, by, orders, status, failovers, now, old }) {
     ...[...new Set(clusters.map((it) => stateOf(it, orders.get(it.name))))].sort().map((it) => ["li", { class: isOld ? undefined : `text-${STATES[it].kind}` }, `${isOld ? "? last" : STATES[it].sign} ${it === "ordered" ? "by order: drained, cordoned or paused" : STATES[it].words}`]),
     ["li", {}, isSized ? "workloads: those that are placed there; old: copies of others that are not confirmed gone; a tile is larger the more workloads it has, and one in several clusters counts in each" : "a bar shows how many clusters are in each state"],
   ]);
-  say(byId("map-more"), [plan.named ? "" : "Each box is a group; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
+  say(byId("map-more"), [plan.named ? "" : "Each box is a group, those with the most workloads and old copies in lost clusters first; open it to see its clusters.", plan.more ? `${plan.more} more groups: group by something else.` : ""].join(" ").trim());
 }
 function drawBox({ group, isOpen, named, x, y, w, h, tiles, more }, now) {
   const name = group.name || "none";
@@ -121,7 +121,7 @@ export function stripOf(it, width) {
   // Words on the axis keep clear of each other and of its ends.
   let free = text + 40;
   const ticks = it.ticks.filter((tick) => {
-    const fits = x(tick.at) > free && x(tick.at) < width - 75;
+    const fits = x(tick.at) > free && x(tick.at) < width - 120;
     if (fits) free = x(tick.at) + 60;
     return fits;
   });
@@ -135,7 +135,7 @@ export function stripOf(it, width) {
         ["text", { x: x(tick.at), y: height - 2, class: "middle small quiet" }, tick.words],
       ]),
       ["text", { x: text, y: height - 2, class: "small quiet" }, "0"],
-      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : isOld ? "last read" : "now"],
+      ["text", { x: width - 8, y: height - 2, class: "end small quiet" }, ended ? span(it.end) : isOld ? "last read" : `now, ${span(it.end)}`],
       ...it.lanes.flatMap((one, at) => [
         ["text", { x: 0, y: at * lane + 14, class: "small" }, cut(one.words, text || width)],
         ...one.parts.map((part) => ["rect", { x: x(part.from), y: at * lane + (text ? 5 : 19), width: Math.max(4, x(part.to) - x(part.from)), height: bar, class: `fill ${one.kind} is-${one.what.replace(" ", "-")}${part.open && !isOld ? " going-on" : ""}` }]),
@@ -147,15 +147,15 @@ export function stripOf(it, width) {
 // Room.
 
 export function drawRoom(top, forecast, title) {
-  const { rows, more } = room(top, forecast);
+  const { rows, more, old } = room(top, forecast);
   const isOutlined = rows.some((it) => it.gains);
-  const outline = isOutlined ? "The outline estimates how full each would be after the loss of the other cluster that would bring it the most, by free room alone." : "";
+  const outline = isOutlined ? "The dashed outline estimates how full a cluster would be without the one that it names, whose loss would bring it the most." : "";
   say(byId("room-title-after"), !forecast ? outline : `${title}${isOutlined ? ": the outline says how full they would be then" : ""}.`);
   patch(byId("room-rows"), rows.map((it) => ["li", {}, [
     ["a", { href: address("cluster", it.name), class: "name" }, it.name],
     ["span", { class: "bars" }, it.isGone ? [["span", { class: "text-bad" }, "✖ lost or drained in the forecast"]] : it.bars.map((bar) => barOf(bar, it.isOld))],
   ]]));
-  say(byId("room-more"), more ? `${more} more clusters have more room left. kubectl muster top shows all.` : "");
+  say(byId("room-more"), more || old ? `${[...(more ? [`${more} more ${more === 1 ? "cluster has" : "clusters have"} more room left`] : []), ...(old ? [`${plural(old, "other")} ${old === 1 ? "is" : "are"} not ready`] : [])].join(", and ")}. kubectl muster top shows all.` : "");
 }
 function barOf({ resource, now, after, other }, isOld) {
   const words = now === undefined ? "not known" : `${now}%${after > now ? ` → ${after}%${other ? ` without ${other}` : ""}` : ""}${isOld ? " as last reported" : ""}`;

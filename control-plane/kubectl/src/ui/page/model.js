@@ -301,7 +301,10 @@ export function strips(failovers, status, now) {
   const ended = failovers.filter((it) => it.status?.state === "Ended");
   const shown = [...lasting, ...ended].slice(0, STRIPS);
   const told = shown.reduce((sum, it) => sum + (it.failovers || 1), 0);
-  return { all: shown.map((it) => strip(it, status, now)), more: failovers.length - told };
+  const all = shown.map((it) => strip(it, status, now));
+  // What comes next in the fleet is told above, and not again by each of several.
+  for (const it of all.length > 1 ? all : []) if (it.next === status?.summary.next) it.next = "as told under Next above";
+  return { all, more: failovers.length - told };
 }
 const lossOf = ({ status: { workloads: count = {} } = {} }) => (count.affected || 0) - (count.healthy || 0);
 // Returns failovers, many of one cause in one region as one, those with the greatest loss first.
@@ -464,7 +467,9 @@ export function room(top, forecast) {
     return { name, isOld: ready !== "True", isGone: gone.has(name), bars, fullest, gains: bars.some((it) => it.after > it.now) };
   });
   rows.sort((a, b) => b.gains - a.gains || b.fullest - a.fullest || (a.name < b.name ? -1 : 1));
-  return { rows: rows.slice(0, ROOMS), more: Math.max(0, rows.length - ROOMS) };
+  const rest = rows.slice(ROOMS);
+  const old = rest.filter((it) => it.isOld).length;
+  return { rows: rows.slice(0, ROOMS), more: rest.length - old, old };
 }
 
 // Returns for a cluster which other one, if it were lost, would bring it the most: all that it

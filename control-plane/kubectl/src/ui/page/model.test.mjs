@@ -255,6 +255,7 @@ test("failovers of one cause in one region are one strip with their sums, those 
   const of = status({ clusterList, oldCopies: [{ cluster: "m1", copies: 4 }, { cluster: "m2", copies: 1 }] });
   const { all: [eu, us], more } = model.strips(all, of, NOW);
   assert.deepEqual([eu.title, us.title, more], ["eu: 2 of 10 clusters silent", "m11: silent", 0]);
+  assert.equal(eu.next, "as told under Next above");
   assert.deepEqual(eu.lanes.map((it) => it.words), ["silent for 9 min", "marked as failed after 4 min", "5 of 12 moved", "4 of 5 healthy elsewhere", "5 old copies not confirmed gone"]);
   // Those that were heard last at different times are told with both.
   const heard = (name, time) => cluster(name, { state: "silent", region: "eu", begun: time });
@@ -275,6 +276,8 @@ test("room is told in percent, after a loss too, and what is not known has no nu
     { name: "m1", ready: "True", resources: { cpu: amounts("12", "3"), memory: amounts("48Gi", "24Gi"), pods: amounts("100", "10") } },
     { name: "m2", ready: "Unknown", resources: {} },
   ];
+  const many = model.room([...Array.from({ length: 11 }, (_, at) => ({ ...top[0], name: `n${at}` })), top[1]]);
+  assert.deepEqual([many.rows.length, many.more, many.old], [10, 1, 1], "what is not ready has no room that is known");
   const forecast = { lost: ["m2"], drained: [], room: { m1: { cpu: { after: "1500m" }, memory: { after: "24Gi" } } } };
   const { rows } = model.room(top, forecast);
   assert.deepEqual(rows[0].bars, [{ resource: "cpu", now: 25, after: 88 }, { resource: "memory", now: 50, after: 50 }, { resource: "pods", now: 10, after: undefined }]);

@@ -205,7 +205,7 @@ function draw() {
   // Whether a cluster is heard is known better than its room.
   const ready = new Map((clusters || []).map((it) => [it.name, it.ready]));
   if (top) drawRoom(top.map((it) => ({ ...it, ready: ready.get(it.name) ?? it.ready, isKept: orders.has(it.name) })), foretold?.said, foretold?.title);
-  if (last.room) say(byId("room-read"), `Read ${span((now() - last.room) / 1000)} before the rest.`);
+  if (last.room) say(byId("room-read"), `Read at ${moment(new Date(last.room).toISOString()).slice(11)}.`);
 }
 byId("by").addEventListener("change", draw);
 let wide = innerWidth;
@@ -294,7 +294,7 @@ async function look() {
 let known; // the status that was shown last as known
 function tick(isLook) {
   const age = seen === undefined ? undefined : (performance.now() - seen) / 1000;
-  say(byId("read"), age === undefined ? "not read yet" : `read at ${new Date(at).toISOString().slice(11, 19)}Z, last updated ${span(age)} ago`);
+  say(byId("read"), age === undefined ? "not read yet" : `read at ${new Date(at).toISOString().slice(11, 19)}Z, ${span(age)} ago`);
   // A browser calls a page that nobody sees once a minute.
   const old = age !== undefined && age > patience + (document.hidden ? 60 : 0);
   const words = [];
