@@ -312,17 +312,15 @@ fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestam
     }
     match waiting {
         Some(words) => format!("{text}, {words}"),
-        None => rest(report, it, text),
+        None if is_emptied(report, it) => format!("{text}, no workload is left there"),
+        None => text,
     }
 }
 
-/// Adds to the words about an order that nothing is left in the cluster, if a drain is done.
-fn rest(report: &Report, order: &Ordered, text: String) -> String {
+/// Returns whether a drain is done: nothing is left in the cluster.
+fn is_emptied(report: &Report, order: &Ordered) -> bool {
     let is_known = !report.is_blind && report.old_copies.is_some();
-    if is_known && order.is_drained() && order.copies == 0 {
-        return format!("{text}, no workload is left there");
-    }
-    text
+    is_known && order.is_drained() && order.copies == 0
 }
 
 /// Returns a number of things, such as `1 workload` or `2 workloads`.

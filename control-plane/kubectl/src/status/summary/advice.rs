@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
 use super::clusters::{common_region, is_network};
-use super::{Lost, Severity, count, span_of};
+use super::{Lost, Severity, count, is_emptied, span_of};
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
@@ -257,7 +257,15 @@ fn at_leisure(report: &Report, severity: Severity) -> Advice {
         return Advice::new("nothing; when the work is done", resume(report));
     }
     if let Some(first) = report.ordered.first() {
-        return Advice::new("nothing; when the work there is done", undone(first));
+        let words = if is_emptied(report, first) {
+            format!(
+                "{} is empty, and the work there may begin; when it is done",
+                first.name
+            )
+        } else {
+            "nothing; when the work there is done".to_owned()
+        };
+        return Advice::new(words, undone(first));
     }
     if let Some(left) = report
         .left

@@ -238,14 +238,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
             snapshot(ordered("failover.muster.io/drain", "NoExecute"), healthy(1, "m2")),
             nothing.0,
             "nothing goes to m1 before undrain",
-            "nothing; when the work there is done: kubectl muster undrain m1".to_owned(),
+            "m1 is empty, and the work there may begin; when it is done: kubectl muster undrain m1".to_owned(),
         ),
         (
             "drained, and what left returns",
             snapshot(ordered("failover.muster.io/drain", "NoExecute"), vec![moved("a", true)]),
             nothing.0,
             "nothing goes to m1 before undrain; after undrain, when m1 has been healthy for at least 600 s, 1 workload returns",
-            "nothing; when the work there is done: kubectl muster undrain m1".to_owned(),
+            "m1 is empty, and the work there may begin; when it is done: kubectl muster undrain m1".to_owned(),
         ),
         (
             "cordoned",
