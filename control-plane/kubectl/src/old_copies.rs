@@ -13,11 +13,12 @@ use muster_control_plane::propagation::binding::render::expects;
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::api::binding::ResourceBindingSpec;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::check::first_of;
 use muster_shared::conditions;
 use muster_shared::k8s::{ObjectMeta, ResourceExt as _};
 use muster_shared::names::{cluster_of_execution_namespace, condition};
 use serde::Serialize;
+
+use super::table::first_titles;
 
 /// State of a cluster that is not heard.
 pub(super) const SILENT: &str = "silent";
@@ -141,7 +142,7 @@ pub(super) fn told(all: &[InCluster]) -> String {
             more => format!("{more} old copies"),
         };
         let state = it.state.unwrap_or("being removed");
-        let names = first_of(&it.names, it.copies);
+        let names = first_titles(&it.names, it.copies);
         format!(
             "{copies} not confirmed gone in {} ({state}): {names}",
             it.cluster

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::check::first_of;
 use muster_shared::quantity::Quantity;
 
 /// Lines of a list that are printed.
@@ -57,6 +58,22 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
     }
+}
+
+/// Names the first of so many workloads, each of the same kind and namespace as the one before by
+/// its name alone, and says how many more there are.
+pub(super) fn first_titles(titles: &[String], all: usize) -> String {
+    let mut before = "";
+    let titles = titles.iter().map(String::as_str);
+    let names = titles.map(|title| {
+        let (place, name) = title.split_at(title.rfind([' ', '/']).map_or(0, |it| it + 1));
+        if std::mem::replace(&mut before, place) == place {
+            name
+        } else {
+            title
+        }
+    });
+    first_of(&names.collect::<Vec<_>>(), all)
 }
 
 /// Returns the first lines of a list, indented, and the number of the others.
@@ -123,6 +140,25 @@ mod tests {
     fn a_text_that_was_cut_says_so() {
         for (text, expected) in [("", ""), ("fünf!", "fünf!"), ("sechs!", "sech…")] {
             assert_eq!(shortened(text, 5), expected);
+        }
+    }
+
+    #[test]
+    fn a_kind_and_a_namespace_are_named_once() {
+        for (titles, expected) in [
+            (
+                &["Deployment a/web", "Deployment a/db"][..],
+                "Deployment a/web, db",
+            ),
+            (
+                &["Deployment a/web", "Deployment b/web", "Job b/web"],
+                "Deployment a/web, Deployment b/web, Job b/web",
+            ),
+            (&["Tenant x", "Tenant y"], "Tenant x, y"),
+            (&["web", "db"], "web, db"),
+        ] {
+            let titles: Vec<String> = titles.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(first_titles(&titles, titles.len()), expected);
         }
     }
 

@@ -564,9 +564,9 @@ fn a_table_is_cut_on_a_screen_and_nowhere_else() {
         screen.ends_with("and 2 more: -o wide has all\n"),
         "{screen}"
     );
-    // The line of service names three of them.
-    assert_eq!(shown(screen), 3 + 10);
-    assert_eq!(shown(print::table(&report, now)), 3 + 12);
+    // The line of service names three of them, and their kind once.
+    assert_eq!(shown(screen), 1 + 10);
+    assert_eq!(shown(print::table(&report, now)), 1 + 12);
     let clock = print::clock(now, std::time::Duration::from_secs(2));
     assert!(clock.ends_with("Z, again every 2s\n"), "{clock}");
 }
@@ -598,7 +598,7 @@ fn a_total_loss_fits_on_one_screen() {
         text,
         "\
 ALARM: 2 of 2 clusters silent at once for 5 min 40 s (last heard 00:04:20Z): most likely the network of the fleet API, not the clusters; workloads most likely still run; movement is stopped
-Service:    2 workloads are not seen (Deployment default/web, Deployment default/db): they most likely still run
+Service:    2 workloads are not seen (Deployment default/web, db): they most likely still run
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
 Two copies: none

@@ -1,7 +1,7 @@
 //! What the summary says of service: whether some workload has none.
 
 use jiff::Timestamp;
-use muster_shared::check::{first_of, listed};
+use muster_shared::check::listed;
 use muster_shared::conditions::{FALSE, TRUE};
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use super::super::decide::{Group, Report, Service};
 use super::clusters::{NAMED, is_network};
 use super::{clock, coming, count};
 use crate::old_copies;
+use crate::table::first_titles;
 
 /// Words about service where the fleet API cannot be read.
 const UNSEEN: &str = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
@@ -162,5 +163,5 @@ fn are(group: &Group, thing: &str) -> String {
 
 /// Names the first workloads of a group.
 fn names(group: &Group) -> String {
-    format!("({})", first_of(&group.names, group.count))
+    format!("({})", first_titles(&group.names, group.count))
 }

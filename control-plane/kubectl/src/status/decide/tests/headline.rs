@@ -152,7 +152,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "one of several that wait stops itself",
             with(&["Unknown"; 3], [fenced("WaitingForFence"), vec![pending("a", "StoppedByThreshold", "m1 has x")]].concat()),
-            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/ledger, Deployment default/a): their cluster (m1) is not heard",
+            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; perhaps 2 workloads are without service, at worst since 00:04:20Z (Deployment default/ledger, a): their cluster (m1) is not heard",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 3 of 5 have, and at most 2 may",
             format!("1. {common} ({keep}); 2. {raise}"),
         ),
@@ -166,7 +166,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "paused, and one has stopped already while others wait",
             paused(Snapshot { leases: renewed("2026-01-01T00:03:00Z"), ..with(&["Unknown"], [fenced("WaitingForFence"), vec![pending("a", "Paused", "m1 has x"), pending("b", "Paused", "m1 has x")]].concat()) }),
-            "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, Deployment default/b): their cluster is not heard",
+            "1 workload is without service (Deployment default/ledger); perhaps 2 others are without service, at worst since 00:03:00Z (Deployment default/a, b): their cluster is not heard",
             "nothing moves until somebody resumes movement (the pause has no end of its own)",
             "ask whoever paused movement whether it may go on; to resume it now, by which 2 workloads that wait leave their clusters, at the pace of the fleet, and Deployment default/ledger is started elsewhere: kubectl muster resume".to_owned(),
         ),
@@ -180,14 +180,14 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         (
             "all silent",
             with(&["Unknown"; 5], healthy(4, "m1")),
-            "4 workloads are not seen (Deployment default/web0, Deployment default/web1, Deployment default/web2, Deployment default/web3): they most likely still run",
+            "4 workloads are not seen (Deployment default/web0, web1, web2, web3): they most likely still run",
             "nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
             "mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check".to_owned(),
         ),
         (
             "all silent, and one stops itself",
             with(&["Unknown"; 5], [fenced("WaitingForFence"), healthy(1, "m2")].concat()),
-            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, Deployment default/web0): they most likely still run",
+            "the copy of Deployment default/ledger stops in 60 s (00:11:00Z) at the latest; 2 workloads are not seen (Deployment default/ledger, web0): they most likely still run",
             "in 60 s (00:11:00Z): Deployment default/ledger stops itself in m1 at the latest, and stays down; nothing moves until fewer clusters have failed: 5 of 5 have, and at most 2 may",
             format!("mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer), for {keep}; leave the clusters as they are; to see what is wrong: kubectl muster check"),
         ),
