@@ -242,7 +242,7 @@ async fn looked_at(fleet: &HeartbeatFleet, waits: &str) -> anyhow::Result<()> {
         "PAUSED:     all movement is paused by",
         // By the settings that the leader publishes, and not by the defaults.
         "Failover:   OFF",
-        "Pace:       0 a second (paused); without the pause 4 a second (primary)",
+        "Pace:       0 a second (paused); without the pause 4 workloads a second (primary rate)",
     ] {
         has(&status, part)?;
     }

@@ -358,9 +358,9 @@ pub(super) fn coming(seconds: u64, now: Timestamp) -> String {
 }
 
 /// Returns the time of day of a moment, with its date if that is more than a day away.
-fn clock(at: Timestamp, now: Timestamp) -> String {
+pub(super) fn clock(at: Timestamp, now: Timestamp) -> String {
     if now.duration_since(at).abs() > SignedDuration::from_hours(24) {
-        return format!("{at:.0}");
+        return at.strftime("%Y-%m-%d %H:%M:%SZ").to_string();
     }
     at.strftime("%H:%M:%SZ").to_string()
 }
@@ -373,7 +373,7 @@ fn span_of(seconds: u64) -> String {
 }
 
 /// Returns a time in the two largest units that it has, as the page does.
-fn time(time: SignedDuration) -> String {
+pub(super) fn time(time: SignedDuration) -> String {
     let seconds = time.as_secs().max(0);
     let with = |large: i64, unit: &str, small: i64, other: &str| match small {
         0 => format!("{large} {unit}"),

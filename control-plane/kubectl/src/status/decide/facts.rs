@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Report, STOPPED};
 use crate::running::Source;
-use crate::table::ago;
+use crate::status::summary::time;
 
 /// Clusters that a fact names at most.
 const MOST: usize = 10;
@@ -37,12 +37,13 @@ pub(super) fn facts(report: &Report, now: Timestamp) -> Vec<Fact> {
 
 fn leader(report: &Report, now: Timestamp) -> String {
     let leader = &report.leader;
+    let renewed = leader.renewed.map_or_else(
+        || "was never renewed".to_owned(),
+        |at| format!("was renewed {} ago", time(now.duration_since(at))),
+    );
     match (&leader.holder, leader.acts) {
-        (Some(holder), true) => format!("{holder}, renewed {} ago", ago(leader.renewed, now)),
-        (Some(holder), false) => format!(
-            "NONE acts; the last was {holder}, renewed {} ago",
-            ago(leader.renewed, now)
-        ),
+        (Some(holder), true) => format!("{holder}, whose lease {renewed}"),
+        (Some(holder), false) => format!("NONE acts; the last was {holder}, whose lease {renewed}"),
         (None, _) if leader.is_unread => "not known: its lease could not be read".to_owned(),
         (None, _) => "NONE".to_owned(),
     }
@@ -117,12 +118,12 @@ fn pace(report: &Report) -> String {
         format!(", at most {} may", pace.may_fail)
     };
     let band = match pace.band {
-        Band::Primary => "primary",
-        Band::Secondary => "secondary",
+        Band::Primary => "primary rate",
+        Band::Secondary => "secondary rate",
         Band::Stopped => "stopped",
     };
     format!(
-        "{paused}{halted}{} a second ({band}): {} of {} clusters {failed}{most}{settings}",
+        "{paused}{halted}{} workloads a second ({band}): {} of {} clusters {failed}{most}{settings}",
         pace.per_second, pace.failed, pace.counted,
     )
 }

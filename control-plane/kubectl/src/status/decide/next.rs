@@ -10,7 +10,7 @@ use muster_shared::check::listed;
 use serde::Serialize;
 
 use super::{FOR_FENCE, FOR_RATE, Ordered, Report, Waiting, cluster_of};
-use crate::status::summary::{coming, count, verbs};
+use crate::status::summary::{clock, coming, count, verbs};
 
 /// Next event in the fleet or in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,7 +98,8 @@ fn halt(report: &Report, pauses: &[Pause], cluster: Option<&str>) -> Option<Halt
     if let Some(pause) = pause {
         until.push(match pause.until {
             Some(until) => {
-                format!("the pause ends at {until:.0}, or somebody resumes movement before")
+                let until = clock(until, report.read);
+                format!("the pause ends at {until}, or somebody resumes movement before")
             }
             None => "somebody resumes movement (the pause has no end of its own)".to_owned(),
         });

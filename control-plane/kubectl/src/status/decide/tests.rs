@@ -602,9 +602,9 @@ Service:    2 workloads are not seen (Deployment default/web, db): they most lik
 Next:       nothing moves until fewer clusters have failed: 2 of 2 have, and at most 1 may
 To do:      mend the network of the fleet API (address, which is https://fleet:6443 here, DNS, certificate, load balancer); leave the clusters as they are; to see what is wrong: kubectl muster check
 Two copies: none
-Leader:     cp-0, renewed 2s ago
+Leader:     cp-0, whose lease was renewed 2 s ago
 Failover:   on, but STOPPED: too many clusters have failed
-Pace:       0 a second (stopped): 2 of 2 clusters have failed, at most 1 may
+Pace:       0 workloads a second (stopped): 2 of 2 clusters have failed, at most 1 may
 Clusters:   2, 2 not well
 Workloads:  2, 1 moving, 1 waiting (until fewer clusters have failed), 1 stranded (they have to leave and cannot), 1 in clusters that are not heard
 

@@ -444,10 +444,10 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     let many = snapshot(many.collect(), Vec::new());
     let mut held = snapshot(many.clusters.clone().unwrap(), Vec::new());
     held.rates.secondary = 0.0;
-    let well = "0.5 a second (primary): 0 of 5 clusters have failed, at most 2 may";
+    let well = "0.5 workloads a second (primary rate): 0 of 5 clusters have failed, at most 2 may";
     let stopped = (
         "on, but STOPPED: too many clusters have failed",
-        "0 a second (stopped): 3 of 5 clusters have failed, at most 2 may",
+        "0 workloads a second (stopped): 3 of 5 clusters have failed, at most 2 may",
     );
     for (found, failover, pace) in [
         (facts(&snapshot(five(&[]), Vec::new())), "on", well),
@@ -477,12 +477,12 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         (
             facts(&many),
             "on",
-            "0.5 a second (primary): 0 of 11 clusters have failed; no number of failed clusters stops movement",
+            "0.5 workloads a second (primary rate): 0 of 11 clusters have failed; no number of failed clusters stops movement",
         ),
         (
             facts(&held),
             "on",
-            "0.5 a second (primary): 0 of 11 clusters have failed, at most 6 may",
+            "0.5 workloads a second (primary rate): 0 of 11 clusters have failed, at most 6 may",
         ),
         (facts(&unread), "not known", well),
         (
@@ -493,6 +493,18 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
     ] {
         assert_eq!(found, [failover, pace]);
     }
+}
+
+#[test]
+fn the_times_of_a_pause_are_told_as_all_others_are() {
+    let data = json!({"by": "ann", "since": NOW, "until": "2026-01-03T00:00:00Z"});
+    let record = serde_json::from_value(json!({ "data": data })).unwrap();
+    let report = decide(&Snapshot {
+        pause: Ok(Some(record)),
+        ..snapshot(five(&[]), Vec::new())
+    });
+    let expected = "all movement is paused by ann since 00:10:00Z until 2026-01-03 00:00:00Z";
+    assert_eq!(report.summary.sentence, expected);
 }
 
 #[test]
