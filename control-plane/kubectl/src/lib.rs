@@ -51,6 +51,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use kube::Config;
+use muster_shared::client;
 use muster_shared::k8s::Client;
 use muster_shared::names::SYSTEM_NAMESPACE;
 use muster_shared::tls;
@@ -283,7 +284,7 @@ where
     };
     let config = line.connection.config().await?;
     let client = line.connection.client(&config)?;
-    ui::Page::open(client, &address(&config), &options).await
+    ui::Page::open(client, &client::address(&config), &options).await
 }
 
 async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
@@ -323,7 +324,7 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::History(options) => history::carry_out(client, &options).await,
         Question::Simulate(options) => return simulate::carry_out(client, &options).await,
         Question::Status(options) => {
-            return status::carry_out(client, &address(&config), &options).await;
+            return status::carry_out(client, &client::address(&config), &options).await;
         }
         Question::Report(options) => {
             let said = Box::pin(said(&client, &config)).await;
@@ -345,12 +346,6 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
         Question::Order(command) => return orders::carry_out(client, &config, command).await,
     };
     text.map(Reply::from)
-}
-
-/// Returns the address of an API as people write it.
-fn address(config: &Config) -> String {
-    let address = config.cluster_url.to_string();
-    address.trim_end_matches('/').to_owned()
 }
 
 /// Returns what a command says that reads the fleet at an address and needs nothing else.
@@ -387,7 +382,7 @@ async fn said(client: &Client, config: &Config) -> Vec<report::File> {
                 let check = check::carry_out(config, None, &options).await;
                 check.map(|(text, _)| text)
             }
-            Ok(question) => Box::pin(read_fleet(client, &address(config), "", question))
+            Ok(question) => Box::pin(read_fleet(client, &client::address(config), "", question))
                 .await
                 .map(|it| it.text),
             Err(error) => Err(error.into()),

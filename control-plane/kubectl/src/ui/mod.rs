@@ -221,7 +221,7 @@ pub(super) async fn carry_out(
         client = gateway.client(Profile::Write, Limits::NONE)?;
         muster_shared::clock::spawn(gateway.follow(shutdown.clone()));
     }
-    let page = Page::open(client, &super::address(config), options).await?;
+    let page = Page::open(client, &client::address(config), options).await?;
     let whose = if options.serve.is_some() {
         "Whoever signs in and may see it reads it with the rights of this program."
     } else {
