@@ -82,15 +82,7 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
         ..Pause::default()
     };
     let Some(names) = chosen else {
-        let record = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": NAME, "namespace": SYSTEM_NAMESPACE,
-                "annotations": {ORDERED_BY: Attribution::added(&ObjectMeta::default(), order)},
-            },
-            "data": pause.fields(),
-        });
-        write(client, &record).await?;
+        write(client, &record(&pause, order)).await?;
         return Ok(format!(
             "From now on {pause}\nkubectl muster resume ends it\n"
         ));
@@ -118,27 +110,35 @@ pub(super) async fn carry_out(client: &Client, options: &Options) -> anyhow::Res
     Ok(told)
 }
 
+/// Returns the record of a pause of the fleet.
+pub(super) fn record(pause: &Pause, order: Attribution) -> ConfigMap {
+    let orders = Attribution::added(&ObjectMeta::default(), order);
+    ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(NAME.to_owned()),
+            annotations: Some([(ORDERED_BY.to_owned(), orders)].into()),
+            ..ObjectMeta::default()
+        },
+        data: Some(pause.fields()),
+        ..ConfigMap::default()
+    }
+}
+
 /// Writes the record, in place of one that is there.
-async fn write(client: &Client, record: &serde_json::Value) -> anyhow::Result<()> {
+async fn write(client: &Client, record: &ConfigMap) -> anyhow::Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
-    let created = api
-        .create(
-            &PostParams::default(),
-            &serde_json::from_value(record.clone())?,
-        )
-        .await;
-    match created {
+    match api.create(&PostParams::default(), record).await {
         Ok(_) => return Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => bail!("record the pause: {}", client::brief(&error)),
     }
     let parameters = patch_params(FIELD_MANAGER);
     // A field of the earlier pause must not outlive it; the record itself stays all the time.
-    let mut data = record["data"].clone();
+    let mut data = json!(record.data);
     if data.get("until").is_none() {
         data["until"] = serde_json::Value::Null;
     }
-    let annotations = &record["metadata"]["annotations"];
+    let annotations = &record.metadata.annotations;
     let patch = json!({"metadata": {"annotations": annotations}, "data": data});
     call(
         "record the pause",

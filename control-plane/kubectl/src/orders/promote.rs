@@ -12,13 +12,14 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::client;
 use muster_shared::clock::later;
 use muster_shared::fleet_epoch;
-use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace, ObjectMeta};
-use muster_shared::names::annotation::{FLEET_EPOCH, ORDERED_BY};
+use muster_shared::k8s::{Api, Client, ConfigMap, Lease, Namespace};
+use muster_shared::names::annotation::FLEET_EPOCH;
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use muster_shared::settings::Duration;
 use muster_shared::write::patch_params;
 use serde_json::json;
 
+use super::pause::record;
 use super::server_time::ServerTime;
 use crate::author::Why;
 use crate::request::{FIELD_MANAGER, call};
@@ -150,16 +151,7 @@ pub(super) async fn carry_out(
 
 /// Pauses the fleet unless it is paused; returns whether it was not.
 async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Result<bool> {
-    let orders = Attribution::added(&ObjectMeta::default(), order);
-    let record = ConfigMap {
-        metadata: ObjectMeta {
-            name: Some(NAME.to_owned()),
-            annotations: Some([(ORDERED_BY.to_owned(), orders)].into()),
-            ..ObjectMeta::default()
-        },
-        data: Some(pause.fields()),
-        ..ConfigMap::default()
-    };
+    let mut record = record(pause, order);
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let found = call("read the record of a pause", client::get_opt(&api, NAME)).await?;
     let since = pause.since.unwrap_or_default();
@@ -168,7 +160,6 @@ async fn hold(client: &Client, pause: &Pause, order: Attribution) -> anyhow::Res
             return Ok(false);
         }
         // A pause that has ended by itself leaves its record.
-        let mut record = record;
         record.metadata.resource_version = found.resource_version();
         let params = PostParams::default();
         call("pause movement", api.replace(NAME, &params, &record)).await?;
