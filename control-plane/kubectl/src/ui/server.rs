@@ -16,7 +16,7 @@ use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::answers::{Answer, Answers, Ask};
+use super::answers::{About, Answer, Answers, Ask, MOST};
 use super::files::FILES;
 use super::sign_in::SignIn;
 
@@ -117,14 +117,18 @@ fn target(path: &str, query: &str) -> Result<Target, Refused> {
         return Ok(Target::File(kind, text));
     }
     let wrong = |words| (StatusCode::BAD_REQUEST, words);
+    let fleet = |command: &str| Target::Ask(Ask::new(About::Fleet, command, []));
     Ok(match path {
-        "api/status" => Target::Ask(Ask::Status),
-        "api/clusters" => Target::Ask(Ask::Clusters),
-        "api/top" => Target::Ask(Ask::Top),
+        "api/status" => fleet(&format!("status --clusters --most={MOST}")),
+        "api/clusters" => fleet("get clusters"),
+        "api/top" => fleet("top"),
         "api/workloads" => Target::Ask(workloads(query).map_err(wrong)?),
-        "api/history" => Target::Ask(Ask::History),
+        "api/history" => fleet("history"),
         "api/explain" => Target::Ask(explain(query).map_err(wrong)?),
-        "api/simulate" => Target::Ask(Ask::Simulate(disaster(query).map_err(wrong)?)),
+        "api/simulate" => {
+            let flags = disaster(query).map_err(wrong)?;
+            Target::Ask(Ask::new(About::Forecast, "simulate", flags))
+        }
         _ => {
             let words = "here are the page and api/status, api/clusters, api/top, \
                 api/workloads?cluster=NAME, api/history, \
@@ -197,17 +201,22 @@ pub(super) fn is_name(text: &str) -> bool {
 /// Returns what a query asks about workloads: all of them, or those of a cluster.
 fn workloads(query: &str) -> Result<Ask, String> {
     let [cluster] = names(query, ["cluster"])?;
-    Ok(cluster.map_or(Ask::Workloads, Ask::WorkloadsOf))
+    let about = match cluster {
+        Some(_) => About::Detail,
+        None => About::Fleet,
+    };
+    let flag = cluster.map(|it| format!("--cluster={it}"));
+    Ok(Ask::new(about, "get workloads -A", flag))
 }
 
 /// Returns the workload that a query asks about.
 fn explain(query: &str) -> Result<Ask, String> {
     match names(query, ["namespace", "kind", "name"])? {
-        [namespace, Some(kind), Some(name)] => Ok(Ask::Explain {
-            namespace,
-            kind,
-            name,
-        }),
+        [namespace, Some(kind), Some(name)] => {
+            let namespace = namespace.map(|it| format!("--namespace={it}"));
+            let words = namespace.into_iter().chain([format!("{kind}/{name}")]);
+            Ok(Ask::new(About::Detail, "explain", words))
+        }
         _ => Err("name a workload: kind, name, and namespace if it has one".into()),
     }
 }

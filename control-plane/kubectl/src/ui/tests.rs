@@ -103,44 +103,52 @@ fn nothing_is_told_without_the_secret_and_nothing_is_changed_with_it() {
 
 #[test]
 fn each_path_asks_one_command() {
-    for (path, ask) in [
-        ("/secret/api/status", Ask::Status),
-        ("/secret/api/clusters?x", Ask::Clusters),
-        ("/secret/api/workloads", Ask::Workloads),
-        ("/secret/api/history", Ask::History),
-        ("/secret/api/workloads?cluster=", Ask::Workloads),
+    let flags = ["--resource-eviction-rate=5".to_owned()];
+    for (path, about, command) in [
+        (
+            "/secret/api/status",
+            About::Fleet,
+            "status --clusters --most=200",
+        ),
+        ("/secret/api/clusters?x", About::Fleet, "get clusters"),
+        ("/secret/api/workloads", About::Fleet, "get workloads -A"),
+        ("/secret/api/history", About::Fleet, "history"),
+        (
+            "/secret/api/workloads?cluster=",
+            About::Fleet,
+            "get workloads -A",
+        ),
         (
             "/secret/api/workloads?cluster=m1",
-            Ask::WorkloadsOf("m1".to_owned()),
+            About::Detail,
+            "get workloads -A --cluster=m1",
         ),
         (
             "/secret/api/explain?namespace=shop&kind=Deployment&name=web",
-            Ask::Explain {
-                namespace: Some("shop".to_owned()),
-                kind: "Deployment".to_owned(),
-                name: "web".to_owned(),
-            },
+            About::Detail,
+            "explain --namespace=shop Deployment/web",
         ),
         (
             "/secret/api/explain?kind=ClusterRole&name=system:node&namespace=",
-            Ask::Explain {
-                namespace: None,
-                kind: "ClusterRole".to_owned(),
-                name: "system:node".to_owned(),
-            },
+            About::Detail,
+            "explain ClusterRole/system:node",
         ),
-        ("/secret/api/top", Ask::Top),
+        ("/secret/api/top", About::Fleet, "top"),
         (
             "/secret/api/simulate?lost=m1%2C%20m2,m3&drain=m4&lost-region=",
-            Ask::Simulate(vec!["--lost=m1,m2,m3".to_owned(), "--drain=m4".to_owned()]),
+            About::Forecast,
+            "simulate --lost=m1,m2,m3 --drain=m4",
         ),
         // A name cannot become a flag.
         (
-            "/secret/api/simulate?lost=--kubeconfig%3D/tmp/x",
-            Ask::Simulate(vec!["--lost=--kubeconfig=/tmp/x".to_owned()]),
+            "/secret/api/simulate?lost=--kubeconfig%3Dx",
+            About::Forecast,
+            "simulate --lost=--kubeconfig=x",
         ),
     ] {
         let target = admitted(&request("GET", &[HERE], path)).unwrap();
+        let ask = Ask::new(about, command, []);
+        crate::line::parse(ask.line(&flags)).unwrap();
         assert_eq!(target, Target::Ask(ask), "{path}");
     }
 }
