@@ -13,6 +13,7 @@ use muster_shared::k8s::{Lease, ObjectMeta, ResourceExt as _};
 use muster_shared::self_report::AgentReport;
 use serde::Serialize;
 
+use super::leader::Leader;
 use super::old_copies::old_copies;
 use super::rows::Named;
 use super::view::Member;
@@ -42,6 +43,22 @@ pub(super) struct ClusterRow {
 }
 
 impl ClusterRow {
+    /// Returns the rows of clusters, by the leases of the members and the leader.
+    pub fn all(
+        clusters: &[Cluster],
+        (leases, leader): (&BTreeMap<String, Lease>, &Leader),
+        is_paused: bool,
+        counts: &Counts,
+        now: Timestamp,
+    ) -> Vec<Self> {
+        let row = |it: &Cluster| {
+            let lease = leases.get(&it.name_any());
+            let marks = (leader.leaves_silent(lease, now), is_paused);
+            Self::of(it, lease, marks, counts, now)
+        };
+        clusters.iter().map(row).collect()
+    }
+
     /// Returns the row of a cluster. `is_unheard`: it is silent, and no leader acts to say so.
     /// `is_paused`: all movement is paused.
     pub fn of(

@@ -178,15 +178,8 @@ async fn clusters(
         let names = names.as_ref();
         names.is_none_or(|names| names.contains(&it.name_any()))
     });
-    let rows: Vec<ClusterRow> = clusters
-        .iter()
-        .map(|it| {
-            let lease = leases.get(&it.name_any());
-            let is_unheard = leader.leaves_silent(lease, now);
-            let marks = (is_unheard, pause.is_some());
-            ClusterRow::of(it, lease, marks, &counts, now)
-        })
-        .collect();
+    let members = (&leases, &leader);
+    let rows = ClusterRow::all(&clusters, members, pause.is_some(), &counts, now);
     print(&rows, format, seen.as_mut(), |wide| {
         rows::clusters(&rows, pause.as_ref(), wide, now)
     })

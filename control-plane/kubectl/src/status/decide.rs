@@ -284,7 +284,7 @@ pub(super) fn decide(snapshot: &Snapshot) -> Report {
         cluster.workloads = fates.unwrap_or_default();
     }
     count_copies(&mut report.ordered, bindings, old.as_ref());
-    let ready = are_ready(clusters, &report.not_well);
+    let ready = are_ready(clusters, &report);
     report.service = service(snapshot, &ready, old.as_ref());
     report.old_copies = old.map(|old| in_clusters(&old, bindings, clusters, &silent));
     estimate(&mut report, snapshot, &pauses);
@@ -357,9 +357,8 @@ fn together(unread: Vec<String>) -> Vec<String> {
 }
 
 /// Returns for each cluster whether it is ready and heard.
-fn are_ready(clusters: &[Cluster], not_well: &[NotWell]) -> BTreeMap<String, bool> {
-    let down = not_well.iter().filter(|it| it.ready != conditions::TRUE);
-    let down: BTreeSet<&str> = down.map(|it| it.name.as_str()).collect();
+fn are_ready(clusters: &[Cluster], report: &Report) -> BTreeMap<String, bool> {
+    let down: BTreeSet<&str> = report.down().map(|it| it.name.as_str()).collect();
     let names = clusters.iter().map(kube::ResourceExt::name_any);
     names
         .map(|it| (it.clone(), !down.contains(it.as_str())))

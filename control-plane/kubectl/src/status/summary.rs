@@ -180,12 +180,8 @@ fn well(report: &Report) -> String {
         text = format!("{text}, {} of them moving", report.moving.len());
     }
     for it in &report.left {
-        let who = count(it.returning + it.staying, "workload");
-        let verb = if it.returning + it.staying == 1 {
-            "is"
-        } else {
-            "are"
-        };
+        let left = it.returning + it.staying;
+        let (who, verb) = (count(left, "workload"), either(left, "is", "are"));
         text = format!(
             "{text}; {who} that left {} {verb} not back there",
             it.cluster
@@ -216,8 +212,7 @@ fn matters(report: &Report, now: Timestamp) -> Vec<(Severity, String)> {
     all.extend(clusters::matters(report, now));
     let names = report.not_well.iter().map(|it| it.name.as_str());
     let not_well: HashSet<&str> = names.collect();
-    let drained = report.ordered.iter().filter(|it| it.is_drained());
-    let drained: HashSet<&str> = drained.map(|it| it.name.as_str()).collect();
+    let drained: HashSet<&str> = report.drained().map(|it| it.name.as_str()).collect();
     let by_reason = |all: &[Waiting], counts: &dyn Fn(&str) -> bool| {
         let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
         for it in all {
@@ -321,6 +316,11 @@ fn ordered(report: &Report, it: &Ordered, waiting: Option<String>, now: Timestam
 fn is_emptied(report: &Report, order: &Ordered) -> bool {
     let is_known = !report.is_blind && report.old_copies.is_some();
     is_known && order.is_drained() && order.copies == 0
+}
+
+/// Returns the words about one thing, or those about more.
+pub(super) fn either<'a>(number: usize, one: &'a str, more: &'a str) -> &'a str {
+    if number == 1 { one } else { more }
 }
 
 /// Returns a number of things, such as `1 workload` or `2 workloads`.

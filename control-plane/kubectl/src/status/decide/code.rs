@@ -19,7 +19,7 @@ impl Report {
     /// Returns whether a workload waits for the end of a pause, or for its turn to leave a cluster
     /// that is drained.
     fn is_ordered(&self, waiting: &Waiting) -> bool {
-        let mut drained = self.ordered.iter().filter(|it| it.is_drained());
+        let mut drained = self.drained();
         match waiting.reason.as_str() {
             PAUSED => true,
             FOR_RATE => cluster_of(&waiting.message)

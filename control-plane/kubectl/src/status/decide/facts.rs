@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{Report, STOPPED};
 use crate::running::Source;
-use crate::status::summary::time;
+use crate::status::summary::{either, time};
 
 /// Clusters that a fact names at most.
 const MOST: usize = 10;
@@ -53,8 +53,7 @@ fn leader(report: &Report, now: Timestamp) -> String {
 const NOT_KNOWN: &str = "not known";
 
 fn gate(report: &Report) -> String {
-    let drained = report.ordered.iter().filter(|it| it.is_drained());
-    let drained: Vec<String> = drained.map(|it| it.name.clone()).collect();
+    let drained: Vec<String> = report.drained().map(|it| it.name.clone()).collect();
     match (report.failover, report.policy_evicts) {
         (Some(true), Some(false)) => "on, but no ClusterTaintPolicy adds a taint that evicts: a failed cluster keeps its workloads".to_owned(),
         (Some(true), _) if report.paused_clusters.contains(&None) => "on, but PAUSED".to_owned(),
@@ -81,7 +80,7 @@ fn gate(report: &Report) -> String {
 
 /// Names clusters, with the verb.
 fn few(names: &[String]) -> String {
-    let verb = if names.len() == 1 { "is" } else { "are" };
+    let verb = either(names.len(), "is", "are");
     format!("{} {verb}", listed(names, MOST))
 }
 
@@ -133,7 +132,7 @@ fn counts_of_clusters(report: &Report) -> String {
         return NOT_KNOWN.to_owned();
     };
     let mut text = format!("{clusters}, {} not well", report.not_well.len());
-    let drained = report.ordered.iter().filter(|it| it.is_drained()).count();
+    let drained = report.drained().count();
     let cordoned = report.ordered.len() - drained;
     for (count, what) in [(drained, "drained"), (cordoned, "cordoned")] {
         if count > 0 {

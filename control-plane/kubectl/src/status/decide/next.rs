@@ -10,7 +10,7 @@ use muster_shared::check::listed;
 use serde::Serialize;
 
 use super::{FOR_FENCE, FOR_RATE, Ordered, Report, Waiting, cluster_of};
-use crate::status::summary::{clock, coming, count, verbs};
+use crate::status::summary::{clock, coming, count, either, verbs};
 
 /// Next event in the fleet or in a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -160,8 +160,7 @@ fn of_workload(waiting: &Waiting) -> Option<Next> {
 /// Returns what happens next in a cluster.
 fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     let found = report.not_well.iter().find(|it| it.name == cluster);
-    let mut drained = report.ordered.iter().filter(|it| it.is_drained());
-    let is_drained = drained.any(|it| it.name == cluster);
+    let is_drained = report.drained().any(|it| it.name == cluster);
     let here = |it: &&Waiting| cluster_of(&it.message) == Some(cluster);
     let waiting: Vec<&Waiting> = report.waiting.iter().filter(here).collect();
     let fates = found.map(|it| &it.workloads);
@@ -191,7 +190,7 @@ fn of(report: &Report, pauses: &[Pause], cluster: &str) -> Next {
     }
     let starting = fates.map_or(0, |it| it.starting);
     if starting > 0 {
-        let verb = if starting == 1 { "becomes" } else { "become" };
+        let verb = either(starting, "becomes", "become");
         let who = count(starting, "workload");
         return format!("{who} {verb} healthy elsewhere; when is not known").into();
     }
@@ -265,13 +264,7 @@ fn of_fleet(report: &Report, pauses: &[Pause]) -> Next {
         return halt.next(report, None);
     }
     let mut all: Vec<&Next> = report.not_well.iter().map(|it| &it.next).collect();
-    all.extend(
-        report
-            .ordered
-            .iter()
-            .filter(|it| it.is_drained())
-            .map(|it| &it.next),
-    );
+    all.extend(report.drained().map(|it| &it.next));
     let first = report
         .not_well
         .iter()
@@ -338,16 +331,12 @@ impl super::Left {
         let is_ready = !report.not_well.iter().any(|it| it.name == *cluster);
         let order = report.ordered.iter().find(|it| it.name == *cluster);
         let who = count(*returning, "workload");
-        let verb = if *returning == 1 { "returns" } else { "return" };
+        let verb = either(*returning, "returns", "return");
         match (*returning, first_seconds) {
             (0, _) if is_ready && order.is_none() && *staying > 0 => {
                 let who = count(*staying, "workload");
-                let verb = if *staying == 1 { "left" } else { "that left" };
-                let stays = if *staying == 1 {
-                    "and stays where it is"
-                } else {
-                    "stay where they are"
-                };
+                let verb = either(*staying, "left", "that left");
+                let stays = either(*staying, "and stays where it is", "stay where they are");
                 Some(format!("{who} {verb} {cluster} {stays}: no policy asks for failback").into())
             }
             (0, _) => None,

@@ -1,5 +1,7 @@
 //! Clusters that need attention, and those that a person has drained or cordoned.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::attribution::{Attribution, order};
@@ -13,7 +15,7 @@ use muster_shared::names::taint::{CORDON, DRAIN};
 use muster_shared::taints::{is_drain, is_of_command};
 use serde::Serialize;
 
-use super::{Fates, Next, Snapshot};
+use super::{Fates, Next, Report, Snapshot};
 use crate::cluster_row::{ClusterRow, Counts};
 use crate::leader::Leader;
 use crate::view::{Member, State};
@@ -158,6 +160,19 @@ pub(super) fn not_well(
     })
 }
 
+impl Report {
+    /// Returns the clusters that are not ready.
+    pub fn down(&self) -> impl Iterator<Item = &NotWell> {
+        let not_well = self.not_well.iter();
+        not_well.filter(|it| it.ready != conditions::TRUE)
+    }
+
+    /// Returns the clusters that are drained.
+    pub fn drained(&self) -> impl Iterator<Item = &Ordered> {
+        self.ordered.iter().filter(|it| it.is_drained())
+    }
+}
+
 impl Snapshot {
     /// Returns a row for each cluster.
     pub fn cluster_rows(&self) -> Option<Vec<ClusterRow>> {
@@ -167,12 +182,11 @@ impl Snapshot {
         let counts = Counts::of(bindings, self.works.as_deref().ok());
         let pause = self.pause.as_ref().ok().and_then(Option::as_ref);
         let is_paused = pause.is_some_and(|it| Pause::of_fleet(it).holds(self.now));
-        let rows = clusters.iter().map(|it| {
-            let lease = self.leases.as_ref().ok();
-            let lease = lease.and_then(|leases| leases.get(&it.name_any()));
-            let is_unheard = leader.leaves_silent(lease, self.now);
-            ClusterRow::of(it, lease, (is_unheard, is_paused), &counts, self.now)
-        });
-        Some(rows.collect())
+        let none = BTreeMap::new();
+        let leases = self.leases.as_ref().unwrap_or(&none);
+        let members = (leases, &leader);
+        Some(ClusterRow::all(
+            clusters, members, is_paused, &counts, self.now,
+        ))
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::super::decide::{NotWell, Ordered, Report, Waiting};
 use super::clusters::{common_region, is_network};
-use super::{Lost, Severity, count, is_emptied, span_of};
+use super::{Lost, Severity, count, either, is_emptied, span_of};
 
 /// Clusters that a command names at most; a fleet of more never stops by default.
 const NAMED: usize = 10;
@@ -60,11 +60,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
             "kubectl -n muster-system get pods",
         );
     }
-    let down: Vec<&NotWell> = report
-        .not_well
-        .iter()
-        .filter(|it| it.ready != "True")
-        .collect();
+    let down: Vec<&NotWell> = report.down().collect();
     if is_network(report) {
         let deadline = saving(report).map_or_else(String::new, |it| format!(", for {it}"));
         let words = format!(
@@ -74,11 +70,7 @@ pub(super) fn advice(report: &Report, severity: Severity, lost: Lost) -> Advice 
         return Advice::new(words, "kubectl muster check");
     }
     if !down.is_empty() && report.failover == Some(false) {
-        let clusters = if down.len() == 1 {
-            "cluster"
-        } else {
-            "clusters"
-        };
+        let clusters = either(down.len(), "cluster", "clusters");
         let words = format!(
             "bring the {clusters} back; workloads move by themselves only if the control plane runs with --feature-gates=Failover=true"
         );

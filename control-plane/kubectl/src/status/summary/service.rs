@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use muster_shared::check::listed;
-use muster_shared::conditions::{FALSE, TRUE};
+use muster_shared::conditions::FALSE;
 use serde::Serialize;
 
 use super::super::decide::{Group, Report, Service};
 use super::clusters::{NAMED, is_network};
-use super::{clock, coming, count};
+use super::{clock, coming, count, either};
 use crate::old_copies;
 use crate::table::first_titles;
 
@@ -64,12 +64,8 @@ pub(super) fn told(report: &Report, now: Timestamp) -> (Lost, String) {
         parts.push(format!("no workload is without service{cause}"));
     }
     if service.fewer.count > 0 {
-        let verb = if service.fewer.count == 1 {
-            "has"
-        } else {
-            "have"
-        };
-        let who = count(service.fewer.count, "workload");
+        let fewer = service.fewer.count;
+        let (who, verb) = (count(fewer, "workload"), either(fewer, "has", "have"));
         parts.push(format!(
             "{who} {verb} fewer copies than asked for {}",
             names(&service.fewer)
@@ -103,11 +99,7 @@ fn perhaps(report: &Report, who: &str, now: Timestamp) -> Vec<String> {
     };
     let stops = stopper.zip(*stops_seconds);
     let stops = stops.map(|(who, seconds)| format!("{who} {} at the latest", coming(seconds, now)));
-    let down: Vec<_> = report
-        .not_well
-        .iter()
-        .filter(|it| it.ready != TRUE)
-        .collect();
+    let down: Vec<_> = report.down().collect();
     let mut here = down.clone();
     here.retain(|it| unseen.contains(&it.name));
     let since = here.iter().filter_map(|it| it.begun).min();
@@ -157,7 +149,7 @@ pub(super) fn twice(report: &Report) -> String {
 }
 
 fn are(group: &Group, thing: &str) -> String {
-    let verb = if group.count == 1 { "is" } else { "are" };
+    let verb = either(group.count, "is", "are");
     format!("{} {verb}", count(group.count, thing))
 }
 
