@@ -20,7 +20,6 @@ use muster_control_plane::fleet::copy::WorkState;
 use muster_control_plane::fleet::followers::objects_of;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::fleet::standing::Standing;
-use muster_control_plane::movement::eviction::explain::CONDITION;
 use muster_control_plane::movement::eviction::judge::{Switches, placement};
 use muster_control_plane::movement::graceful_eviction::assess::{Facts, counts_replicas, missing};
 use muster_control_plane::propagation::binding::render::Scope;
@@ -39,7 +38,6 @@ use muster_shared::api::cluster::Cluster;
 use muster_shared::api::work::Work;
 use muster_shared::client;
 use muster_shared::clock::calendar;
-use muster_shared::conditions;
 use muster_shared::k8s::{Condition, ObjectMeta, ResourceExt, Time};
 use muster_shared::names::DEFAULT_SCHEDULER;
 use muster_shared::settings::Words;
@@ -226,6 +224,8 @@ pub(super) struct Answer {
     need: Option<String>,
     /// Whether scheduling it now would change nothing.
     settled: bool,
+    /// What will become of it, in a sentence before the attempts.
+    verdict: String,
     /// What would come of it, for each affinity group that would be tried. Empty without a
     /// placement.
     attempts: Vec<Explanation>,
@@ -274,7 +274,7 @@ impl Answer {
         });
         let attempts = explain(spec, status, snapshot, rules);
         let placed_by = story::placed_by(binding);
-        Self {
+        let mut answer = Self {
             kind: binding.scope().binding_kind().to_owned(),
             namespace: binding.namespace(),
             name: binding.name_any(),
@@ -298,8 +298,11 @@ impl Answer {
             settled: attempts
                 .last()
                 .is_some_and(|used| comes_to(used, &spec.clusters)),
+            verdict: String::new(),
             attempts,
-        }
+        };
+        answer.verdict = answer.judged();
+        answer
     }
 
     /// Adds to the answer what each graceful task waits for.
@@ -365,10 +368,6 @@ impl Answer {
             }
         }
         self
-    }
-
-    fn has_to_leave(&self) -> bool {
-        conditions::is_true(&self.conditions, CONDITION)
     }
 
     /// Returns the answer as text in this format.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use muster_control_plane::movement::eviction::explain::CONDITION;
+use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 
 use super::{Answer, Leaving, Unavailable};
@@ -78,37 +80,9 @@ impl fmt::Display for Answer {
             writeln!(f, "Not scheduled here: {held_back}")?;
         }
         if self.attempts.is_empty() {
-            let why = match &self.placed_by {
-                Some(_) if !self.clusters.is_empty() => {
-                    "It is placed where the workloads that refer to it are."
-                }
-                _ => "It has no placement: no policy has been applied to it yet.",
-            };
-            return writeln!(f, "\n{why}");
+            return writeln!(f, "\n{}", self.verdict);
         }
-        match &self.need {
-            _ if self.has_to_leave() => writeln!(
-                f,
-                "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
-            )?,
-            None if !self.unavailable.is_empty() => writeln!(
-                f,
-                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
-            )?,
-            Some(_) if self.settled && !self.unavailable.is_empty() => writeln!(
-                f,
-                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
-            )?,
-            None => writeln!(
-                f,
-                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
-            )?,
-            Some(_) if self.settled => writeln!(
-                f,
-                "It is where it should be: a new schedule would change nothing."
-            )?,
-            Some(need) => writeln!(f, "To be scheduled: {need}")?,
-        }
+        writeln!(f, "{}", self.verdict)?;
         for attempt in &self.attempts {
             let group = &attempt.group;
             if !group.is_empty() {
@@ -117,6 +91,38 @@ impl fmt::Display for Answer {
             write!(f, "\n{attempt}")?;
         }
         Ok(())
+    }
+}
+
+impl Answer {
+    /// Returns what will become of the workload, in a sentence before the attempts to schedule it.
+    pub(super) fn judged(&self) -> String {
+        let is_down = !self.unavailable.is_empty();
+        let words = match &self.need {
+            _ if self.attempts.is_empty() => match &self.placed_by {
+                Some(_) if !self.clusters.is_empty() => {
+                    "It is placed where the workloads that refer to it are."
+                }
+                _ => "It has no placement: no policy has been applied to it yet.",
+            },
+            _ if conditions::is_true(&self.conditions, CONDITION) => {
+                "It has to leave a cluster; EvictionPending above says what for and when. Where it could go:"
+            }
+            None if is_down => {
+                "Nothing moves it off the clusters that are not available. If it were scheduled now (kubectl muster rebalance):"
+            }
+            Some(_) if self.settled && is_down => {
+                "Nothing moves it off the clusters that are not available: a new schedule would change nothing."
+            }
+            None => {
+                "It stays where it is. If somebody asked for it (kubectl muster rebalance), it would be placed so:"
+            }
+            Some(_) if self.settled => {
+                "It is where it should be: a new schedule would change nothing."
+            }
+            Some(need) => return format!("To be scheduled: {need}"),
+        };
+        words.to_owned()
     }
 }
 

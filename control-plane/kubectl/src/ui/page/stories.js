@@ -128,11 +128,6 @@ function ofWorkload() {
   const it = asked.said;
   if (!it) return [waits()];
   const on = it.clusters.map((it) => `${it.name}${it.replicas ? ` (${it.replicas})` : ""}`).join(", ");
-  const told = it.conditions || [];
-  const leaves = told.some((it) => it.type === "EvictionPending" && it.status === "True");
-  const verdict = leaves ? "It has to leave a cluster; EvictionPending below says what for and when"
-    : it.unavailable && (it.settled || !it.need) ? "Nothing moves it off the clusters that are not available"
-      : it.settled ? "It is where it should be: a new schedule would change nothing" : it.need && `To be scheduled: ${it.need}`;
   const list = (words, all) => (all || []).map((text) => `${words}: ${text}`);
   return [
     ["p", { class: `state ${it.unavailable || !on ? "bad" : "good"}` }, on ? `${it.unavailable ? "?" : "✔"} On ${on}` : "✖ Placed nowhere"],
@@ -144,13 +139,15 @@ function ofWorkload() {
       ...list("! Old copy", it.oldCopies),
       ...list("Moved", it.moves),
       it.paused && `! Stays where it is: ${it.paused}`,
+      it.suspended && `! Suspended: ${it.suspended}`,
+      ...list("Data", it.data),
       ...list("Would help", it.wouldHelp),
       ...list("Failback", it.returns),
       it.heldBack && `! Not scheduled here: ${it.heldBack}`,
-      verdict,
-      ...told.map((it) => `${it.type}=${it.status} since ${moment(it.lastTransitionTime)}: ${it.reason} ${it.message}`),
+      ...(it.conditions || []).map((it) => `${it.type}=${it.status} since ${moment(it.lastTransitionTime)}: ${it.reason} ${it.message}`),
     ]),
-    ...(it.attempts.length ? it.attempts.flatMap(attempt) : [["p", {}, it.placedBy && it.clusters.length ? "It is placed where the workloads that refer to it are." : "It has no placement: no policy has been applied to it yet."]]),
+    ["p", {}, it.verdict],
+    ...it.attempts.flatMap(attempt),
   ];
 }
 function attempt({ group, clusters, failure }) {

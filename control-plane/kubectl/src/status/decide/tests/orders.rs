@@ -130,7 +130,8 @@ fn while_nobody_leads_no_pace_and_no_time_is_promised() {
     let report = decide(&dead);
     assert_eq!(report.waiting[0].at_most_seconds, None);
     let text = print::table(&report, dead.now);
-    let told = "Pace:       nothing moves, because nobody leads; with a leader 0.5 workloads a second";
+    let told =
+        "Pace:       nothing moves, because nobody leads; with a leader 0.5 workloads a second";
     assert!(text.contains(told), "{text}");
     assert!(
         text.contains("Failover:   on, as the last leader had it\n"),
