@@ -35,6 +35,7 @@ use muster_shared::api::binding::{ResourceBindingSpec, ResourceBindingStatus, Ta
 use muster_shared::api::cluster::Cluster;
 use muster_shared::api::policy::PurgeMode;
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
+use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use self::disaster::{Coming, Struck};
@@ -71,7 +72,7 @@ pub struct Disaster {
 }
 
 /// What a workload is called.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Subject {
     /// Namespace; `None` for a resource without one.
     pub namespace: Option<String>,
@@ -82,7 +83,8 @@ pub struct Subject {
 }
 
 /// A workload that would move.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Move {
     /// The workload.
     pub workload: Subject,
@@ -91,6 +93,7 @@ pub struct Move {
     /// Clusters that gain replicas, or gain it whole.
     pub to: Vec<TargetCluster>,
     /// Time from the disaster until its turn at the present pace.
+    #[serde(rename = "afterSeconds", serialize_with = "seconds")]
     pub after: SignedDuration,
     /// What becomes of the old copy.
     pub purge_mode: PurgeMode,
@@ -98,8 +101,12 @@ pub struct Move {
     pub data: Vec<String>,
 }
 
+fn seconds<S: Serializer>(time: &SignedDuration, serializer: S) -> Result<S::Ok, S::Error> {
+    time.as_secs().serialize(serializer)
+}
+
 /// A workload that would not move.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Left {
     /// The workload.
     pub workload: Subject,
@@ -108,6 +115,7 @@ pub struct Left {
     /// Why.
     pub reason: String,
     /// Whether the workload is known to stay; not so if it is a Job whose parts cannot be read.
+    #[serde(skip)]
     pub is_known: bool,
 }
 

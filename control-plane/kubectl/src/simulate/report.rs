@@ -45,13 +45,6 @@ impl Report<'_> {
             partings,
             room,
         } = self.forecast;
-        let left = |left: &Left| {
-            json!({
-                "workload": object(&left.workload),
-                "cluster": left.cluster,
-                "reason": left.reason,
-            })
-        };
         json!({
             "lost": self.disaster.lost,
             "drained": self.disaster.drained,
@@ -69,17 +62,10 @@ impl Report<'_> {
                 "failed": pace.health.failed,
                 "evictionsPerSecond": pace.per_second,
             },
-            "moves": moves.iter().map(|it| json!({
-                "workload": object(&it.workload),
-                "from": it.from,
-                "to": it.to,
-                "afterSeconds": it.after.as_secs(),
-                "purgeMode": it.purge_mode,
-                "data": it.data,
-            })).collect::<Vec<_>>(),
-            "stranded": stranded.iter().map(left).collect::<Vec<_>>(),
-            "held": held.iter().map(left).collect::<Vec<_>>(),
-            "stays": stays.iter().map(left).collect::<Vec<_>>(),
+            "moves": moves,
+            "stranded": stranded,
+            "held": held,
+            "stays": stays,
             "parted": partings.parted,
             "partedUnknown": partings.parted_unknown,
             "room": room.iter().map(|room| {
@@ -91,10 +77,6 @@ impl Report<'_> {
             }).collect::<serde_json::Map<String, Value>>(),
         })
     }
-}
-
-fn object(name: &Subject) -> Value {
-    json!({"namespace": name.namespace, "kind": name.kind, "name": name.name})
 }
 
 impl fmt::Display for Subject {
