@@ -301,49 +301,37 @@ async fn carry_out(command_line: CommandLine) -> anyhow::Result<Reply> {
     }
     let config = connection.config().await?;
     let client = connection.client(&config)?;
-    let namespace = connection.namespace.clone();
+    let given = connection.namespace.clone();
+    let namespace = given.as_ref().unwrap_or(&config.default_namespace);
     let text = match command_line.question {
         Question::Check(options) => {
-            let (text, succeeds) = check::carry_out(&config, namespace, &options).await?;
+            let (text, succeeds) = check::carry_out(&config, given, &options).await?;
             let code = u8::from(!succeeds);
             return Ok(Reply { text, code });
         }
-        Question::Explain(options) => {
-            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            Box::pin(explain::carry_out(client, &namespace, &options)).await
-        }
-        Question::Interpret(_) | Question::Completion(_) => Ok(String::new()),
         Question::Token { what } => token::carry_out(client, &config, what).await,
         Question::Register(options) => {
-            let namespace = namespace.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());
+            let namespace = given.unwrap_or_else(|| SYSTEM_NAMESPACE.to_owned());
             register::carry_out(client, &namespace, &options).await
         }
         Question::Join(options) => join::carry_out(client, &options).await,
         Question::Unjoin(leaving) => join::leave(client, &leaving).await,
         Question::Unregister(options) => unregister::carry_out(client, &options).await,
-        Question::History(options) => history::carry_out(client, &options).await,
-        Question::Simulate(options) => return simulate::carry_out(client, &options).await,
-        Question::Status(options) => {
-            return status::carry_out(client, &client::address(&config), &options).await;
-        }
         Question::Report(options) => {
             let said = Box::pin(said(&client, &config)).await;
             report::carry_out(&client, &options, said).await
         }
-        Question::Version(options) => version::carry_out(&client, &options).await,
-        Question::Get(options) => {
-            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            Box::pin(get::carry_out(&client, &namespace, &options)).await
-        }
-        Question::Top(options) => top::carry_out(&client, &options).await,
         Question::Ui(options) => {
             return Box::pin(ui::carry_out(client, &connection, &config, &options)).await;
         }
         Question::Rebalance(options) => {
-            let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
-            return rebalance::carry_out(client, &config, &namespace, &options).await;
+            return rebalance::carry_out(client, &config, namespace, &options).await;
         }
         Question::Order(command) => return orders::carry_out(client, &config, command).await,
+        question => {
+            let server = client::address(&config);
+            return Box::pin(read_fleet(&client, &server, namespace, question)).await;
+        }
     };
     text.map(Reply::from)
 }
