@@ -8,7 +8,7 @@ use muster_shared::check::{Category, listed};
 use muster_shared::conditions::{FALSE, TRUE, UNKNOWN};
 use muster_shared::k8s::{Lease, ResourceExt};
 use muster_shared::names::condition::{READY, UNIQUE_IDENTITY};
-use muster_shared::self_report::{AgentReport, LeaderReport};
+use muster_shared::self_report::AgentReport;
 
 use super::facts::Facts;
 use super::fleet_api::OWN;
@@ -120,6 +120,12 @@ fn is_ready(clusters: &[Cluster], name: &str) -> bool {
     clusters.any(|it| it.is_true(READY))
 }
 
+/// Returns the clusters that have an agent.
+pub(super) fn pulled(clusters: &[Cluster]) -> impl Iterator<Item = &Cluster> {
+    let clusters = clusters.iter();
+    clusters.filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull)
+}
+
 /// Checks the rights of agents. One that reports has them, by whatever name.
 fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]) {
     let name = "agent-rights";
@@ -135,10 +141,7 @@ fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]
         let lives = is_ready(clusters, cluster);
         rights::judge(category, name, &program, (findings, needed), lives, &hint);
     }
-    let pulled = clusters
-        .iter()
-        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
-    let more = pulled.count().saturating_sub(MOST_AGENTS);
+    let more = pulled(clusters).count().saturating_sub(MOST_AGENTS);
     if more > 0 {
         category.skipped(name, format!("of {more} further agents"));
     }
@@ -147,10 +150,7 @@ fn rights_of_agents(category: &mut Category, facts: &Facts, clusters: &[Cluster]
 /// Checks what agents say on their leases. `Ready` tells whether they live.
 fn agents(category: &mut Category, facts: &Facts, clusters: &[Cluster], leases: &[Lease]) {
     let leases: BTreeMap<String, &Lease> = leases.iter().map(|it| (it.name_any(), it)).collect();
-    let pulled = clusters
-        .iter()
-        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
-    let pulled: Vec<String> = pulled.map(ResourceExt::name_any).collect();
+    let pulled: Vec<String> = pulled(clusters).map(ResourceExt::name_any).collect();
     let reports: Vec<(&String, AgentReport)> = pulled
         .iter()
         .filter_map(|name| Some((name, AgentReport::of(leases.get(name)?)?)))
@@ -168,12 +168,9 @@ fn versions(
     reports: &[(&String, AgentReport)],
     all: usize,
 ) {
-    let leader = facts
-        .leader
-        .as_ref()
-        .ok()
-        .and_then(|it| LeaderReport::of(&it.lease));
-    let expected = leader.map_or_else(|| OWN.to_owned(), |it| it.version);
+    let expected = facts
+        .leader_report()
+        .map_or_else(|| OWN.to_owned(), |it| it.version);
     let other = reports.iter().filter(|(_, it)| it.version != expected);
     let other: Vec<String> = other
         .map(|(name, it)| format!("{name} ({})", it.version))

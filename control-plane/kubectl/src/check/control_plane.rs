@@ -23,7 +23,7 @@ fn leader(facts: &Facts) -> (bool, Option<LeaderReport>) {
     let spec = leader.lease.spec.as_ref();
     let holder = spec.and_then(|it| it.holder_identity.as_deref());
     let lives = holder.is_some_and(|it| !it.is_empty()) && leader.renewed != Some(false);
-    (lives, LeaderReport::of(&leader.lease))
+    (lives, facts.leader_report())
 }
 
 pub(super) fn running(category: &mut Category, facts: &Facts) {

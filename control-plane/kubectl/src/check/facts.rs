@@ -15,6 +15,7 @@ use muster_shared::client::Life;
 use muster_shared::k8s::{
     CustomResourceDefinition, Lease, Node, PartialObjectMeta, ReplicaSet, VersionInfo,
 };
+use muster_shared::self_report::LeaderReport;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -71,6 +72,11 @@ impl Facts {
         };
         let ahead = jiff::SignedDuration::from_secs(clocks.ahead());
         self.now.checked_add(ahead).unwrap_or(self.now)
+    }
+
+    /// Returns what the leader, or the last one, says of itself.
+    pub fn leader_report(&self) -> Option<LeaderReport> {
+        LeaderReport::of(&self.leader.as_ref().ok()?.lease)
     }
 
     /// Returns the cluster names.

@@ -19,6 +19,7 @@ use muster_shared::k8s::{ConfigMap, CustomResourceDefinition, Lease, ResourceExt
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
 use serde_json::{Value, json};
 
+use super::clusters::pulled;
 use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
 use crate::running::Running;
@@ -188,13 +189,8 @@ fn expired(lease: &Lease, now: jiff::Timestamp) -> bool {
 }
 
 async fn agents(asker: &Asker, clusters: &[Cluster]) -> BTreeMap<String, Findings> {
-    let pulled = clusters
-        .iter()
-        .filter(|it| it.spec.sync_mode == ClusterSyncMode::Pull);
-    let names: Vec<String> = pulled
-        .map(ResourceExt::name_any)
-        .take(MOST_AGENTS)
-        .collect();
+    let names = pulled(clusters).map(ResourceExt::name_any);
+    let names: Vec<String> = names.take(MOST_AGENTS).collect();
     let answers = stream::iter(names).map(|name| async move {
         let accounts = rights::accounts_of_agent(&name);
         let findings = rights::ask(asker, &accounts, &rights::of_agent(&name)).await;

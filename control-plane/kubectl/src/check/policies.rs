@@ -17,7 +17,6 @@ use muster_shared::names::annotation::{
 };
 use muster_shared::names::condition::READY;
 use muster_shared::names::taint::DRAIN;
-use muster_shared::self_report::LeaderReport;
 use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
 
 use super::facts::Facts;
@@ -162,11 +161,7 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>
 
 fn taint_policies(category: &mut Category, facts: &Facts) {
     let policies = facts.taint_policies.as_deref().unwrap_or_default();
-    let leader = facts
-        .leader
-        .as_ref()
-        .ok()
-        .and_then(|it| LeaderReport::of(&it.lease));
+    let leader = facts.leader_report();
     let failover = leader.and_then(|it| it.feature_gates.get(FAILOVER.name).copied());
     let some_evict = policies
         .iter()
