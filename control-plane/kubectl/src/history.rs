@@ -12,7 +12,7 @@ use muster_shared::k8s::{Api, Client, Time};
 
 use super::chosen;
 use super::list;
-use super::request::{find_cluster, instead};
+use super::request::{call, find_cluster, instead};
 use super::rows::{Format, Named, print};
 use super::table::{Table, title};
 
@@ -46,8 +46,8 @@ fn name(word: &str) -> Result<String, String> {
 pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Result<String> {
     let api: Api<Failover> = Api::all(client.clone());
     if let Some(name) = &options.name {
-        let found = client::get_opt(&api, name).await;
-        let found = found.map_err(|error| failed(&format!("get failover {name}"), &error))?;
+        let step = format!("cannot get failover {name}");
+        let found = call(&step, client::get_opt(&api, name)).await?;
         let Some(found) = found else {
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;
             bail!("{}", unknown(name, all));
@@ -99,10 +99,6 @@ fn unknown(name: &str, mut all: Vec<Failover>) -> String {
         );
     }
     format!("there is no failover {name:?}{}", instead(name, &names))
-}
-
-fn failed(step: &str, error: &kube::Error) -> anyhow::Error {
-    anyhow::anyhow!("cannot {step}: {}", client::brief(error))
 }
 
 /// Sorts failovers by the time at which the cause began last, the latest first.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use kube::ResourceExt as _;
 use muster_control_plane::fleet::binding::BindingKey;
 use muster_shared::api::any_binding::AnyBinding;
@@ -12,7 +12,7 @@ use muster_shared::k8s::Client;
 use muster_shared::names;
 
 use super::list::bindings_of;
-use super::request::instead;
+use super::request::{call, instead};
 
 /// Short names of kinds, as kubectl has them.
 const SHORT: [(&str, &str); 13] = [
@@ -195,10 +195,10 @@ pub(super) async fn find(
 }
 
 async fn get(client: &Client, key: &BindingKey) -> anyhow::Result<AnyBinding> {
-    let said = |error: kube::Error| anyhow::anyhow!(client::brief(&error));
     let (kind, name) = (key.scope().binding_kind(), &key.name);
-    let found = client::get_opt(&key.api(client), name).await.map_err(said);
-    if let Some(binding) = found.with_context(|| format!("cannot read {kind} {name}"))? {
+    let step = format!("cannot read {kind} {name}");
+    let found = call(&step, client::get_opt(&key.api(client), name)).await?;
+    if let Some(binding) = found {
         return Ok(binding);
     }
     let near = near_to(client, key).await?;

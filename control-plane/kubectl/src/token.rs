@@ -145,24 +145,18 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         needed.extend(access::of_member(name)?);
     }
     access::grant(&fleet, &needed).await?;
+    let own = client::address(config);
     let given = options.server;
-    let own = config.cluster_url.to_string();
-    let server = given.clone().unwrap_or_else(|| own.clone());
-    let info = publish(&fleet, config, server.trim_end_matches('/')).await?;
+    let given = given.map(|it| it.trim_end_matches('/').to_owned());
+    let server = given.as_ref().unwrap_or(&own);
+    let info = publish(&fleet, config, server).await?;
     let secrets: Api<Secret> = Api::namespaced(fleet, token::NAMESPACE);
-    let created = secrets
-        .create(&PostParams::default(), &entry.secret())
-        .await;
-    if let Err(error) = created {
-        anyhow::bail!(
-            "create the token's Secret {:?}: {}",
-            entry.token.name(),
-            client::brief(&error)
-        );
-    }
+    let step = format!("create the token's Secret {:?}", entry.token.name());
+    let params = PostParams::default();
+    call(&step, secrets.create(&params, &entry.secret())).await?;
     if options.print_bootstrap_kubeconfig {
         let way = Way {
-            server: server.trim_end_matches('/').to_owned(),
+            server: server.clone(),
             authority: info.authority,
             ..Way::default()
         };
@@ -170,14 +164,14 @@ async fn create(fleet: Client, config: &Config, options: Create) -> anyhow::Resu
         return serde_saphyr::to_string(&kubeconfig).context("write the kubeconfig");
     }
     if let (true, Some(name)) = (options.print_helm_command, cluster) {
-        let server = given.or_else(|| info.server.clone()).unwrap_or(own);
+        let server = given.as_ref().or(info.server.as_ref()).unwrap_or(&own);
         let (chart, token) = (&options.chart, entry.token.to_string());
-        return Ok(helm_command(chart, name, &server, &info, &token));
+        return Ok(helm_command(chart, name, server, &info, &token));
     }
     if !options.print_register_command {
         return Ok(format!("{}\n", entry.token));
     }
-    let address = server.trim_end_matches('/').trim_start_matches("https://");
+    let address = server.trim_start_matches("https://");
     let hashes: Vec<String> = info.hashes.iter().map(ToString::to_string).collect();
     let name = cluster.unwrap_or("NAME");
     Ok(format!(
@@ -203,12 +197,10 @@ fn helm_command(chart: &str, name: &str, server: &str, info: &Info, token: &str)
 async fn refuse_a_rival(fleet: &Client, name: &str) -> anyhow::Result<()> {
     let clusters = Api::all(fleet.clone());
     for rival in rivals(name) {
-        let found = Head::<Cluster>::get_opt(&clusters, &rival).await;
-        let found = found.map_err(|it| anyhow::anyhow!(client::brief(&it)));
+        let step = format!("look for Cluster {rival:?}");
+        let found = call(&step, Head::<Cluster>::get_opt(&clusters, &rival)).await?;
         ensure!(
-            found
-                .with_context(|| format!("look for Cluster {rival:?}"))?
-                .is_none(),
+            found.is_none(),
             "{name:?} cannot be beside the cluster {rival:?}: the names of their Secrets would be the same; choose another name"
         );
     }
@@ -240,26 +232,16 @@ fn end(now: Timestamp, ttl: Duration) -> anyhow::Result<Option<Timestamp>> {
 /// Says publicly where the fleet API is, unless that is said already, and gives what is said.
 async fn publish(fleet: &Client, config: &Config, server: &str) -> anyhow::Result<Info> {
     let maps: Api<ConfigMap> = Api::namespaced(fleet.clone(), discovery::NAMESPACE);
-    let step = || {
-        format!(
-            "read ConfigMap {}/{}",
-            discovery::NAMESPACE,
-            discovery::NAME
-        )
-    };
-    let there = client::get_opt(&maps, discovery::NAME).await;
-    let there = there
-        .map_err(|it| anyhow::anyhow!(client::brief(&it)))
-        .with_context(step)?;
+    let place = format!("ConfigMap {}/{}", discovery::NAMESPACE, discovery::NAME);
+    let step = format!("read {place}");
+    let there = call(&step, client::get_opt(&maps, discovery::NAME)).await?;
     if let Some(map) = there {
         return Ok(Info::read(&map.data.unwrap_or_default())?);
     }
     let roots = config.root_cert.as_deref().unwrap_or_default();
     ensure!(
         !roots.is_empty(),
-        "the kubeconfig does not say who signs the fleet API's certificate (certificate-authority-data), so that ConfigMap {}/{} cannot be written",
-        discovery::NAMESPACE,
-        discovery::NAME
+        "the kubeconfig does not say who signs the fleet API's certificate (certificate-authority-data), so that {place} cannot be written"
     );
     let text = discovery::kubeconfig(server, roots);
     let text = serde_saphyr::to_string(&text).context("write a kubeconfig")?;
@@ -274,12 +256,7 @@ async fn publish(fleet: &Client, config: &Config, server: &str) -> anyhow::Resul
     };
     match maps.create(&PostParams::default(), &map).await {
         Err(error) if !client::is_conflict(&error) => {
-            anyhow::bail!(
-                "create ConfigMap {}/{}: {}",
-                discovery::NAMESPACE,
-                discovery::NAME,
-                client::brief(&error)
-            )
+            anyhow::bail!("create {place}: {}", client::brief(&error))
         }
         _ => Ok(Info::read(&data)?),
     }
@@ -339,13 +316,10 @@ async fn delete(fleet: Client, tokens: &[String]) -> anyhow::Result<String> {
             Err(_) if token::is_plain(given, 6) => given.clone(),
             Err(error) => return Err(error.into()),
         };
-        let name = token::name_of(&id);
-        match secrets.delete(&name, &DeleteParams::default()).await {
-            Ok(_) => {
-                let _ = writeln!(text, "bootstrap token {id:?} deleted");
-            }
-            Err(error) => anyhow::bail!("delete token {id:?}: {}", client::brief(&error)),
-        }
+        let (name, params) = (token::name_of(&id), DeleteParams::default());
+        let step = format!("delete token {id:?}");
+        call(&step, secrets.delete(&name, &params)).await?;
+        let _ = writeln!(text, "bootstrap token {id:?} deleted");
     }
     Ok(text)
 }
