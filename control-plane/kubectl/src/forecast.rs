@@ -135,7 +135,7 @@ impl From<String> for Stuck {
 }
 
 /// What would come of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Forecast {
     /// The taints that would come, by cluster.
     pub coming: BTreeMap<String, Vec<Coming>>,
@@ -200,12 +200,7 @@ pub fn forecast(
                 .map(|(name, struck)| (name.clone(), struck.coming.clone()))
                 .collect(),
             pace,
-            moves: Vec::new(),
-            stranded: Vec::new(),
-            held: Vec::new(),
-            stays: Vec::new(),
-            partings: Partings::default(),
-            room: Vec::new(),
+            ..Forecast::default()
         },
     };
     let after = course.run(&fleet.bindings, &struck, disaster);

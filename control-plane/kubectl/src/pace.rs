@@ -5,7 +5,7 @@ use muster_control_plane::movement::eviction::fleet_view::{has_failed, is_counte
 use muster_shared::api::cluster::Cluster;
 
 /// Pace of evictions.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Pace {
     /// Clusters that count, and those of them that count as failed.
     pub health: FleetHealth,

@@ -46,7 +46,7 @@ impl Options {
 }
 
 /// The versions of a fleet.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Versions {
     client: &'static str,
@@ -64,21 +64,6 @@ struct Versions {
     skew: Vec<String>,
     /// What could not be read.
     unread: Vec<String>,
-}
-
-impl Default for Versions {
-    fn default() -> Self {
-        Self {
-            client: OWN,
-            control_plane: None,
-            dead_since: None,
-            agents: BTreeMap::new(),
-            unknown: Vec::new(),
-            silent: Vec::new(),
-            skew: Vec::new(),
-            unread: Vec::new(),
-        }
-    }
 }
 
 /// Returns the answer as text.
@@ -113,6 +98,7 @@ impl Versions {
     ) -> Self {
         let is_dead = !state.acts && !state.is_unread;
         let mut versions = Self {
+            client: OWN,
             control_plane: leader.and_then(LeaderReport::of).map(|it| it.version),
             dead_since: state.renewed.filter(|_| is_dead),
             ..Self::default()

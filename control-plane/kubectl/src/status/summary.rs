@@ -18,7 +18,7 @@ use super::decide::{Ordered, Report, Waiting, cluster_of};
 const MOST: usize = 3;
 
 /// How bad a state is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Severity {
     /// Nothing is to be done.
@@ -30,6 +30,7 @@ pub(super) enum Severity {
     /// Workloads are down, or what protects them does not act.
     Alarm,
     /// Too little could be read.
+    #[default]
     Unknown,
 }
 
@@ -46,7 +47,7 @@ impl Severity {
 }
 
 /// What an operator has to know first, always in the same order.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
     pub severity: Severity,
@@ -65,22 +66,6 @@ pub(super) struct Summary {
     pub next: String,
     /// What to do.
     pub advice: Advice,
-}
-
-impl Default for Summary {
-    /// Returns the summary of what was not read.
-    fn default() -> Self {
-        Self {
-            severity: Severity::Unknown,
-            sentence: String::new(),
-            lost: Lost::Unknown,
-            service: String::new(),
-            twice: String::new(),
-            stop: None,
-            next: String::new(),
-            advice: Advice::default(),
-        }
-    }
 }
 
 impl Summary {

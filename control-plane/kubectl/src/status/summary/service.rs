@@ -15,13 +15,14 @@ use crate::table::first_titles;
 const UNSEEN: &str = "not known: a workload does not need the fleet API to run, unless its policy stops it where its cluster is cut off (fencing), and nothing here can show whether it runs";
 
 /// Whether some workload is without service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) enum Lost {
     Yes,
     Perhaps,
     No,
     /// Too little could be read.
+    #[default]
     Unknown,
 }
 
