@@ -172,7 +172,7 @@ fn old_copies(works: &[ObjectMeta], binding: &AnyBinding, snapshot: &Snapshot) -
 }
 
 /// Where a binding is, and where it would go.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
     kind: String,
@@ -284,22 +284,18 @@ impl Answer {
             clusters: Scope::of(spec).targets,
             unavailable: unavailable.collect(),
             leaving: leaving.collect(),
-            old_copies: Vec::new(),
             conditions: status.conditions.clone(),
             moves: story::moves(binding),
             would_help: story::remedies(placed_by.as_deref(), &status.conditions, &attempts),
             placed_by,
-            paused: None,
-            suspended: None,
-            returns: Vec::new(),
             data: steps(spec),
             held_back: held_back(binding),
             need: need(spec, status, applied, &record(spec), snapshot).map(|need| need.to_string()),
             settled: attempts
                 .last()
                 .is_some_and(|used| comes_to(used, &spec.clusters)),
-            verdict: String::new(),
             attempts,
+            ..Self::default()
         };
         answer.verdict = answer.judged();
         answer
