@@ -11,15 +11,14 @@ use muster_shared::api::cluster::{Cluster, ResourceSummary};
 use muster_shared::clock::calendar;
 use muster_shared::conditions;
 use muster_shared::k8s::{Client, Lease, Quantity as Wire};
-use muster_shared::names::condition;
 use muster_shared::quantity::Quantity;
 use serde::{Serialize, Serializer};
 
 use super::chosen::Clusters;
-use super::leader::{Leader, renewed};
+use super::leader::Leader;
 use super::rows::{Format, Named, print};
 use super::table::{Table, ago, amount};
-use super::view::View;
+use super::view::{Member, View};
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
@@ -172,7 +171,7 @@ impl Row {
         let status = cluster.status.as_ref();
         let nodes = status.and_then(|it| it.node_summary);
         let summary = status.and_then(|it| it.resource_summary.as_ref());
-        let ready = cluster.condition(condition::READY);
+        let member = Member::of(cluster, lease, is_unheard);
         let resources = summary.map(|summary| {
             let lists = [
                 &summary.allocatable,
@@ -185,12 +184,9 @@ impl Row {
                 .collect()
         });
         Self {
-            name: cluster.name_any(),
-            ready: ready
-                .filter(|_| !is_unheard)
-                .map_or(conditions::UNKNOWN, |it| &it.status)
-                .to_owned(),
-            last_heard: lease.and_then(renewed),
+            name: member.name,
+            ready: member.ready,
+            last_heard: member.last_heard,
             ready_nodes: nodes.map(|it| it.ready_num),
             nodes: nodes.map(|it| it.total_num),
             resources: resources.unwrap_or_default(),
