@@ -5,6 +5,7 @@ use muster_shared::check::{Category, listed};
 use muster_shared::conditions;
 
 use super::facts::Facts;
+use crate::table::title;
 
 const NAME: &str = "dependencies";
 /// Workloads that the line names.
@@ -24,8 +25,11 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     let names: Vec<String> = lacking
         .map(|it| {
             let resource = &it.spec.resource;
-            let namespace = resource.namespace.as_deref().unwrap_or_default();
-            format!("{} {namespace}/{}", resource.kind, resource.name)
+            title(
+                &resource.kind,
+                resource.namespace.as_deref(),
+                &resource.name,
+            )
         })
         .collect();
     if names.is_empty() {

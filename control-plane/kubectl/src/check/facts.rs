@@ -7,8 +7,8 @@ use muster_control_plane::clusters::registration::token::Entry;
 use muster_control_plane::fleet::pause::Pause;
 use muster_control_plane::settings::Settings;
 use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::any_policy::AnyPropagationPolicy;
 use muster_shared::api::cluster::Cluster;
-use muster_shared::api::policy::{ClusterPropagationPolicy, PropagationPolicy};
 use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use muster_shared::check::{Answer, Clocks, Refusal};
 use muster_shared::client::Life;
@@ -58,10 +58,8 @@ pub(super) struct Facts {
     pub push_tokens: Answer<BTreeMap<String, Option<Life>>>,
     pub admission: Answer<Admission>,
     pub taint_policies: Answer<Vec<ClusterTaintPolicy>>,
-    pub policies: Answer<Vec<PropagationPolicy>>,
-    pub cluster_policies: Answer<Vec<ClusterPropagationPolicy>>,
+    pub policies: Answer<Vec<AnyPropagationPolicy>>,
     pub bindings: Answer<Vec<AnyBinding>>,
-    pub cluster_bindings: Answer<Vec<AnyBinding>>,
 }
 
 impl Facts {

@@ -17,6 +17,7 @@ use muster_shared::client::{self, Life};
 use muster_shared::clock::calendar;
 use muster_shared::k8s::{ConfigMap, CustomResourceDefinition, Lease, ResourceExt, Secret};
 use muster_shared::names::{CLUSTER_NAMESPACE, SYSTEM_NAMESPACE};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::clusters::pulled;
@@ -24,6 +25,8 @@ use super::facts::{Admission, Facts, Leader};
 use super::rights::{self, Findings};
 use crate::running::Running;
 
+/// Group and version of the policies.
+const POLICIES: &str = "policy.karmada.io/v1alpha1";
 /// Definitions and members that are answers about at once.
 const AT_ONCE: usize = 8;
 /// Members whose agents' rights are answers for: each takes some requests.
@@ -49,8 +52,6 @@ pub(super) async fn gather(
     let clusters: Answer<Vec<Cluster>> = asker
         .list("/apis/cluster.karmada.io/v1alpha1/clusters", "")
         .await;
-    let policy = |plural: &str| format!("/apis/policy.karmada.io/v1alpha1/{plural}");
-    let work = |plural: &str| format!("/apis/work.karmada.io/v1alpha2/{plural}");
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{CLUSTER_NAMESPACE}/leases");
     let metadata = "/apis/apps/v1/replicasets?limit=20";
     let fit: Answer<kube::core::ObjectList<_>> = asker.get(metadata).await;
@@ -81,11 +82,11 @@ pub(super) async fn gather(
         tokens: tokens(asker).await,
         push_tokens: push_tokens(asker, clusters.as_deref().unwrap_or_default()).await,
         admission: admission(asker).await,
-        taint_policies: asker.list(&policy("clustertaintpolicies"), "").await,
-        policies: asker.list(&policy("propagationpolicies"), "").await,
-        cluster_policies: asker.list(&policy("clusterpropagationpolicies"), "").await,
-        bindings: asker.list(&work("resourcebindings"), "").await,
-        cluster_bindings: asker.list(&work("clusterresourcebindings"), "").await,
+        taint_policies: asker
+            .list(&format!("/apis/{POLICIES}/clustertaintpolicies"), "")
+            .await,
+        policies: of_both_scopes(asker, POLICIES, "propagationpolicies").await,
+        bindings: of_both_scopes(asker, "work.karmada.io/v1alpha2", "resourcebindings").await,
         clusters,
     };
     facts.leader = leader(asker, &facts).await;
@@ -93,6 +94,19 @@ pub(super) async fn gather(
     let running = Running::of(flags, lease)?;
     (facts.settings, _) = running.with_failover()?;
     Ok(facts)
+}
+
+/// Reads all objects of two kinds with one spec: in namespaces, and of the fleet.
+async fn of_both_scopes<T: DeserializeOwned>(
+    asker: &Asker,
+    version: &str,
+    plural: &str,
+) -> Answer<Vec<T>> {
+    let path = |plural: &str| format!("/apis/{version}/{plural}");
+    let mut all: Vec<T> = asker.list(&path(plural), "").await?;
+    let of_fleet = path(&format!("cluster{plural}"));
+    all.extend(asker.list::<T>(&of_fleet, "").await?);
+    Ok(all)
 }
 
 async fn pause(asker: &Asker) -> Answer<Option<Pause>> {
@@ -238,15 +252,15 @@ async fn admission(asker: &Asker) -> Answer<Admission> {
     let configuration = asker.get(path).await?;
     let taint = json!({"key": "not a key", "effect": "NoSchedule"});
     let policy = json!({
-        "apiVersion": "policy.karmada.io/v1alpha1",
+        "apiVersion": POLICIES,
         "kind": "ClusterTaintPolicy",
         "metadata": {"name": "muster-check"},
         "spec": {"taints": [taint]},
     });
-    let path = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies?dryRun=All";
+    let path = format!("/apis/{POLICIES}/clustertaintpolicies?dryRun=All");
     Ok(Admission {
         configuration,
-        trial: asker.post(path, &policy).await,
+        trial: asker.post(&path, &policy).await,
     })
 }
 

@@ -9,8 +9,8 @@ use muster_control_plane::movement::eviction::fleet_view::evicts;
 use muster_control_plane::propagation::detector::audit::{clusters_of, written};
 use muster_control_plane::settings::FAILOVER;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::policy::PropagationSpec;
-use muster_shared::check::{Answer, Category, Refusal, listed};
+use muster_shared::api::any_policy::AnyPropagationPolicy;
+use muster_shared::check::{Category, Refusal, listed};
 use muster_shared::k8s::ResourceExt as _;
 use muster_shared::names::annotation::{
     CLUSTER_PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAME, PROPAGATION_POLICY_NAMESPACE,
@@ -21,25 +21,16 @@ use muster_shared::taints::{NO_EXECUTE, PREFER_NO_EXECUTE, describe};
 
 use super::facts::Facts;
 use crate::evicting::evicting;
+use crate::table;
 
 /// Names that one line lists.
 const MOST: usize = 5;
 /// Policies of which each fault has a line.
 const MOST_TOLD: usize = 20;
 
-/// A propagation policy of either kind.
-struct Policy<'a> {
-    /// Kind, namespace and name.
-    title: String,
-    namespace: Option<&'a str>,
-    /// As bindings name it.
-    key: (Option<String>, String),
-    spec: &'a PropagationSpec,
-}
-
 pub(super) fn check(category: &mut Category, facts: &Facts) {
     match policies(facts) {
-        Err(refusal) => category.unknown("policies", "the policies", &refusal),
+        Err(refusal) => category.unknown("policies", "the policies", refusal),
         Ok(policies) if policies.is_empty() => {
             category.skipped("policies", "there is no PropagationPolicy");
         }
@@ -55,60 +46,48 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
     taints(category, facts);
 }
 
-fn policies(facts: &Facts) -> Answer<Vec<Policy<'_>>> {
-    let namespaced = facts.policies.as_ref().map_err(Clone::clone)?.iter();
-    let namespaced = namespaced.filter(|it| it.metadata.deletion_timestamp.is_none());
-    let wide = facts
-        .cluster_policies
-        .as_ref()
-        .map_err(Clone::clone)?
-        .iter();
-    let wide = wide.filter(|it| it.metadata.deletion_timestamp.is_none());
-    let namespaced = namespaced.map(|it| {
-        let (namespace, name) = (it.namespace().unwrap_or_default(), it.name_any());
-        Policy {
-            title: format!("PropagationPolicy {namespace}/{name}"),
-            namespace: it.metadata.namespace.as_deref(),
-            key: (Some(namespace), name),
-            spec: &it.spec,
-        }
-    });
-    let wide = wide.map(|it| Policy {
-        title: format!("ClusterPropagationPolicy {}", it.name_any()),
-        namespace: None,
-        key: (None, it.name_any()),
-        spec: &it.spec,
-    });
-    Ok(namespaced.chain(wide).collect())
+fn policies(facts: &Facts) -> Result<Vec<&AnyPropagationPolicy>, &Refusal> {
+    let policies = facts.policies.as_ref()?.iter();
+    Ok(policies.filter(|it| !it.is_deleting()).collect())
+}
+
+/// Names a policy as bindings do.
+fn key(policy: &AnyPropagationPolicy) -> (Option<String>, String) {
+    (policy.namespace(), policy.name_any())
+}
+
+/// Returns kind, namespace and name of a policy.
+fn title(policy: &AnyPropagationPolicy) -> String {
+    let (namespace, name) = key(policy);
+    let kind = match namespace {
+        Some(_) => "PropagationPolicy",
+        None => "ClusterPropagationPolicy",
+    };
+    table::title(kind, namespace.as_deref(), &name)
 }
 
 /// Returns the policies by which something is placed, as bindings name them.
 fn used(facts: &Facts) -> Result<BTreeSet<(Option<String>, String)>, &Refusal> {
-    fn of(binding: &AnyBinding) -> Option<(Option<String>, String)> {
-        let annotations = binding.annotations();
-        let text = |key| {
-            annotations
-                .get(key)
-                .filter(|it: &&String| !it.is_empty())
-                .cloned()
+    let of = |binding: &AnyBinding| {
+        let text = |key: &str| {
+            let text = binding.annotations().get(key);
+            text.filter(|it| !it.is_empty()).cloned()
         };
         match text(PROPAGATION_POLICY_NAME) {
             Some(name) => Some((text(PROPAGATION_POLICY_NAMESPACE), name)),
             None => Some((None, text(CLUSTER_PROPAGATION_POLICY_NAME)?)),
         }
-    }
-    let namespaced = facts.bindings.as_ref()?.iter().filter_map(of);
-    let wide = facts.cluster_bindings.as_ref()?.iter().filter_map(of);
-    Ok(namespaced.chain(wide).collect())
+    };
+    Ok(facts.bindings.as_ref()?.iter().filter_map(of).collect())
 }
 
-fn select_nothing(category: &mut Category, facts: &Facts, policies: &[Policy<'_>]) {
+fn select_nothing(category: &mut Category, facts: &Facts, policies: &[&AnyPropagationPolicy]) {
     let used = match used(facts) {
         Ok(used) => used,
         Err(refusal) => return category.unknown("policies", "the bindings", refusal),
     };
-    let idle = policies.iter().filter(|it| !used.contains(&it.key));
-    let idle: Vec<String> = idle.map(|it| it.title.clone()).collect();
+    let idle = policies.iter().filter(|it| !used.contains(&key(it)));
+    let idle: Vec<String> = idle.map(|it| title(it)).collect();
     if idle.is_empty() {
         let number = policies.len();
         category.ok("policies", format!("each of {number} places something"));
@@ -124,13 +103,17 @@ fn select_nothing(category: &mut Category, facts: &Facts, policies: &[Policy<'_>
     }
 }
 
-fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>]) {
+fn without_effect(category: &mut Category, facts: &Facts, policies: &[&AnyPropagationPolicy]) {
     let mut told = 0;
     for policy in policies {
-        let mut notes: Vec<String> = written(policy.spec, policy.namespace, &Scope::default())
-            .into_iter()
-            .map(|finding| finding.note)
-            .collect();
+        let mut notes: Vec<String> = written(
+            &policy.spec,
+            policy.metadata.namespace.as_deref(),
+            &Scope::default(),
+        )
+        .into_iter()
+        .map(|finding| finding.note)
+        .collect();
         if let Ok(names) = facts.cluster_names() {
             let unknown = clusters_of(&policy.spec.placement).filter(|it| !names.contains(it));
             let unknown: BTreeSet<String> = unknown.map(str::to_owned).collect();
@@ -145,7 +128,7 @@ fn without_effect(category: &mut Category, facts: &Facts, policies: &[Policy<'_>
         for note in notes {
             told += 1;
             if told <= MOST_TOLD {
-                let message = format!("{}: {note}", policy.title);
+                let message = format!("{}: {note}", title(policy));
                 let hint = "That part of the policy has no effect: correct it or take it out.";
                 category.warning("policy-parts", message, hint);
             }

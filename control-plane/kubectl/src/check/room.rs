@@ -20,18 +20,17 @@ const HINT: &str = "kubectl muster simulate --drain CLUSTER shows where each wou
                     Add capacity or clusters, or allow more clusters in the placement.";
 
 pub(super) fn check(category: &mut Category, facts: &Facts) {
-    let (clusters, bindings, wide) =
-        match (&facts.clusters, &facts.bindings, &facts.cluster_bindings) {
-            (Ok(clusters), Ok(bindings), Ok(wide)) => (clusters, bindings, wide),
-            (Err(refusal), ..) | (_, Err(refusal), _) | (.., Err(refusal)) => {
-                return category.unknown("room", "clusters and bindings", refusal);
-            }
-        };
+    let (clusters, bindings) = match (&facts.clusters, &facts.bindings) {
+        (Ok(clusters), Ok(bindings)) => (clusters, bindings),
+        (Err(refusal), _) | (_, Err(refusal)) => {
+            return category.unknown("room", "clusters and bindings", refusal);
+        }
+    };
     if clusters.len() < 2 {
         let message = "there is no other cluster to take over";
         return category.skipped("room", message);
     }
-    let all = bindings.iter().chain(wide).cloned().map(Arc::new);
+    let all = bindings.iter().cloned().map(Arc::new);
     let fleet = Fleet {
         clusters: clusters.clone(),
         bindings: all.collect(),
@@ -55,7 +54,8 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         let forecast = forecast(&fleet, &disaster, &facts.settings, &rules, facts.now);
         judge(category, &name, &fleet.bindings, &forecast);
     }
-    if bindings.len() >= MOST {
+    let namespaced = bindings.iter().filter(|it| it.namespace().is_some());
+    if namespaced.count() >= MOST {
         category.skipped("room", format!("of further bindings than {MOST}"));
     }
 }

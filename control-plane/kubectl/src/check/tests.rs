@@ -168,9 +168,7 @@ fn sound() -> Facts {
         pause: Ok(None),
         taint_policies: Ok(vec![read(taint_policy("NoExecute", "Ready"))]),
         policies: Ok(vec![read(policy("web", &json!({})))]),
-        cluster_policies: Ok(Vec::new()),
         bindings: Ok(vec![read(binding("web", 2, &anywhere()))]),
-        cluster_bindings: Ok(Vec::new()),
     }
 }
 
@@ -664,7 +662,7 @@ fn clusters_without_which_workloads_have_no_place_are_told() {
         it.clusters.as_mut().unwrap()[0] = read(cluster("m1", "False", "8"));
     });
     told("room", Warning, "cannot be checked", |it| {
-        it.cluster_bindings = Err(forbidden());
+        it.bindings = Err(forbidden());
     });
 }
 
