@@ -18,7 +18,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::list;
-use super::table::{indented, title};
+use super::table::{Workload, indented};
 
 /// What workloads refer to that do not take it along; the error says why that is not known.
 pub(super) type Needs = Result<HashMap<BindingKey, Vec<Dependency>>, String>;
@@ -30,10 +30,8 @@ pub(super) type After = BTreeMap<BindingKey, BTreeSet<String>>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Parted {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    pub kind: String,
-    pub name: String,
+    #[serde(flatten)]
+    pub workload: Workload,
     pub missing: Vec<Missing>,
 }
 
@@ -138,11 +136,8 @@ pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After)
         let lacked = lacks(binding, needs, &before);
         let mut missing = lacks(binding, needs, after);
         missing.retain(|it| !lacked.contains(it));
-        let resource = &binding.spec.resource;
         (!missing.is_empty()).then(|| Parted {
-            namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
-            kind: resource.kind.clone(),
-            name: resource.name.clone(),
+            workload: Workload::of(binding),
             missing,
         })
     });
@@ -154,9 +149,8 @@ pub(super) fn parted(bindings: &[Arc<AnyBinding>], needs: &Needs, after: &After)
 
 impl fmt::Display for Parted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workload = title(&self.kind, self.namespace.as_deref(), &self.name);
         let missing: Vec<String> = self.missing.iter().map(Missing::to_string).collect();
-        write!(f, "{workload}: {}", missing.join(", "))
+        write!(f, "{}: {}", self.workload, missing.join(", "))
     }
 }
 

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
+use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::check::first_of;
 use muster_shared::quantity::Quantity;
+use serde::Serialize;
 
 /// Lines of a list that are printed.
 const LISTED: usize = 20;
@@ -57,6 +59,33 @@ pub(super) fn title(kind: &str, namespace: Option<&str>, name: &str) -> String {
     match namespace.filter(|it| !it.is_empty()) {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
+    }
+}
+
+/// A workload as people and programs name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(super) struct Workload {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    pub kind: String,
+    pub name: String,
+}
+
+impl Workload {
+    /// Names the workload of a binding.
+    pub fn of(binding: &AnyBinding) -> Self {
+        let resource = &binding.spec.resource;
+        Self {
+            namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
+            kind: resource.kind.clone(),
+            name: resource.name.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&title(&self.kind, self.namespace.as_deref(), &self.name))
     }
 }
 

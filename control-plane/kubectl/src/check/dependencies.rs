@@ -5,7 +5,7 @@ use muster_shared::check::{Category, listed};
 use muster_shared::conditions;
 
 use super::facts::Facts;
-use crate::table::title;
+use crate::table::Workload;
 
 const NAME: &str = "dependencies";
 /// Workloads that the line names.
@@ -22,16 +22,7 @@ pub(super) fn check(category: &mut Category, facts: &Facts) {
         let told = it.status.as_ref().map(|it| it.conditions.as_slice());
         conditions::is_true(told.unwrap_or_default(), references::CONDITION)
     });
-    let names: Vec<String> = lacking
-        .map(|it| {
-            let resource = &it.spec.resource;
-            title(
-                &resource.kind,
-                resource.namespace.as_deref(),
-                &resource.name,
-            )
-        })
-        .collect();
+    let names: Vec<String> = lacking.map(|it| Workload::of(it).to_string()).collect();
     if names.is_empty() {
         category.ok(NAME, "no workload is known to lack what it refers to");
     } else {

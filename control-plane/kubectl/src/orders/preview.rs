@@ -33,7 +33,7 @@ use crate::dependencies::{After, Needs, Partings, parted};
 use crate::jobs::Jobs;
 use crate::pace::Pace;
 use crate::standstill::Standstill;
-use crate::table::{indented, title};
+use crate::table::{Workload, indented};
 
 /// Returns the switches of a drain: it is an order whatever they are.
 pub(super) fn switches() -> Switches {
@@ -81,13 +81,8 @@ pub(super) struct Preview {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
-    /// Namespace of the workload.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// Kind of the workload.
-    pub kind: String,
-    /// Name of the workload.
-    pub name: String,
+    #[serde(flatten)]
+    pub workload: Workload,
     /// Cluster that is drained.
     pub from: String,
     /// Clusters after the move.
@@ -100,27 +95,18 @@ pub(super) struct Line {
 
 impl Line {
     pub fn new(binding: &AnyBinding, from: &str) -> Self {
-        let resource = &binding.spec.resource;
         Self {
-            namespace: resource.namespace.clone().filter(|it| !it.is_empty()),
-            kind: resource.kind.clone(),
-            name: resource.name.clone(),
+            workload: Workload::of(binding),
             from: from.to_owned(),
             to: None,
             why: None,
         }
     }
-
-    /// Returns the namespace, kind and name of the workload.
-    fn workload(&self) -> (Option<&str>, &str, &str) {
-        (self.namespace.as_deref(), &self.kind, &self.name)
-    }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let workload = title(&self.kind, self.namespace.as_deref(), &self.name);
-        write!(f, "{workload} in {}", self.from)?;
+        write!(f, "{} in {}", self.workload, self.from)?;
         match (&self.to, &self.why) {
             (Some(to), _) => write!(f, " -> {to}"),
             (None, Some(why)) => write!(f, ": {why}"),
@@ -280,8 +266,8 @@ impl Preview {
                 "have nowhere to go, and stay until they have",
             ),
         ] {
-            let count = list.iter().map(Line::workload).collect::<BTreeSet<_>>();
-            let count = count.len();
+            let workloads: BTreeSet<&Workload> = list.iter().map(|it| &it.workload).collect();
+            let count = workloads.len();
             let (workloads, does) = match count {
                 0 => continue,
                 1 => ("1 workload".to_owned(), one),

@@ -82,7 +82,8 @@ fn count(
     progress
 }
 
-fn workload_of(resource: &ObjectReference) -> WorkloadReference {
+/// Names the workload of a binding as a rebalancer does.
+pub(super) fn workload_of(resource: &ObjectReference) -> WorkloadReference {
     WorkloadReference {
         api_version: resource.api_version.clone(),
         kind: resource.kind.clone(),

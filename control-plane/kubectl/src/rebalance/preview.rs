@@ -15,6 +15,7 @@ use muster_shared::api::binding::TargetCluster;
 use muster_shared::api::rebalancer::WorkloadReference;
 use serde::Serialize;
 
+use super::follow::workload_of;
 use crate::dependencies::{After, Partings};
 use crate::table::{indented, title};
 
@@ -75,12 +76,7 @@ pub(super) fn preview(
     for binding in bindings {
         let (spec, status) = (&binding.spec, binding.status());
         let line = |to: &[TargetCluster], why: Option<String>| Line {
-            workload: WorkloadReference {
-                api_version: spec.resource.api_version.clone(),
-                kind: spec.resource.kind.clone(),
-                name: spec.resource.name.clone(),
-                namespace: spec.resource.namespace.clone().filter(|it| !it.is_empty()),
-            },
+            workload: workload_of(&spec.resource),
             from: shares(&spec.clusters),
             to: shares(to),
             why,

@@ -57,7 +57,7 @@ use crate::evicting::evicting;
 use crate::leader::{Leader, SILENT};
 use crate::old_copies::{self, InCluster, OldCopies, old_copies};
 use crate::running::Source;
-use crate::table;
+use crate::table::Workload;
 
 /// Reasons of a pending eviction that are no fault of the workload's own; with any other it is
 /// stranded.
@@ -446,12 +446,7 @@ fn seconds_until(time: Timestamp, now: Timestamp) -> u64 {
 
 /// Names a workload.
 fn title(binding: &AnyBinding) -> String {
-    let resource = &binding.spec.resource;
-    table::title(
-        &resource.kind,
-        resource.namespace.as_deref(),
-        &resource.name,
-    )
+    Workload::of(binding).to_string()
 }
 
 #[cfg(test)]

@@ -89,7 +89,11 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
         (&Rates::default(), &Options::default()),
         now,
     );
-    let names = |list: &[Line]| list.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let names = |list: &[Line]| {
+        list.iter()
+            .map(|it| it.workload.name.clone())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&preview.leave), ["moves"]);
     assert_eq!(preview.leave[0].to.as_deref(), Some("m2"));
     assert_eq!(names(&preview.stranded), ["pinned"]);
