@@ -39,7 +39,7 @@ fn matter(report: &Report, state: State, found: &[&NotWell], now: Timestamp) -> 
             &format!("ready, but {}", only.reason)
         }
         (State::Attention, [only]) => &format!("ready, but tainted ({})", only.taints.join(", ")),
-        (State::Attention, _) => "ready, but in need of attention",
+        (State::Attention | State::Ready, _) => "ready, but in need of attention",
     };
     let apart = apart(found);
     let is_together = apart.is_some_and(|it| it <= TOGETHER);
