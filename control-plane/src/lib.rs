@@ -62,9 +62,9 @@
 //!   [`rebalance`](movement::rebalance) (`decide`, `failback::decide`); writes
 //!   `spec.rescheduleTriggeredAt` of bindings, the status of WorkloadRebalancers, and the
 //!   annotation of Clusters since when they are healthy.
-//! * `agentcsrapproving` watches signing requests; decides in
-//!   [`registration`](clusters::registration) (`decide`); writes approvals, roles and namespaces of
-//!   members.
+//! * `agentcsrapproving` watches signing requests, Clusters and namespaces; decides in
+//!   [`registration`](clusters::registration) (`decide`, `roles`); writes approvals, and roles of
+//!   agents that went with a namespace.
 //!
 //! [`fleet_api`] is a program of its own (`muster-control-plane fleet-api`): it keeps the
 //! certificates of a fleet API that the chart brings along, and prepares that API.

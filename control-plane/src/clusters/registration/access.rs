@@ -153,7 +153,8 @@ pub fn api(fleet: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     }
 }
 
-fn title(object: &DynamicObject) -> String {
+/// Returns the kind and the name of an object, for errors.
+pub fn title(object: &DynamicObject) -> String {
     format!("{} {:?}", kind(object), object.name_any())
 }
 

@@ -18,6 +18,7 @@ use muster_shared::write::patch_params;
 use serde_json::Value;
 
 use super::decide::{self, NameState, Question, Request};
+use super::roles;
 use crate::fleet::Fleet;
 use crate::fleet::api_error::ApiError;
 use crate::fleet::memory::Recent;
@@ -37,7 +38,8 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 /// For how long that goes on.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(15);
 
-/// Starts the controller, with a watch of its own: nobody else looks at signing requests.
+/// Starts the controller, with a watch of its own: nobody else looks at signing requests. Starts
+/// that of the agents' roles as well.
 pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
     let api = Api::all(fleet.watch_client.clone());
     let requests: Informer<CertificateSigningRequest> =
@@ -62,6 +64,7 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         );
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("signing requests", requests.run(shutdown));
+    roles::start(fleet, tasks);
 }
 
 /// Names for which a request was approved a moment ago, with that request.

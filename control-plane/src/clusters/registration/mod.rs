@@ -8,6 +8,7 @@ pub mod access;
 mod controller;
 pub mod decide;
 pub mod discovery;
+mod roles;
 pub mod token;
 
 #[cfg(test)]
