@@ -62,15 +62,9 @@ impl Error {
         matches!(self, Self::Call { source, .. } if client::is_conflict(source))
     }
 
-    /// Returns whether the API, or its store, does not take the object for what is in it, such as
-    /// its size. The same write will not succeed later.
+    /// Returns whether the same write will not succeed later, for what is in the object.
     pub fn refuses_content(&self) -> bool {
-        let Self::Call { source, .. } = self else {
-            return false;
-        };
-        let sizes = ["request is too large", "larger than max"];
-        matches!(source, kube::Error::Api(status) if matches!(status.code, 413 | 422)
-            || sizes.iter().any(|size| status.message.contains(size)))
+        matches!(self, Self::Call { source, .. } if client::refuses_content(source))
     }
 
     /// Returns whether the API says that it does not have the object.
@@ -96,36 +90,5 @@ pub async fn within<T>(
     match tokio::time::timeout(ANSWER_DEADLINE, call).await {
         Ok(answer) => answer.map_err(|source| Error::Call { step, source }),
         Err(_) => Err(Error::Deadline { step }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_write_that_is_refused_for_its_content_is_told_from_one_that_may_succeed_later() {
-        for (code, message, expected) in [
-            (413, "Request entity too large: limit is 3145728", true),
-            (422, "Work \"w\" is invalid", true),
-            (500, "etcdserver: request is too large", true),
-            (
-                500,
-                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097278 vs. 2097152)",
-                true,
-            ),
-            (500, "etcdserver: leader changed", false),
-            (409, "the object has been modified", false),
-            (403, "works.work.karmada.io is forbidden", false),
-        ] {
-            let status = json!({ "status": "Failure", "code": code, "message": message });
-            let error = Error::Call {
-                step: "test",
-                source: kube::Error::Api(serde_json::from_value(status).unwrap()),
-            };
-            assert_eq!(error.refuses_content(), expected, "{code} {message}");
-        }
     }
 }

@@ -31,7 +31,9 @@ impl ApiError {
     /// Returns whether the API refuses what was sent, so that trying again does not help until
     /// somebody changes something.
     pub fn is_lasting(&self) -> bool {
-        matches!(&*self.source, kube::Error::Api(status) if [400, 403, 413, 422].contains(&status.code))
+        let error = &*self.source;
+        client::refuses_content(error)
+            || matches!(error, kube::Error::Api(status) if [400, 403].contains(&status.code))
     }
 }
 
@@ -53,19 +55,20 @@ mod tests {
 
     #[test]
     fn what_is_refused_lasts_and_what_is_not_answered_does_not() {
-        for (code, expected) in [
-            (400, true),
-            (403, true),
-            (413, true),
-            (422, true),
-            (409, false),
-            (429, false),
-            (500, false),
+        for (code, message, expected) in [
+            (400, "", true),
+            (403, "", true),
+            (413, "", true),
+            (422, "", true),
+            (409, "", false),
+            (429, "", false),
+            (500, "", false),
+            (500, "etcdserver: request is too large", true),
         ] {
-            let status = Status::failure("", "").with_code(code);
+            let status = Status::failure(message, "").with_code(code);
             let error = kube::Error::Api(status.boxed());
             let error = ApiError::of("write", &"it")(error);
-            assert_eq!(error.is_lasting(), expected, "{code}");
+            assert_eq!(error.is_lasting(), expected, "{code} {message}");
         }
     }
 

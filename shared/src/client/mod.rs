@@ -246,6 +246,15 @@ pub fn is_gone(error: &kube::Error) -> bool {
     absent(error).is_some()
 }
 
+/// Returns whether the API, or its store, does not take an object for what is in it, such as its
+/// size, which etcd and its client refuse with the code of an error within the server. The same
+/// write will not succeed later.
+pub fn refuses_content(error: &kube::Error) -> bool {
+    let sizes = ["request is too large", "larger than max"];
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422)
+        || sizes.iter().any(|size| status.message.contains(size)))
+}
+
 /// Reads an object; `None` if the API says that it does not have it (see [`says_absent`]).
 ///
 /// # Errors
@@ -388,6 +397,27 @@ mod tests {
         let status = Status::failure("404 page not found", "Failed to parse error data");
         let unserved = kube::Error::Api(status.with_code(404).boxed());
         assert!(!is_gone(&unserved), "the kind is not served now");
+    }
+
+    #[test]
+    fn a_write_that_is_refused_for_its_content_is_told_from_one_that_may_succeed_later() {
+        for (code, message, expected) in [
+            (413, "Request entity too large: limit is 3145728", true),
+            (422, "Work \"w\" is invalid", true),
+            (500, "etcdserver: request is too large", true),
+            (
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097278 vs. 2097152)",
+                true,
+            ),
+            (500, "etcdserver: leader changed", false),
+            (409, "the object has been modified", false),
+            (403, "works.work.karmada.io is forbidden", false),
+        ] {
+            let status = Status::failure(message, "").with_code(code);
+            let error = kube::Error::Api(status.boxed());
+            assert_eq!(refuses_content(&error), expected, "{code} {message}");
+        }
     }
 
     #[test]
