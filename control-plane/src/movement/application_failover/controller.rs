@@ -16,10 +16,10 @@ use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
 use parking_lot::Mutex;
 
-use super::decide::{Verdict, decide, toleration};
+use super::decide::{Verdict, decide, is_refused, toleration};
 use super::duty::{Duty, duty};
 use super::evict::{Switches, obstacle, purge_mode_of};
-use super::explain::{CONDITION, FailoverState, Obstacle};
+use super::explain::{CONDITION, FailoverState, Obstacle, tells_of};
 use super::history::{self, History, Move};
 use super::readiness::ReadinessTracker;
 use crate::fleet::Fleet;
@@ -220,7 +220,8 @@ impl Applications {
         let now = case.now;
         let state = verdict
             .next
-            .and_then(|until| tolerated_state(&history, until, now));
+            .and_then(|until| tolerated_state(&history, until, now))
+            .or_else(|| refused_state(case));
         let wait = verdict.next.map(|next| after(next, now));
         let (ready, held) = self.ready(
             (&case.binding.spec, behavior),
@@ -311,6 +312,25 @@ fn tolerated_state(history: &History, until: Timestamp, now: Timestamp) -> Optio
         cluster: cluster.clone(),
         since: *since,
         until,
+    })
+}
+
+/// Returns the report about a cluster in which the application was unhealthy, as is written down,
+/// until the cluster refused an update: whether it still is may not be known for long, and nobody
+/// is moved for what is not known to be wrong.
+fn refused_state(case: &Case<'_>) -> Option<FailoverState> {
+    let status = case.binding.status();
+    let told = conditions::get(&status.conditions, CONDITION);
+    let was_unhealthy = |cluster: &str| {
+        case.written.since.contains_key(cluster) || told.is_some_and(|told| tells_of(told, cluster))
+    };
+    let refused = status.aggregated_status.iter().find(|report| {
+        let cluster = &report.cluster_name;
+        let is_assigned = case.binding.spec.target(cluster).is_some();
+        is_refused(report) && is_assigned && was_unhealthy(cluster)
+    });
+    refused.map(|report| FailoverState::Refused {
+        cluster: report.cluster_name.clone(),
     })
 }
 

@@ -46,6 +46,11 @@ pub enum FailoverState {
         /// Reason why it stays.
         why: Obstacle,
     },
+    /// The application was unhealthy when the cluster refused an update, and stays.
+    Refused {
+        /// Cluster that refuses the update.
+        cluster: String,
+    },
     /// The application was evicted.
     Left(Move),
     /// The application is no longer reported unhealthy.
@@ -158,6 +163,7 @@ impl FailoverState {
                 Obstacle::GateOff => "GracefulEvictionDisabled",
                 Obstacle::Eviction(state) => state.reason(),
             },
+            Self::Refused { .. } => "UpdateNotApplied",
             Self::Left(_) => "ApplicationMoved",
             Self::Recovered => "ApplicationRecovered",
             Self::NotFollowed(Unfollowed::Dependencies | Unfollowed::DependenciesOff) => {
@@ -177,13 +183,18 @@ impl FailoverState {
                 since,
                 until,
             } => format!(
-                "the application has been unhealthy in {cluster} since {since:.0}: it stays until {until:.0}"
+                "{}since {since:.0}: it stays until {until:.0}",
+                unhealthy_in(cluster)
             ),
             Self::Held {
                 cluster,
                 since,
                 why,
             } => format!("{}{why}", stays(cluster, *since)),
+            Self::Refused { cluster } => format!(
+                "{}until it could not be applied there as it is now, so that its health is not known: it stays until it is applied again. status.aggregatedStatus says why it is not",
+                unhealthy_in(cluster)
+            ),
             Self::Left(Move {
                 from: cluster,
                 since,
@@ -216,6 +227,7 @@ impl FailoverState {
                 EventType::Warning
             }
             Self::NotFollowed(_)
+            | Self::Refused { .. }
             | Self::Left(Move {
                 without_state: true,
                 ..
@@ -226,16 +238,29 @@ impl FailoverState {
 
     /// Returns the condition that tells the state of the application.
     pub fn condition(&self, now: Timestamp) -> Condition {
-        let pending = matches!(self, Self::Tolerated { .. } | Self::Held { .. });
+        let pending = matches!(
+            self,
+            Self::Tolerated { .. } | Self::Held { .. } | Self::Refused { .. }
+        );
         let status = if pending { "True" } else { "False" };
         conditions::new(CONDITION, status, self.reason(), &self.message(), now)
     }
 }
 
+/// Returns whether a condition tells that the application is, or was last, unhealthy in a cluster.
+pub fn tells_of(told: &Condition, cluster: &str) -> bool {
+    told.status == conditions::TRUE && told.message.starts_with(&unhealthy_in(cluster))
+}
+
 fn stays(cluster: &str, since: Timestamp) -> String {
     format!(
-        "the application has been unhealthy in {cluster} since {since:.0}, has to leave and stays: "
+        "{}since {since:.0}, has to leave and stays: ",
+        unhealthy_in(cluster)
     )
+}
+
+fn unhealthy_in(cluster: &str) -> String {
+    format!("the application has been unhealthy in {cluster} ")
 }
 
 #[cfg(test)]

@@ -95,6 +95,46 @@ async fn an_application_that_recovers_in_time_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_the_health_is_not_known_because_an_update_is_refused_is_told() {
+    let stand = stand(unhealthy()).await;
+    pass(20).await;
+    let put = |report: Value| {
+        let mut binding = stand.api.binding("web-deployment");
+        binding["status"]["aggregatedStatus"] = json!([report]);
+        stand.api.put("resourcebindings", binding);
+    };
+    let told = || {
+        let binding = stand.api.binding("web-deployment");
+        let told = &binding["status"]["conditions"][0];
+        ["status", "reason"].map(|field| told[field].as_str().unwrap().to_owned())
+    };
+    put(json!({"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}));
+    pass(300).await;
+    assert_eq!(placements(&stand), [Value::Null; 0]);
+    assert_eq!(told(), ["True", "UpdateNotApplied"]);
+    let events = stand.api.told().await;
+    let warned = events.iter().filter(|it| it.1 == "UpdateNotApplied");
+    assert_eq!(
+        warned.count(),
+        2,
+        "of the binding and the template, once: {events:?}"
+    );
+    put(json!({"clusterName": "m1", "applied": true, "health": "Unknown"}));
+    pass(5).await;
+    assert_eq!(told(), ["False", "ApplicationRecovered"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_that_is_refused_of_a_copy_that_was_well_says_nothing_of_its_health() {
+    let mut refused = unhealthy();
+    refused["status"]["aggregatedStatus"] =
+        json!([{"clusterName": "m1", "health": "Unknown", "appliedMessage": "denied"}]);
+    let stand = stand(refused).await;
+    pass(120).await;
+    assert!(stand.api.told().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_move_is_written_with_the_new_placement_and_other_schedulers_place_what_is_theirs() {
     for (scheduler, clusters) in [
         ("", json!([{"name": "m2", "replicas": 2}])),
