@@ -353,6 +353,12 @@ impl LeaseMonitor {
         self.fleet
             .events
             .warn(cluster, silence.reason(), silence.message());
+        if self.with(|state, _| state.tracker.lacks_renewals(&name)) == Some(true) {
+            let note = format!(
+                "the agent reports the cluster's status and does not renew its lease {CLUSTER_NAMESPACE}/{name}, so that Ready changes between True and Unknown, and taints come and go: its log says why. `kubectl muster token create --cluster-name {name}` gives an agent of Muster the right again"
+            );
+            self.fleet.events.warn(cluster, "LeaseNotRenewed", note);
+        }
         self.with(|state, _| state.tracker.wrote(&name, written));
         Ok(())
     }

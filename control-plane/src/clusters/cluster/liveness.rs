@@ -203,6 +203,12 @@ impl LivenessTracker {
         }
     }
 
+    /// Returns whether the agent of the cluster reports and does not renew its lease.
+    pub fn lacks_renewals(&self, name: &str) -> bool {
+        let entry = self.tracked.get(name);
+        entry.is_some_and(|entry| entry.liveness.lacks_renewals(self.graces))
+    }
+
     /// Sets the cluster's timer: shortly before its deadline, at the deadline, or at once,
     /// whichever is next.
     pub fn arm(&mut self, name: &str, now: Instant) {

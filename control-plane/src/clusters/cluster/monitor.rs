@@ -75,6 +75,8 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     heard: Instant,
+    /// When the lease was last seen to be renewed, or the listening began.
+    renewal_heard: Instant,
     ready: Option<Condition>,
     renewed: Option<Timestamp>,
     leased: bool,
@@ -89,6 +91,7 @@ impl Liveness {
         let heard = if ready.is_some() { now } else { since.min(now) };
         Self {
             heard,
+            renewal_heard: now,
             ready: ready.cloned(),
             renewed: None,
             leased: false,
@@ -116,6 +119,7 @@ impl Liveness {
         if !self.deaf && renewed.is_some() && self.renewed != renewed {
             self.renewed = renewed;
             self.heard = now;
+            self.renewal_heard = now;
         }
     }
 
@@ -125,6 +129,13 @@ impl Liveness {
     pub fn wrote(&mut self, ready: Condition) {
         self.deaf = !self.leased;
         self.ready = Some(ready);
+    }
+
+    /// Returns whether the status was reported anew although the lease had not been renewed for a
+    /// whole grace: the agent lives and cannot renew it, so that Ready changes to and fro.
+    pub fn lacks_renewals(&self, graces: Graces) -> bool {
+        let without = self.heard.saturating_duration_since(self.renewal_heard);
+        without > graces.monitor
     }
 
     /// Gives back time in which nobody could have been heard.
@@ -234,6 +245,19 @@ pub(in crate::clusters) mod tests {
             liveness.judge(GRACES, start + seconds(102)),
             Verdict::Until(start + seconds(142))
         );
+    }
+
+    #[test]
+    fn an_agent_that_reports_and_does_not_renew_its_lease_is_told_from_one_that_is_silent() {
+        let start = Instant::now();
+        let mut liveness = Liveness::new(Some(&ready("True")), start, start);
+        liveness.lease(renewal(1), start + seconds(10));
+        liveness.wrote(ready("Unknown"));
+        assert!(!liveness.lacks_renewals(GRACES), "it is silent");
+        liveness.ready(Some(&ready("True")), start + seconds(51));
+        assert!(liveness.lacks_renewals(GRACES), "only its status came");
+        liveness.lease(renewal(2), start + seconds(52));
+        assert!(!liveness.lacks_renewals(GRACES), "it is renewed again");
     }
 
     #[test]

@@ -76,6 +76,22 @@ async fn a_silent_cluster_is_reported_once_when_its_grace_is_over_and_its_lease_
 }
 
 #[tokio::test(start_paused = true)]
+async fn that_an_agent_lives_and_does_not_renew_its_lease_is_told() {
+    let stand = stand(vec![
+        ("clusters", cluster("m1", "Pull")),
+        ("leases", lease("m1", 0)),
+    ])
+    .await;
+    for (what, expected) in [("it fell silent", 0), ("its status came again", 1)] {
+        pass(45).await;
+        let told = stand.api.told().await;
+        let told = told.iter().filter(|it| it.1 == "LeaseNotRenewed");
+        assert_eq!(told.count(), expected, "{what}");
+        stand.api.put("clusters", cluster("m1", "Pull"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_shorter_the_grace_the_more_often_the_api_is_asked() {
     let settings = Settings {
         cluster_monitor_grace_period: "8s".parse().unwrap(),
