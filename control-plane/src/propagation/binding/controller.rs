@@ -35,6 +35,7 @@ use super::plan::{Facts, Plan, Wanted};
 use super::prepare::{Prepared, prepare};
 use super::removal::{self, Reason};
 use super::render::{Origin, Scope, expects};
+use super::suspend::suspend_others;
 use super::write::{doomed, is_leaving, lead, listed, remove};
 use crate::fleet::Fleet;
 use crate::fleet::availability::{applies_works, is_heard};
@@ -408,9 +409,10 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     if removed.is_ok() {
         memory.unremoved.forget(key);
     }
+    let suspended = suspend_others(fleet, &client, &wanted, &plan).await;
     let plan = (plan, roles.as_ref());
     let delivered = deliver(fleet, &client, memory, &binding, &wanted, plan, is_left).await;
-    let delivered = delivered.map(|next| next.sooner(due));
+    let delivered = delivered.and_then(|next| Ok(next.sooner(due).sooner(suspended?)));
     let Err(error) = removed else {
         return delivered;
     };

@@ -207,6 +207,35 @@ async fn a_copy_stays_until_the_next_one_is_made_although_its_dispatching_was_su
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_copy_that_is_kept_is_left_alone_once_its_dispatching_is_suspended() {
+    for (suspension, expected) in [
+        (Value::Null, Value::Null),
+        (
+            json!({"dispatchingOnClusters": {"clusterNames": ["m2"]}}),
+            Value::Null,
+        ),
+        (
+            json!({"dispatchingOnClusters": {"clusterNames": ["m1"]}}),
+            json!(true),
+        ),
+        (json!({"dispatching": true}), json!(true)),
+    ] {
+        let mut binding = moved("web", "apps/v1", "Deployment");
+        let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
+        binding["spec"]["gracefulEvictionTasks"] = json!([task]);
+        binding["spec"]["suspension"] = suspension.clone();
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
+        let stand = stand(works.into_iter().chain([("resourcebindings", binding)])).await;
+        pass(60).await;
+        let old = stand.api.object("works", "karmada-es-m1", "web").unwrap();
+        let said = &old["spec"]["suspendDispatching"];
+        assert_eq!(*said, expected, "{suspension}");
+        let writes = written(&stand, "web").len();
+        assert_eq!(writes, usize::from(!expected.is_null()), "{suspension}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_policy_places_beside_a_workload_leaves_a_cluster_after_the_workload() {
     let service = moved("service", "v1", "Service");
     let mut workload = moved("workload", "apps/v1", "Deployment");

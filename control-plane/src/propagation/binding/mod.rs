@@ -22,6 +22,7 @@ pub(crate) mod removal;
 pub mod render;
 mod shrink;
 mod state;
+mod suspend;
 mod write;
 
 #[cfg(test)]

@@ -1,0 +1,73 @@
+//! Suspends dispatching to Works that stay and are not rendered: an old copy that is kept or waits
+//! for another one, and a copy for which no Work can be made now, because of an override policy for
+//! example. Whoever suspends dispatching to a cluster works on the copy there by hand.
+//!
+//! Nothing is resumed here: what such a Work says may be what dispatching was suspended for.
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::api::Api;
+use muster_shared::api::work::Work;
+use muster_shared::client::Head;
+use muster_shared::queue::Next;
+use serde_json::json;
+
+use super::error::Error;
+use super::plan::{Plan, Wanted};
+use super::prepare::Prepared;
+use super::write::lead;
+use crate::fleet::Fleet;
+use crate::fleet::api_error::ApiError;
+use crate::fleet::works::{CachedWork, cluster_of};
+use crate::fleet::write::{Written, merge};
+
+/// Suspends dispatching to Works of a binding that the plan neither renders nor removes, where the
+/// policy says so.
+pub(super) async fn suspend_others(
+    fleet: &Fleet,
+    client: &Client,
+    wanted: &Wanted<'_>,
+    plan: &Plan<'_>,
+) -> Result<Next, Error> {
+    let mut next = Next::Done;
+    let is_to_be = |work: &CachedWork| {
+        let is_meant = |it: &str| wanted.spec.dispatching_suspended_in(it);
+        work.suspend_dispatching != Some(true) && cluster_of(work).is_some_and(is_meant)
+    };
+    for work in wanted.works.iter().filter(|it| is_to_be(it)) {
+        let is_removed = plan.remove.iter().any(|it| Arc::ptr_eq(it.work, work));
+        let is_going = is_removed || fleet.deleted_works.is_to_go(work);
+        if !is_going && !is_rendered(plan, work) {
+            next = next.sooner(suspend(fleet, client, work).await?);
+        }
+    }
+    Ok(next)
+}
+
+/// Returns whether a Work is about to be written as it has to be.
+fn is_rendered(plan: &Plan<'_>, work: &CachedWork) -> bool {
+    let Ok(Prepared::Works { rendered, .. }) = &plan.make else {
+        return false;
+    };
+    let (namespace, name) = (&work.metadata.namespace, &work.metadata.name);
+    plan.hold.is_none()
+        && rendered
+            .iter()
+            .any(|it| namespace.as_ref() == Some(&it.namespace) && name.as_ref() == Some(&it.name))
+}
+
+async fn suspend(fleet: &Fleet, client: &Client, work: &CachedWork) -> Result<Next, Error> {
+    lead(fleet)?;
+    let namespace = work.metadata.namespace.as_deref().unwrap_or_default();
+    let name = work.metadata.name.as_deref().unwrap_or_default();
+    let patch = json!({
+        "metadata": { "resourceVersion": work.metadata.resource_version },
+        "spec": { "suspendDispatching": true },
+    });
+    let api: Api<Head<Work>> = Api::namespaced(client.clone(), namespace);
+    let written = Written::of(merge(&api, name, &patch).await);
+    let subject = format!("work {namespace}/{name}");
+    let written = written.map_err(ApiError::of("suspend dispatching of", &subject))?;
+    Ok(written.next())
+}
