@@ -13,11 +13,10 @@ use kube::ResourceExt;
 use kube::api::Api;
 use muster_shared::client::{Profile, Route};
 use muster_shared::fleet_epoch;
-use muster_shared::fleet_id::{FleetId, SYSTEM_NAMESPACE};
+use muster_shared::fleet_id::FleetId;
 use muster_shared::fleet_servers::FleetServer;
 use muster_shared::k8s::{Namespace, ObjectMeta};
 use muster_shared::names::CLUSTER_NAMESPACE;
-use muster_shared::names::annotation::FLEET_EPOCH;
 use muster_shared::serve::Health;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -79,41 +78,6 @@ fn judge(
         Verdict::Superseded(words)
     } else {
         Verdict::Doubt(words)
-    }
-}
-
-/// What a process began with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Begun {
-    epoch: u64,
-    /// Uid of the namespace that bears the epoch.
-    namespace: Option<String>,
-    /// Uid of the namespace `kube-system`, which lives as long as the store.
-    store: Option<String>,
-}
-
-impl Begun {
-    fn of(namespace: Option<&ObjectMeta>, store: Option<String>) -> Self {
-        let epoch = namespace.map_or(Ok(0), fleet_epoch::of);
-        let epoch = epoch.unwrap_or_else(|problem| {
-            tracing::warn!(problem, "the epoch of the store counts as 0");
-            0
-        });
-        Self {
-            epoch,
-            namespace: namespace.and_then(|it| it.uid.clone()),
-            store,
-        }
-    }
-
-    /// Returns whether somebody deleted the namespace that bears the epoch: it is missing, or is
-    /// another one of the same store upon which no epoch is written. It is made again with what was
-    /// written upon it, so the epoch of the store is what it was.
-    fn is_remade(&self, namespace: Option<&ObjectMeta>, store: Option<&str>) -> bool {
-        let uid = namespace.and_then(|it| it.uid.as_deref());
-        let annotations = namespace.and_then(|it| it.annotations.as_ref());
-        let is_written = annotations.is_some_and(|it| it.contains_key(FLEET_EPOCH));
-        !is_written && self.store.as_deref() == store && self.namespace.as_deref() != uid
     }
 }
 
@@ -179,21 +143,19 @@ impl Watch {
     async fn follow(&self) -> String {
         self.fleet.namespaces.synced().await;
         self.fleet.leases.synced().await;
-        let mut begun: Option<Begun> = None;
+        let mut begun = None;
         let mut told = None;
         loop {
             let namespace = self.fleet.namespaces.get(None, CLUSTER_NAMESPACE);
             let metadata = namespace.as_ref().map(|it| &it.metadata);
-            let store = self.fleet.namespaces.get(None, SYSTEM_NAMESPACE);
-            let store = store.and_then(|system| system.uid());
-            let former = begun.as_ref();
-            let former = former.filter(|it| it.is_remade(metadata, store.as_deref()));
-            let former = former.cloned();
-            let found = former.unwrap_or_else(|| Begun::of(metadata, store));
-            let own = found.epoch;
-            if let Some(Begun { epoch, .. }) = begun.as_ref().filter(|it| it.epoch != own) {
+            let own = metadata.map_or(Ok(0), fleet_epoch::of);
+            let own = own.unwrap_or_else(|problem| {
+                tracing::warn!(problem, "the epoch of the store counts as 0");
+                0
+            });
+            if let Some(begun) = begun.filter(|begun| *begun != own) {
                 return format!(
-                    "the epoch of the store changed from {epoch} to {own} while this process ran: it ends and starts again, so that \
+                    "the epoch of the store changed from {begun} to {own} while this process ran: it ends and starts again, so that \
                      every cluster gets a full grace"
                 );
             }
@@ -226,7 +188,7 @@ impl Watch {
                     if doubt.is_some() || begun.is_none() || told.is_some() {
                         self.health.note(PART, doubt);
                     }
-                    begun = Some(found);
+                    begun = Some(own);
                     self.fit.send_replace(true);
                 }
             }
@@ -285,44 +247,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-
-    #[test]
-    fn a_store_keeps_its_epoch_while_the_namespace_that_bears_it_is_made_again() {
-        let metadata = |uid: &str, annotations: Value| -> ObjectMeta {
-            serde_json::from_value(json!({"uid": uid, "annotations": annotations})).unwrap()
-        };
-        let first = metadata("a", json!({FLEET_EPOCH: "2"}));
-        let begun = Begun::of(Some(&first), Some("s".to_owned()));
-        assert_eq!(begun.epoch, 2);
-        for (what, namespace, store, expected) in [
-            ("deleted", None, "s", true),
-            (
-                "made by somebody",
-                Some(metadata("b", json!({}))),
-                "s",
-                true,
-            ),
-            (
-                "promoted since",
-                Some(metadata("b", json!({FLEET_EPOCH: "3"}))),
-                "s",
-                false,
-            ),
-            (
-                "taken off by somebody",
-                Some(metadata("a", json!({}))),
-                "s",
-                false,
-            ),
-            ("another store", Some(metadata("b", json!({}))), "t", false),
-        ] {
-            let found = begun.is_remade(namespace.as_ref(), Some(store));
-            assert_eq!(found, expected, "{what}");
-        }
-    }
 
     #[test]
     fn a_store_is_led_unless_another_one_or_two_agents_say_that_it_is_old() {

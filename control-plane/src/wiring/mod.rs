@@ -88,9 +88,7 @@ pub async fn run_over(
     }
     let epoch = epoch::Watch::new(&fleet, &health);
     let (fit, ended) = (epoch.fit(), epoch.ended());
-    let keeper = namespaces::Keeper::new(&fleet);
     fleet.follow(&mut tasks);
-    tasks.spawn("namespaces made again", keeper.run());
     tasks.spawn("epoch of the store", epoch.run());
     tasks.spawn(
         "fitness",

@@ -1,5 +1,6 @@
 //! Rights: grants, roles and impersonation.
 
+use muster_e2e::harness::access::admit_control_plane;
 use serde_json::{Value, json};
 
 use crate::identity::{RBAC, binding, grant, send, send_as, server};
@@ -118,4 +119,25 @@ async fn being_somebody_else_takes_the_right_to_it() {
         assert_eq!(refused["message"], why);
         bob.pop();
     }
+}
+
+#[tokio::test]
+async fn the_namespaces_of_leases_and_of_the_election_are_not_deleted_by_mistake() {
+    let (_server, client) = server().await;
+    admit_control_plane(&client).await.unwrap();
+    for name in ["karmada-cluster", "karmada-system"] {
+        let path = format!("/api/v1/namespaces/{name}");
+        let refused = send(&client, "DELETE", &path, &json!({})).await;
+        assert_eq!(refused["code"], 403, "{refused}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(
+            message.contains("all clusters of the fleet would fall silent"),
+            "{message}"
+        );
+    }
+    let other = json!({"metadata": {"name": "other"}});
+    send(&client, "POST", "/api/v1/namespaces", &other).await;
+    let path = "/api/v1/namespaces/other";
+    let deleted = send(&client, "DELETE", path, &json!({})).await;
+    assert_ne!(deleted["code"], 403, "{deleted}");
 }
