@@ -63,10 +63,12 @@ impl<K: Clone + Eq + Hash> Line<K> {
         self.take_of(rank)
     }
 
-    /// Takes the first key of the lowest rank that is due out of the line.
-    pub fn take_lowest(&mut self, now: Instant) -> Option<K> {
+    /// Takes the first key of a lower rank than the highest one that is due out of the line: of the
+    /// lowest for 0, and of the others in turn for higher numbers. With one rank, it is of that.
+    pub fn take_lower(&mut self, now: Instant, nth: usize) -> Option<K> {
         self.arrive(now);
-        let rank = *self.due.last_key_value()?.0;
+        let lower = self.due.len().saturating_sub(1).max(1);
+        let rank = *self.due.keys().rev().nth(nth % lower)?;
         self.take_of(rank)
     }
 
@@ -142,12 +144,33 @@ mod tests {
             line.add(key, at(when), rank);
         }
         let expected = ["high", "high, later", "plain", "plain, arrived last", "low"];
-        assert_eq!(line.take_lowest(at(3)), Some("low"));
+        assert_eq!(line.take_lower(at(3), 0), Some("low"));
         line.add("low", start, -5);
         assert_eq!(drain(&mut line, start, 3), expected);
         assert_eq!(line.next_due(), Some(at(5)));
         assert_eq!(drain(&mut line, start, 5), ["highest, not due"]);
         assert_eq!((line.len(), line.next_due()), (0, None));
+    }
+
+    #[test]
+    fn each_lower_rank_that_is_due_gets_its_turn() {
+        let start = Instant::now();
+        for (ranks, expected) in [
+            (&[][..], [None; 3]),
+            (&[5], [Some(5); 3]),
+            (&[0, 5], [Some(0); 3]),
+            (&[-1, 0, 5], [Some(-1), Some(0), Some(-1)]),
+            (&[-1, 0, 1, 5], [Some(-1), Some(0), Some(1)]),
+        ] {
+            let found = [0, 1, 2].map(|nth| {
+                let mut line = Line::new();
+                for rank in ranks {
+                    line.add(*rank, start, *rank);
+                }
+                line.take_lower(start, nth)
+            });
+            assert_eq!(found, expected, "{ranks:?}");
+        }
     }
 
     #[test]

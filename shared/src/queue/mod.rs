@@ -69,9 +69,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Rank of keys that are added before the work begins.
 const BACKLOG: i32 = -1;
-/// One of so many keys is one of the lowest rank, so that these do not wait for ever in a fleet
-/// that is never at rest.
-const LOWEST_EACH: u64 = 8;
+/// One of so many keys is one of a lower rank, so that these do not wait for ever in a fleet that
+/// is never at rest.
+const LOWER_EACH: usize = 8;
 
 /// Result of successful work on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ struct State<K> {
     /// Whether the work has begun.
     has_begun: bool,
     /// Number of keys that were taken.
-    taken: u64,
+    taken: usize,
     running: HashSet<K>,
     /// Keys that became due while they were being worked on.
     again: HashSet<K>,
@@ -147,8 +147,8 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
     }
 
     /// Makes an empty queue in which keys of a higher rank come first, but for one key of eight,
-    /// which is one of the lowest rank. Ranks begin with 0; within a rank, the first key that is
-    /// due comes first.
+    /// which is one of a lower rank: of each of these in turn. Ranks begin with 0; within a rank,
+    /// the first key that is due comes first.
     ///
     /// The rank is computed whenever a key is added after the work has begun.
     pub fn ranked(name: &'static str, rank: impl Fn(&K) -> i32 + Send + Sync + 'static) -> Self {
@@ -274,9 +274,10 @@ impl<K: Clone + Eq + Hash + Debug + Send + 'static> Queue<K> {
         let mut state = self.lock();
         loop {
             state.taken += 1;
-            let is_of_lowest = !self.inner.is_strict && state.taken.is_multiple_of(LOWEST_EACH);
-            let key = if is_of_lowest {
-                state.line.take_lowest(now)?
+            let is_of_lower = !self.inner.is_strict && state.taken.is_multiple_of(LOWER_EACH);
+            let key = if is_of_lower {
+                let nth = state.taken / LOWER_EACH;
+                state.line.take_lower(now, nth)?
             } else {
                 state.line.take(now)?
             };
@@ -448,25 +449,45 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lower_rank_goes_on_while_higher_ones_keep_coming() {
-        let queue = Queue::ranked("test", |key: &String| i32::from(key.starts_with('!')));
-        let (tell, mut told) = mpsc::unbounded_channel();
-        let news = queue.clone();
-        let work = move |key: String| {
-            if key.starts_with('!') {
-                news.add(key.clone());
-            } else {
-                tell.send(key).unwrap();
+    async fn each_lower_rank_goes_on_while_others_keep_coming() {
+        // Keys that end with `+` come again each time.
+        let keeps_coming = |key: &str| key.ends_with('+');
+        for (coming, expected) in [
+            ("2+", ["1", "0"]),
+            ("2+ 0+", ["1", "1"]),
+            ("2+ 1+", ["0", "0"]),
+        ] {
+            let rank = |key: &String| i32::from(key.as_bytes()[0] - b'0');
+            let (queue, over) = (Queue::ranked("test", rank), CancellationToken::new());
+            let (tell, mut told) = mpsc::unbounded_channel();
+            let (news, ends, count) = (queue.clone(), over.clone(), Mutex::new(0));
+            let work = move |key: String| {
+                *count.lock() += 1;
+                if *count.lock() == 200 {
+                    ends.cancel();
+                }
+                if keeps_coming(&key) {
+                    news.add(key);
+                } else {
+                    tell.send(key).unwrap();
+                }
+                async { Ok::<_, Infallible>(Next::Done) }
+            };
+            tokio::spawn(queue.clone().run(1, over, work));
+            // The work has begun.
+            tokio::task::yield_now().await;
+            let others = expected.into_iter().enumerate();
+            let others = others.map(|(nth, rank)| format!("{rank}{nth}"));
+            let keys = coming.split_whitespace().map(str::to_owned).chain(others);
+            let keys: Vec<String> = keys.collect();
+            for key in &keys {
+                queue.add(key.clone());
             }
-            async { Ok::<_, Infallible>(Next::Done) }
-        };
-        queue.add("!".to_owned());
-        tokio::spawn(queue.clone().run(1, CancellationToken::new(), work));
-        for key in ["a", "b"] {
-            queue.add(key.to_owned());
+            for key in keys.iter().filter(|it| !keeps_coming(it)) {
+                let found = told.recv().await;
+                assert_eq!(found.as_ref(), Some(key), "{coming}");
+            }
         }
-        assert_eq!(told.recv().await.unwrap(), "a");
-        assert_eq!(told.recv().await.unwrap(), "b");
     }
 
     #[tokio::test(start_paused = true)]
