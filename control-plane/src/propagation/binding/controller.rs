@@ -287,16 +287,19 @@ enum Urgency {
 }
 
 impl Urgency {
-    /// Returns the urgency of a binding by its targets and its Works.
+    /// Returns the urgency of a binding by its targets, those of the workloads that it follows, and
+    /// its Works: a workload that moved does not start without what it needs.
     fn of(fleet: &Fleet, key: &BindingKey) -> Self {
         let Some(binding) = fleet.bindings.get(key) else {
             return Self::Later;
         };
         let works = fleet.work_index.of(key);
         let placed: HashSet<&str> = works.iter().filter_map(|it| cluster_of(it)).collect();
-        let mut targets = binding.spec.clusters.iter();
+        let spec = &binding.spec;
+        let followed = spec.required_by.iter().flat_map(|it| &it.clusters);
+        let mut targets = spec.clusters.iter().chain(followed);
         let lacks_work = targets.any(|it| !placed.contains(&*it.name));
-        let was_elsewhere = !works.is_empty() || !binding.spec.graceful_eviction_tasks.is_empty();
+        let was_elsewhere = !works.is_empty() || !spec.graceful_eviction_tasks.is_empty();
         match lacks_work && binding.metadata.deletion_timestamp.is_none() {
             false => Self::Later,
             true if was_elsewhere => Self::Moved,
@@ -596,16 +599,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_work_of_a_workload_that_moves_comes_before_those_of_new_workloads() {
-        for (copy, expected) in [
-            (None, Urgency::New),
-            (Some("m1"), Urgency::Moved),
-            (Some("m2"), Urgency::Later),
+        let mut follower = to(&[], 1);
+        let workload = json!({"namespace": "shop", "name": "web", "clusters": [{"name": "m2"}]});
+        follower["spec"]["requiredBy"] = json!([workload]);
+        for (binding, copy, expected) in [
+            (to(&["m2"], 1), None, Urgency::New),
+            (to(&["m2"], 1), Some("m1"), Urgency::Moved),
+            (to(&["m2"], 1), Some("m2"), Urgency::Later),
+            (follower.clone(), None, Urgency::New),
+            (follower.clone(), Some("m1"), Urgency::Moved),
+            (follower, Some("m2"), Urgency::Later),
         ] {
             let works = copy.map(|cluster| ("works", work(cluster, "Healthy")));
-            let objects = [("resourcebindings", to(&["m2"], 1))];
+            let what = format!("{} {copy:?}", binding["spec"]["requiredBy"]);
+            let objects = [("resourcebindings", binding)];
             let stand = Stand::followed(objects.into_iter().chain(works)).await;
             let found = Urgency::of(&stand.fleet, &key("web-deployment"));
-            assert_eq!(found, expected, "{copy:?}");
+            assert_eq!(found, expected, "{what}");
         }
         assert!((Urgency::Later as i32) < Urgency::New as i32);
         assert!((Urgency::New as i32) < Urgency::Moved as i32);
