@@ -1,10 +1,11 @@
 //! One schedule of a binding: its affinity groups in order, each through filters, selection and
 //! division.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use muster_shared::api::binding::{
-    Component, ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent,
+    Component, ResourceBindingSpec, ResourceBindingStatus, ResourceHealth, TargetCluster,
+    TargetComponent,
 };
 use muster_shared::api::policy::Placement;
 use muster_shared::k8s::{Taint, Toleration};
@@ -22,6 +23,7 @@ use super::snapshot::{ClusterInfo, Snapshot};
 use super::step_timer::{Spent, Step, StepTimer};
 use super::unknown::{rest, unknown_targets};
 use super::{Behaviour, Decision, Growth, Options};
+use crate::fleet::availability::{Workload, can_hold};
 use crate::fleet::completion::has_completed;
 
 /// Attempts to place a binding, and their result.
@@ -176,6 +178,26 @@ fn assigned(components: &[Component]) -> Vec<TargetComponent> {
         replicas: component.replicas,
     });
     assigned.collect()
+}
+
+fn count<T>(list: &[T]) -> i64 {
+    i64::try_from(list.len()).unwrap_or(i64::MAX)
+}
+
+/// Returns shares of so many replicas that are left for clusters, in order: for each what it holds
+/// at most, and one at least as long as there are some.
+fn at_most_held<'a>(clusters: &[&Candidate<'a>], mut left: i64) -> Vec<Share<'a>> {
+    let later = (0..count(clusters)).rev();
+    let shares = clusters.iter().zip(later).map(|(it, later)| {
+        let most = left.min((left - later).max(1));
+        let replicas = it.held_replicas().min(most).max(0);
+        left -= replicas;
+        Share {
+            cluster: it.name(),
+            replicas,
+        }
+    });
+    shares.filter(|it| it.replicas > 0).collect()
 }
 
 /// One attempt: a binding under one of its affinity groups.
@@ -549,8 +571,9 @@ impl<'a> Trial<'a> {
 
     /// Returns the shares with those of clusters in which dispatching is suspended, and which would
     /// get none, since the workload asks for fewer replicas, for example: a copy would be deleted
-    /// where nothing is to change. They keep what they hold, as far as so many are asked for, and
-    /// the others share the rest. A cluster that has lost its weight was given up by a person.
+    /// where nothing is to change. Those that live keep what they hold, or what is left of it
+    /// beside one replica for each other one, and the other clusters share the rest. A cluster that
+    /// has lost its weight was given up by a person.
     fn with_suspended(
         &self,
         selected: &[Candidate<'a>],
@@ -562,30 +585,52 @@ impl<'a> Trial<'a> {
             return shares;
         }
         let needs_weight = matches!(division.strategy, Strategy::Static(_));
-        let is_dropped = |it: &Candidate<'_>| {
-            let share = shares.iter().find(|share| share.cluster == it.name());
-            share.map_or(!needs_weight, |share| share.replicas == 0)
-        };
-        let (kept, others): (Vec<_>, Vec<_>) = selected.iter().copied().partition(|it| {
-            it.held_replicas() > 0
-                && self.spec.dispatching_suspended_in(it.name())
-                && is_dropped(it)
-        });
-        let held: i64 = kept.iter().map(Candidate::held_replicas).sum();
-        if kept.is_empty() || held > division.replicas {
-            return shares;
+        let (mut others, mut kept) = (selected.to_vec(), Vec::new());
+        let (mut rest, mut divided) = (division.clone(), shares.clone());
+        loop {
+            let given = divided.iter().map(|it| (it.cluster, it.replicas));
+            let given: HashMap<&str, i64> = given.collect();
+            let has_none = |it: &&Candidate<'a>| {
+                let replicas = given.get(it.name());
+                replicas.map_or(!needs_weight, |replicas| *replicas == 0)
+            };
+            let lives = |it: &&Candidate<'a>| self.lives_suspended(it);
+            let dropped: Vec<_> = others.iter().filter(&has_none).filter(lives).collect();
+            let found = if dropped.is_empty() {
+                Vec::new()
+            } else {
+                let served = others.iter().filter(|it| !has_none(it)).filter(lives);
+                let served: Vec<_> = served.collect();
+                at_most_held(&dropped, rest.replicas - count(&served))
+            };
+            if found.is_empty() {
+                divided.extend(kept);
+                return divided;
+            }
+            rest.replicas -= found.iter().map(|it| it.replicas).sum::<i64>();
+            others.retain(|it| found.iter().all(|share| share.cluster != it.name()));
+            kept.extend(found);
+            // The division without them may have dropped another one.
+            let Ok(again) = divide(&others, &rest) else {
+                return shares;
+            };
+            divided = again;
         }
-        let rest = Division {
-            replicas: division.replicas - held,
-            ..division.clone()
+    }
+
+    /// Returns whether a cluster in which dispatching is suspended has a copy that lives, so that
+    /// others may give up replicas for it: a first placement was never made there, and a cluster
+    /// that has failed serves nobody.
+    fn lives_suspended(&self, candidate: &Candidate<'_>) -> bool {
+        let (spec, name) = (self.spec, candidate.name());
+        let is_healthy = || {
+            let report = self.status.report(name);
+            report.is_some_and(|it| it.health == Some(ResourceHealth::Healthy))
         };
-        let Ok(mut divided) = divide(&others, &rest) else {
-            return shares;
-        };
-        divided.extend(kept.iter().map(|it| Share {
-            cluster: it.name(),
-            replicas: it.held_replicas(),
-        }));
-        divided
+        let workload = Workload::of(spec, Some(self.placement));
+        candidate.held_replicas() > 0
+            && spec.dispatching_suspended_in(name)
+            && is_healthy()
+            && can_hold(Some(candidate.cluster.cluster()), &workload).is_ok()
     }
 }

@@ -416,47 +416,83 @@ fn nothing_is_moved_to_where_dispatching_is_suspended_and_a_first_placement_is_m
     assert!(nowhere.contains(text), "{nowhere}");
 }
 
+/// Returns the clusters of a workload that asks for so many replicas, and to some of whose clusters
+/// dispatching is suspended. Each copy is healthy, except where `health` says otherwise.
+fn shrunk(
+    spec: ResourceBindingSpec,
+    suspended: &[&str],
+    health: &[(&str, &str)],
+    clusters: &[Value],
+) -> String {
+    let report = |name: &str| {
+        let said = health.iter().find(|(cluster, _)| *cluster == name);
+        let health = said.map_or("Healthy", |&(_, health)| health);
+        json!({ "clusterName": name, "applied": true, "health": health })
+    };
+    let reports: Vec<Value> = spec.clusters.iter().map(|it| report(&it.name)).collect();
+    let status = json!({ "aggregatedStatus": reports });
+    let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
+    let suspension = json!({ "dispatchingOnClusters": { "clusterNames": suspended } });
+    let spec = ResourceBindingSpec {
+        suspension: serde_json::from_value(suspension).unwrap(),
+        ..spec
+    };
+    let options = Options::default();
+    text(schedule(&spec, &status, &snapshot(clusters), &options))
+}
+
 #[test]
 fn a_copy_whose_dispatching_is_suspended_is_not_given_up_by_a_smaller_number_of_replicas() {
     let clusters: Vec<Value> = (1..=3).map(|it| cluster(&format!("m{it}"), 10)).collect();
     let weights = static_weights(&[("m1", 1), ("m2", 4)]);
-    let shrinking = |replicas: i32, placement: &Value, held: &[(&str, i32)], names: &[&str]| {
-        let mut spec = placed(deployment(replicas, placement), held);
-        let suspension = json!({ "dispatchingOnClusters": { "clusterNames": names } });
-        spec.suspension = serde_json::from_value(suspension).unwrap();
-        outcome(&spec, &clusters)
-    };
+    let rising = static_weights(&[("m1", 1), ("m2", 2), ("m3", 3)]);
+    let steep = static_weights(&[("m1", 2), ("m2", 2), ("m3", 7)]);
+    let one = aggregated();
     let (few, even) = ([("m1", 1), ("m2", 4)], [("m1", 2), ("m2", 2)]);
-    for (what, replicas, placement, held, names, expected) in [
-        ("by weights", 2, &weights, &few, &["m1"][..], "m1:1 m2:1"),
-        ("all of the rest", 1, &weights, &few, &["m1"], "m1:1"),
-        ("free to go", 2, &weights, &few, &["m2"], "m2:2"),
-        (
-            "as few as suffice",
-            2,
-            &aggregated(),
-            &even,
-            &["m2"],
-            "m2:2",
-        ),
-        (
-            "fewer than it holds",
-            1,
-            &aggregated(),
-            &even,
-            &["m2"],
-            "m1:1",
-        ),
-        ("both", 2, &weights, &few, &["m1", "m2"], "m1:1 m2:1"),
+    let rose = [("m1", 1), ("m2", 2), ("m3", 3)];
+    let all = [("m1", 2), ("m2", 2), ("m3", 7)];
+    let each = ["m1", "m2", "m3"];
+    for (what, replicas, placement, held, suspended, expected) in [
+        ("by weights", 2, &weights, &few[..], &each[..1], "m1:1 m2:1"),
+        ("all of the rest", 1, &weights, &few, &each[..1], "m1:1"),
+        ("free to go", 2, &weights, &few, &each[1..2], "m2:2"),
+        ("few suffice", 2, &one, &even, &each[1..2], "m2:2"),
+        ("fewer than it holds", 1, &one, &even, &each[1..2], "m2:1"),
+        ("both", 2, &weights, &few, &each[..2], "m1:1 m2:1"),
+        // That of m2 would go for that of m1.
+        ("one by one", 2, &rising, &rose, &each[..2], "m1:1 m2:1"),
+        ("all", 3, &steep, &all, &each, "m1:1 m2:1 m3:1"),
+        ("too few for all", 2, &steep, &all, &each, "m1:1 m3:1"),
     ] {
-        let found = shrinking(replicas, placement, held, names);
-        assert_eq!(found, expected, "{what}");
+        let spec = placed(deployment(replicas, placement), held);
+        assert_eq!(shrunk(spec, suspended, &[], &clusters), expected, "{what}");
     }
-    let gone = static_weights(&[("m2", 1)]);
-    let found = shrinking(2, &gone, &few, &["m1"]);
+    let gone = placed(deployment(2, &static_weights(&[("m2", 1)])), &few);
+    let found = shrunk(gone, &["m1"], &[], &clusters);
     assert_eq!(found, "m2:2", "its weight was taken away");
-    let zero = shrinking(0, &weights, &few, &["m1"]);
-    assert_eq!(zero, "", "scaled to zero");
+    let zero = placed(deployment(0, &weights), &few);
+    let found = shrunk(zero, &["m1"], &[], &clusters);
+    assert_eq!(found, "", "scaled to zero");
+}
+
+#[test]
+fn a_living_copy_is_not_given_up_for_a_suspended_one_that_does_not_live() {
+    let sound = cluster("m2", 10);
+    let [alone, failed] = ["NoSchedule", "NoExecute"].map(|it| tainted("m2", 10, "down", it));
+    let mut silent = sound.clone();
+    silent["status"]["conditions"][0]["status"] = json!("Unknown");
+    for (what, other, health, expected) in [
+        ("it lives", &sound, &[][..], "m2:2"),
+        ("it lives in a cluster left alone", &alone, &[], "m2:2"),
+        ("never made", &sound, &[("m2", "Unknown")], "m1:2"),
+        ("ill", &sound, &[("m2", "Unhealthy")], "m1:2"),
+        ("its cluster failed", &failed, &[], "m1:2"),
+        ("its cluster is silent", &silent, &[], "m1:2"),
+    ] {
+        let spec = placed(deployment(2, &aggregated()), &[("m1", 2), ("m2", 2)]);
+        let clusters = [cluster("m1", 10), other.clone()];
+        assert_eq!(shrunk(spec, &["m2"], health, &clusters), expected, "{what}");
+    }
 }
 
 #[test]
