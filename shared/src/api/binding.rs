@@ -247,17 +247,19 @@ impl ResourceBindingSpec {
     }
 
     /// Returns the labels that a failover saved for the copy in a cluster, unless `reports` say
-    /// that the copy has been healthy with them.
+    /// that this copy has been healthy with them, or that another one runs: then they are of the
+    /// past, and the running copy would be given them if it stayed alone.
     pub fn unused_state(
         &self,
         cluster: &str,
         reports: &[AggregatedStatusItem],
     ) -> Option<&BTreeMap<String, String>> {
         let healthy = Some(ResourceHealth::Healthy);
+        let is_copy = |name: &str| name == cluster || self.target(name).is_some();
         let mut reports = reports.iter();
-        let was_used = reports.any(|it| it.cluster_name == cluster && it.health == healthy);
+        let has_run = reports.any(|it| it.health == healthy && is_copy(&it.cluster_name));
         let given = self.state_given(cluster);
-        given.filter(|it| !it.is_empty() && !was_used)
+        given.filter(|it| !it.is_empty() && !has_run)
     }
 
     /// Returns whether the resource runs pods: it has replicas, requirements or components.

@@ -344,6 +344,28 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_that_runs_is_not_given_the_state_that_another_one_has_not_used() {
+        let mut spec = placed(deployment(4, &json!({})), &[("a", 2), ("b", 2)]);
+        let brought = json!([{
+            "fromCluster": "m", "purgeMode": "Directly", "reason": "ApplicationFailure",
+            "producer": "p", "preservedLabelState": {"job": "7f"}, "clustersBeforeFailover": ["m"],
+        }]);
+        spec.graceful_eviction_tasks = serde_json::from_value(brought).unwrap();
+        for (health, is_given) in [("Unhealthy", true), ("Healthy", false)] {
+            let status = json!({"aggregatedStatus": [{"clusterName": "a", "health": health}]});
+            let status: ResourceBindingStatus = serde_json::from_value(status).unwrap();
+            let mut after = spec.clone();
+            after.take_out(GracefulEvictionTask {
+                from_cluster: "b".to_owned(),
+                purge_mode: Some(PurgeMode::Gracefully),
+                ..GracefulEvictionTask::default()
+            });
+            after.graceful_eviction_tasks = ordered(&spec, &status, after.graceful_eviction_tasks);
+            assert_eq!(after.state_given("a").is_some(), is_given, "{health}");
+        }
+    }
+
+    #[test]
     fn a_dropped_copy_is_kept_unless_the_policy_allows_no_two() {
         let cluster = |mode: &str| json!({"cluster": {"purgeMode": mode}});
         let failing = json!({"application": {"decisionConditions": {}, "purgeMode": "Directly"}});

@@ -653,6 +653,21 @@ fn a_state_that_was_not_used_goes_on_although_the_next_eviction_preserves_none()
         let state = given(&spec, &plan, "member2");
         assert_eq!(state.as_deref(), expected, "{mode} {health}");
     }
+    // One that runs beside it has long done without.
+    let mut spec = divided();
+    spec.graceful_eviction_tasks.clone_from(&brought);
+    for (health, expected) in [("Unhealthy", Some("abc")), ("Healthy", None)] {
+        let report = json!([{"clusterName": "member2", "health": health}]);
+        let status = json!({ "aggregatedStatus": report });
+        let departure = Departure {
+            status: &serde_json::from_value(status).unwrap(),
+            ..departure(&spec, "member1")
+        };
+        let snapshot = fleet(&["member1"], &["member2"]);
+        let plan = plan(&departure, &snapshot, &Options::default(), at(50)).unwrap();
+        let state = given(&spec, &plan, "member2");
+        assert_eq!(state.as_deref(), expected, "{health} beside it");
+    }
     // Copies that go with the failed one have no state to give.
     let mut spec = in_the_first_group();
     spec.graceful_eviction_tasks = brought;
