@@ -175,7 +175,7 @@ impl<'a> Filters<'a> {
         let tier = self.tier(cluster).ok_or(Rejection::Affinity)?;
         match self
             .spread_fields(cluster)
-            .or_else(|| self.eviction(cluster))
+            .or_else(|| self.eviction(cluster, placed))
         {
             Some(rejection) => Err(rejection),
             None => Ok(tier),
@@ -193,7 +193,7 @@ impl<'a> Filters<'a> {
             self.data(cluster, placed),
             self.tier(cluster).is_none().then_some(Rejection::Affinity),
             self.spread_fields(cluster),
-            self.eviction(cluster),
+            self.eviction(cluster, placed),
         ]
         .into_iter()
         .flatten()
@@ -328,8 +328,8 @@ impl<'a> Filters<'a> {
     }
 
     /// Returns the rejection of a cluster from which the workload is just being driven out: it must
-    /// not go back there.
-    fn eviction(&self, cluster: &ClusterInfo) -> Option<Rejection<'a>> {
+    /// not go back there. What has been placed there again stays.
+    fn eviction(&self, cluster: &ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let task = self.spec.eviction_task(cluster.name())?;
         let refused = match self.options.return_rule {
             ReturnRule::Always => false,
@@ -340,7 +340,7 @@ impl<'a> Filters<'a> {
                 // that could not apply the workload.
                 let is_shown =
                     ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
-                !is_shown || self.is_driven_out(cluster)
+                !placed && (!is_shown || self.is_driven_out(cluster))
             }
         };
         refused.then_some(Rejection::Evicting)

@@ -472,6 +472,20 @@ fn a_workload_without_a_cluster_returns_where_it_failed_if_no_other_cluster_take
     }
 }
 
+#[test]
+fn a_workload_stays_where_it_was_placed_again_although_its_task_is_not_over() {
+    let status = ResourceBindingStatus::default();
+    for reason in ["ApplicationFailure", "NotApplied", "TaintUntolerated"] {
+        let spec = leaving(deployment(2, &json!({})), "m1", reason);
+        let spec = placed(spec, &[("m1", 2)]);
+        for m1 in [cluster("m1", 10), tainted("m1", 10, "down", "NoExecute")] {
+            let outcome = look(&spec, &record(&spec), &status, &snapshot(&[m1]));
+            let found = outcome.placed.map(|it| it.clusters);
+            assert_eq!(found.as_ref(), Some(&spec.clusters), "{reason}");
+        }
+    }
+}
+
 /// Returns the targets and the tasks, with their messages, after `m1` has lost its label and its
 /// region.
 fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (String, Value) {
