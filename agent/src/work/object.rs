@@ -45,7 +45,8 @@ pub struct Applied {
     pub change: Change,
     /// The object as it was read or written last.
     pub object: Value,
-    /// Words of the member about fields of the Work that it does not know and has left out.
+    /// Words of the member about fields of the Work that it does not know and has left out; `None`
+    /// if they were told before.
     pub left_out: Option<String>,
 }
 
@@ -370,19 +371,36 @@ impl Objects {
     async fn create(&self, key: &ObjectKey, desired: &Value) -> Result<Applied, Error> {
         let desired = &with_note(desired.clone(), desired, &Value::Null);
         let created = create(&self.member, key, desired).await;
-        let (object, left_out) = created.map_err(|error| {
+        let (object, unknown) = created.map_err(|error| {
             if error.is_conflict() || error.is_silence() || error.is_dismissal() {
                 Error::Member(error)
             } else {
                 Error::NotMade(error)
             }
         })?;
-        self.drift.applied(key, desired, &object);
+        let left_out = self.note(key, desired, &object, unknown);
         Ok(Applied {
             change: Change::Created,
             object,
             left_out,
         })
+    }
+
+    /// Notes the answer to a write, and the words of the member about fields that it does not know.
+    /// Returns the words if they are news.
+    fn note(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        answer: &Value,
+        unknown: Option<String>,
+    ) -> Option<String> {
+        let Some(words) = unknown else {
+            self.drift.applied(key, desired, answer);
+            return None;
+        };
+        let is_news = self.drift.left_out(key, desired, answer, &words);
+        is_news.then_some(words)
     }
 
     async fn update(
@@ -391,43 +409,66 @@ impl Objects {
         observed: Value,
         why: Difference,
     ) -> Result<Applied, Error> {
-        let (mut after, mut left_out) = (observed, None);
-        if let Some(apply) = why.apply {
-            let mut versioned = apply.clone();
-            // Retained fields, and the permission to update, were read from this version.
-            versioned["metadata"]["resourceVersion"] = json!(text(&after, "resourceVersion"));
-            let applied = self.member.apply(key, &versioned, true).await;
-            let mend = applied.as_ref().err().and_then(|it| {
-                let clashes = it.clashes(&apply);
-                let adoption = adoption(&after, Some((&apply, clashes.as_slice())));
-                adoption.or_else(|| without_version(&after, it.version_of_record()?))
-            });
-            after = match (applied, mend) {
-                // The refusal names a field that somebody set beside one of the template which it
-                // excludes, or a part of an entry that the template drops, or a version in the
-                // record of fields that the server cannot read.
-                (Err(_), Some(mend)) => {
-                    let mended = self.member.patch(key, &mend).await?;
-                    versioned["metadata"]["resourceVersion"] =
-                        json!(text(&mended, "resourceVersion"));
-                    self.member.apply(key, &versioned, true).await?
-                }
-                // The lists of a merge patch are whole.
-                (Err(error), _) if error.is_misfit() => {
-                    left_out = error.unknown_fields().map(str::to_owned);
-                    let whole = without_dropped(versioned, &after);
-                    self.member.patch(key, &whole).await?
-                }
-                (outcome, _) => outcome?,
-            };
-            self.drift.applied(key, &apply, &after);
-        }
+        let mut applied = match &why.apply {
+            Some(apply) => self.write(key, observed, apply).await?,
+            None => Applied {
+                change: Change::None,
+                object: observed,
+                left_out: None,
+            },
+        };
         if let Some(leftovers) = why.leftovers {
-            after = self.member.patch(key, &leftovers).await?;
+            applied.object = self.member.patch(key, &leftovers).await?;
+            applied.change = Change::Updated;
         }
+        Ok(applied)
+    }
+
+    /// Writes the desired fields into an object that has others.
+    async fn write(
+        &self,
+        key: &ObjectKey,
+        observed: Value,
+        apply: &Value,
+    ) -> Result<Applied, Error> {
+        let mut versioned = apply.clone();
+        // Retained fields, and the permission to update, were read from this version.
+        versioned["metadata"]["resourceVersion"] = json!(text(&observed, "resourceVersion"));
+        let applied = self.member.apply(key, &versioned, true).await;
+        let mend = applied.as_ref().err().and_then(|it| {
+            let clashes = it.clashes(apply);
+            let adoption = adoption(&observed, Some((apply, clashes.as_slice())));
+            adoption.or_else(|| without_version(&observed, it.version_of_record()?))
+        });
+        let mut unknown = None;
+        let object = match (applied, mend) {
+            // The refusal names a field that somebody set beside one of the template which it
+            // excludes, or a part of an entry that the template drops, or a version in the record
+            // of fields that the server cannot read.
+            (Err(_), Some(mend)) => {
+                let mended = self.member.patch(key, &mend).await?;
+                versioned["metadata"]["resourceVersion"] = json!(text(&mended, "resourceVersion"));
+                self.member.apply(key, &versioned, true).await?
+            }
+            // The lists of a merge patch are whole.
+            (Err(error), _) if error.is_misfit() => {
+                unknown = error.unknown_fields();
+                let whole = without_dropped(versioned, &observed);
+                self.member.patch(key, &whole).await?
+            }
+            (outcome, _) => outcome?,
+        };
+        // Where nothing else differs, the write changes nothing.
+        let is_same = text(&object, "resourceVersion") == text(&observed, "resourceVersion");
+        let change = if unknown.is_some() && is_same {
+            Change::None
+        } else {
+            Change::Updated
+        };
+        let left_out = self.note(key, apply, &object, unknown);
         Ok(Applied {
-            change: Change::Updated,
-            object: after,
+            change,
+            object,
             left_out,
         })
     }
@@ -475,7 +516,7 @@ async fn create(
     match made {
         Err(error) if error.is_misfit() => {
             let created = member.create(key, desired).await?;
-            Ok((created, error.unknown_fields().map(str::to_owned)))
+            Ok((created, error.unknown_fields()))
         }
         outcome => Ok((outcome?, None)),
     }

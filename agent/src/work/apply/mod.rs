@@ -34,7 +34,7 @@ use crate::work::CachedWork;
 use crate::work::desired::{self, ObjectKey};
 use crate::work::fencing::Fencer;
 use crate::work::fencing::orders::{self, Fenced};
-use crate::work::manifests::{FINALIZER, conditions_of, desired_for, in_order, path};
+use crate::work::manifests::{FINALIZER, conditions_of, desired_for, in_order, keys, path};
 use crate::work::member;
 use crate::work::object::{self, Applied, Change, Objects};
 use crate::work::observed::Interpretation;
@@ -241,7 +241,9 @@ impl Applier {
                 self.events.tell(&*work, "SyncSucceed", note);
             }
             let again = again.into_iter().chain(unconfirmed.then_some(UNCONFIRMED));
-            let again = again.chain(look_again);
+            let tries = keys(&work);
+            let tries = tries.filter_map(|(_, key, _)| self.objects.drift.tries_again(&key));
+            let again = again.chain(look_again).chain(tries);
             return Ok(again.min().map_or(Next::Done, Next::After));
         }
         let failure = failures.message();
@@ -277,6 +279,7 @@ impl Applier {
         if has_run {
             let object = self.objects.member.get(key).await?;
             if object.is_none_or(|object| object::terminates_since(&object).is_some()) {
+                self.objects.drift.gone(key);
                 return Ok(Change::None);
             }
         }

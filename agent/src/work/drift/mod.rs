@@ -9,6 +9,8 @@
 //! | [`normalized`] | it is as the server answered this same apply | digests of such objects |
 //! | [`lists`] | the first list of its kind showed it so | digests, for the first minute |
 //!
+//! An object of which the member leaves fields out is applied again after a pause, however it is.
+//!
 //! Two other memories of the agent do not take part. [`waits`](super::waits) has the times of
 //! repairs: it decides when a difference is repaired, not whether there is one.
 //! [`ObjectStatuses`](super::observed::ObjectStatuses) has the last seen statuses: it decides what
@@ -23,6 +25,7 @@ mod rival;
 mod scaled;
 mod settled;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +45,10 @@ pub use self::settled::Identity;
 use self::settled::settled;
 use super::desired::ObjectKey;
 
+/// Pause after which an object is applied again of which the member has left fields out. Nothing
+/// tells when an upgrade of the member, or of a definition there, has made them known.
+const LEFT_OUT_PAUSE: Duration = Duration::from_mins(10);
+
 /// The memory of one agent by which it knows that an object need not be applied.
 #[derive(Debug)]
 pub struct Drift {
@@ -53,6 +60,16 @@ pub struct Drift {
 struct State {
     normalized: Normalized,
     lists: FirstLists,
+    left_out: HashMap<ObjectKey, LeftOut>,
+}
+
+/// Fields of an object that the member does not know and has left out.
+#[derive(Debug)]
+struct LeftOut {
+    /// Words of the member about them.
+    words: String,
+    /// Time from which the object is applied again.
+    due: Instant,
 }
 
 impl Drift {
@@ -61,6 +78,7 @@ impl Drift {
         let state = State {
             normalized: Normalized::default(),
             lists: FirstLists::new(lists_come),
+            left_out: HashMap::new(),
         };
         Self {
             interpreters,
@@ -86,7 +104,22 @@ impl Drift {
         desired: &Value,
         observed: &Value,
     ) -> Result<Option<Difference>, muster_interpreter::Error> {
+        let is_due = self.tries_again(key).is_some_and(|pause| pause.is_zero());
         let last = self.state.lock().normalized.get(key);
+        let outcome = self.differs(desired, observed, last.filter(|_| !is_due));
+        if is_due && matches!(outcome, Ok(None)) {
+            self.state.lock().left_out.remove(key);
+        }
+        outcome
+    }
+
+    /// Returns why an object has to be applied; `last` is the last apply of it that counts.
+    fn differs(
+        &self,
+        desired: &Value,
+        observed: &Value,
+        last: Option<Pair>,
+    ) -> Result<Option<Difference>, muster_interpreter::Error> {
         difference(
             desired,
             observed,
@@ -112,18 +145,43 @@ impl Drift {
     pub fn applied(&self, key: &ObjectKey, desired: &Value, answer: &Value) {
         let normalized = !settled(desired, answer);
         let pair = normalized.then(|| Pair::of(desired, answer));
-        self.state.lock().normalized.set(key, pair);
+        let mut state = self.state.lock();
+        state.normalized.set(key, pair);
+        state.left_out.remove(key);
+    }
+
+    /// Records the server's answer to a write of which it left fields out, and its words about
+    /// them. Returns whether they are news.
+    pub fn left_out(&self, key: &ObjectKey, desired: &Value, answer: &Value, words: &str) -> bool {
+        let before = self.state.lock().left_out.remove(key);
+        self.applied(key, desired, answer);
+        let left_out = LeftOut {
+            words: words.to_owned(),
+            due: Instant::now() + LEFT_OUT_PAUSE,
+        };
+        self.state.lock().left_out.insert(key.clone(), left_out);
+        before.is_none_or(|before| before.words != words)
+    }
+
+    /// Returns the time after which an object is applied again although it is as the member
+    /// answered; `None` if the member has left no field of it out.
+    pub fn tries_again(&self, key: &ObjectKey) -> Option<Duration> {
+        let state = self.state.lock();
+        let due = state.left_out.get(key)?.due;
+        Some(due.saturating_duration_since(Instant::now()))
     }
 
     /// Records an object that a watch showed, and returns why it has to be applied, as
-    /// [`needs_apply`](Self::needs_apply).
+    /// [`needs_apply`](Self::needs_apply). That it is to be applied again after a pause is no
+    /// change of it.
     pub fn seen(
         &self,
         key: &ObjectKey,
         desired: &Value,
         observed: &Value,
     ) -> Result<Option<Difference>, muster_interpreter::Error> {
-        let outcome = self.needs_apply(key, desired, observed);
+        let last = self.state.lock().normalized.get(key);
+        let outcome = self.differs(desired, observed, last);
         if !matches!(outcome, Ok(None)) {
             self.doubt(key);
         }
@@ -144,6 +202,7 @@ impl Drift {
     pub fn gone(&self, key: &ObjectKey) {
         let mut state = self.state.lock();
         state.normalized.set(key, None);
+        state.left_out.remove(key);
         state.lists.doubt(key);
     }
 

@@ -127,10 +127,13 @@ impl Error {
         self.status().is_some_and(repeats) || self.unknown_fields().is_some()
     }
 
-    /// Returns the words of the member about applied fields that it does not know.
-    pub fn unknown_fields(&self) -> Option<&str> {
-        let message = self.status()?.message.as_str();
-        message.contains(UNKNOWN_FIELD).then_some(message)
+    /// Returns the words of the member about applied fields that it does not know. Of several
+    /// fields it names each in a line, in any order.
+    pub fn unknown_fields(&self) -> Option<String> {
+        let lines = self.status()?.message.lines().map(str::trim);
+        let mut lines: Vec<_> = lines.filter(|it| it.contains(UNKNOWN_FIELD)).collect();
+        lines.sort_unstable();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 
     /// Returns the API version in the object's record of fields because of which the member refuses

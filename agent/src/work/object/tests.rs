@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use muster_shared::k8s::Client;
 use parking_lot::Mutex;
 
@@ -517,9 +519,44 @@ async fn an_object_whose_record_names_a_version_that_is_gone_is_applied() {
     );
 }
 
-#[tokio::test]
-async fn an_object_is_applied_without_the_fields_that_its_member_does_not_know() {
-    let unknown = ".spec.trafficDistribution: field not declared in schema";
+const UNKNOWN: &str = ".spec.trafficDistribution: field not declared in schema";
+
+/// Returns a member that does not know the distribution of the traffic of a Service until it is
+/// upgraded.
+fn older(before: Option<Value>, is_upgraded: &Arc<AtomicBool>) -> Objects {
+    let (held, is_upgraded) = (Mutex::new(before), Arc::clone(is_upgraded));
+    let services = group("", &[("services", "Service")]);
+    objects(testing::member(vec![services], move |head, body| {
+        let mut held = held.lock();
+        if head.method == http::Method::GET {
+            let gone = || testing::not_found(&json!({"name": "a", "kind": "services"}));
+            return held.clone().map_or_else(gone, |held| (200, held));
+        }
+        let knows = is_upgraded.load(Ordering::Relaxed);
+        let kind = head.headers.get(http::header::CONTENT_TYPE);
+        if !knows && kind.is_some_and(|kind| kind == "application/apply-patch+yaml") {
+            let message = format!("failed to create typed patch object (a): {UNKNOWN}");
+            let status =
+                json!({"kind": "Status", "status": "Failure", "message": message, "code": 500});
+            return (500, status);
+        }
+        let before = held.clone().unwrap_or_default();
+        let mut after = before.clone();
+        muster_shared::merge::apply(&mut after, &serde_json::from_slice(body).unwrap());
+        if !knows {
+            let fields = after["spec"].as_object_mut().unwrap();
+            fields.remove("trafficDistribution");
+        }
+        if before["spec"] != after["spec"] {
+            after["metadata"]["resourceVersion"] = json!("8");
+        }
+        *held = Some(after.clone());
+        (200, after)
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_applied_without_the_fields_that_its_member_does_not_know_until_it_does() {
     let spec = json!({"type": "ClusterIP", "trafficDistribution": "PreferClose"});
     let wanted = desired(&service(&spec), WORK, None);
     let (key, fleet) = (
@@ -529,35 +566,28 @@ async fn an_object_is_applied_without_the_fields_that_its_member_does_not_know()
     let mut before = desired(&service(&json!({"type": "NodePort"})), WORK, None);
     before["metadata"]["resourceVersion"] = json!("7");
     for (before, change) in [(None, Change::Created), (Some(before), Change::Updated)] {
-        let held = Mutex::new(before);
-        let services = group("", &[("services", "Service")]);
-        let member = testing::member(vec![services], move |head, body| {
-            let mut held = held.lock();
-            if head.method == http::Method::GET {
-                let gone = || testing::not_found(&json!({"name": "a", "kind": "services"}));
-                return held.clone().map_or_else(gone, |held| (200, held));
-            }
-            let kind = head.headers.get(http::header::CONTENT_TYPE);
-            if kind.is_some_and(|kind| kind == "application/apply-patch+yaml") {
-                let message = format!("failed to create typed patch object (a): {unknown}");
-                let status =
-                    json!({"kind": "Status", "status": "Failure", "message": message, "code": 500});
-                return (500, status);
-            }
-            let mut after = held.take().unwrap_or_default();
-            muster_shared::merge::apply(&mut after, &serde_json::from_slice(body).unwrap());
-            let fields = after["spec"].as_object_mut().unwrap();
-            fields.remove("trafficDistribution");
-            *held = Some(after.clone());
-            (200, after)
-        });
-        let objects = objects(member);
-        let applied = objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+        let is_upgraded = Arc::default();
+        let objects = older(before, &is_upgraded);
+        let apply = async || objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+        let applied = apply().await;
         assert_eq!(applied.change, change);
         assert_eq!(applied.object["spec"], json!({"type": "ClusterIP"}));
-        let left_out = applied.left_out.unwrap();
-        assert!(left_out.ends_with(unknown), "{left_out}");
-        let again = objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
-        assert_eq!(again.change, Change::None, "it is at rest");
+        assert_eq!(
+            applied.left_out.as_deref().map(|it| it.ends_with(UNKNOWN)),
+            Some(true)
+        );
+        for upgraded in [false, true] {
+            is_upgraded.store(upgraded, Ordering::Relaxed);
+            let applied = apply().await;
+            assert_eq!(applied.change, Change::None, "it is at rest");
+            let pause = objects.drift.tries_again(&key).unwrap();
+            tokio::time::advance(pause).await;
+            let applied = apply().await;
+            let has_it = !applied.object["spec"]["trafficDistribution"].is_null();
+            let is_changed = applied.change == Change::Updated;
+            assert_eq!((has_it, is_changed), (upgraded, upgraded));
+            assert_eq!(applied.left_out, None, "it is told once");
+        }
+        assert_eq!(objects.drift.tries_again(&key), None);
     }
 }
