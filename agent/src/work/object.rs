@@ -454,6 +454,7 @@ impl Objects {
             (Err(error), _) if error.is_misfit() => {
                 unknown = error.unknown_fields();
                 let whole = without_dropped(versioned, &observed);
+                let whole = drift::without_reset(whole, &observed);
                 self.member.patch(key, &whole).await?
             }
             (outcome, _) => outcome?,

@@ -34,7 +34,7 @@ pub fn without_scaled<'a>(desired: Cow<'a, Value>, observed: &Value) -> Cow<'a, 
     }
     let is_left = left_to(&desired, observed).is_some();
     let mut noted = with_note(desired.clone().into_owned(), &desired, observed);
-    if let Some(field) = field(&noted, observed).filter(|_| is_left)
+    if let Some(field) = scaled_field(&noted, observed).filter(|_| is_left)
         && let Some(spec) = noted["spec"].as_object_mut()
     {
         spec.remove(&field);
@@ -58,22 +58,40 @@ pub fn left_to<'a>(manifest: &Value, observed: &'a Value) -> Option<&'a str> {
     if !is_noted(manifest, observed) {
         return None;
     }
-    let field = field(manifest, observed)?;
-    let owned = format!("f:{field}");
-    let ours = owned_fields(observed).and_then(|ours| ours.get("f:spec"));
-    if ours.is_some_and(|ours| ours.get(&owned).is_some()) {
+    let field = scaled_field(manifest, observed)?;
+    if is_applied(observed, &field) {
         return None;
     }
+    let owned = format!("f:{field}");
     let is_manifests = manifest["spec"].get(&field) == observed["spec"].get(&field);
     let mut scaled =
         scaled(observed).filter(|(manager, _)| *manager != FIELD_MANAGER || !is_manifests);
     scaled.find_map(|(manager, fields)| fields.get("f:spec")?.get(&owned).and(Some(manager)))
 }
 
+/// Returns a merge patch without the removal of the number of an object that the agent has not
+/// applied: an autoscaler has set it, or the agent has given it back after a stop.
+pub fn without_reset(mut patch: Value, observed: &Value) -> Value {
+    let field = scaled_field(&patch, observed).filter(|it| !is_applied(observed, it));
+    if let Some(field) = field
+        && let Some(spec) = patch.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get(&field).is_some_and(Value::is_null)
+    {
+        spec.remove(&field);
+    }
+    patch
+}
+
+/// Returns whether the agent has applied a field of the spec.
+fn is_applied(observed: &Value, field: &str) -> bool {
+    let spec = owned_fields(observed).and_then(|ours| ours.get("f:spec"));
+    spec.is_some_and(|spec| spec.get(format!("f:{field}")).is_some())
+}
+
 /// Returns whether an object that is stopped had a number that was left to somebody, by the patch
 /// that undoes its stop: another one than its manifest has, which has not changed since.
 pub fn was_left(manifest: &Value, observed: &Value, undo: &Value) -> bool {
-    let number = |it: &Value| it["spec"].get(field(manifest, observed)?).cloned();
+    let number = |it: &Value| it["spec"].get(scaled_field(manifest, observed)?).cloned();
     let was = number(undo).filter(Value::is_number);
     is_noted(manifest, observed) && was.is_some_and(|was| number(manifest) != Some(was))
 }
@@ -86,14 +104,14 @@ fn is_noted(manifest: &Value, observed: &Value) -> bool {
 
 /// Returns the note about the number of a manifest; `None` if it has none that is scaled.
 fn note(manifest: &Value, observed: &Value) -> Option<String> {
-    let field = field(manifest, observed)?;
+    let field = scaled_field(manifest, observed)?;
     let number = manifest["spec"].get(&field).filter(|it| it.is_number())?;
     Some(json!({ (format!(".spec.{field}")): number }).to_string())
 }
 
 /// Returns the name of the number under `.spec` that is scaled. That of a kind which Kubernetes
 /// does not have is known once somebody has scaled an object of it.
-fn field(manifest: &Value, observed: &Value) -> Option<String> {
+fn scaled_field(manifest: &Value, observed: &Value) -> Option<String> {
     let api_version = manifest["apiVersion"].as_str()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if BUILT_IN.contains(&(group, manifest["kind"].as_str()?)) {
@@ -120,7 +138,8 @@ fn only_field(fields: &Map<String, Value>) -> Option<String> {
 }
 
 /// Returns the field managers that have scaled an object, and the fields that they own by that. The
-/// agent itself updates nothing of a spec but what it gives back after a stop.
+/// agent itself updates nothing of a spec but what it gives back after a stop, and what it writes
+/// where an apply is refused: the numbers of the manifest.
 fn scaled(observed: &Value) -> impl Iterator<Item = (&str, &Map<String, Value>)> {
     let scales =
         |entry: &Value| entry["subresource"] == "scale" || entry["manager"] == FIELD_MANAGER;
@@ -204,6 +223,26 @@ mod tests {
         let entries = [entry(FIELD_MANAGER, "Update", "", &owned("replicas"))];
         let observed = observed(Some(r#"{".spec.replicas":7}"#), &entries);
         assert_eq!(left_to(&desired(7), &observed), None);
+    }
+
+    #[test]
+    fn a_number_that_was_not_applied_is_not_reset_by_a_patch_without_it() {
+        let (number, ready) = (owned("replicas"), owned("minReadySeconds"));
+        for (what, applied, kind, is_reset) in [
+            ("given back after a stop", &ready, "Deployment", false),
+            ("applied, and dropped since", &number, "Deployment", true),
+            ("a kind that is not scaled", &ready, "DaemonSet", true),
+        ] {
+            let entries = [
+                entry(FIELD_MANAGER, "Apply", "", applied),
+                entry(FIELD_MANAGER, "Update", "", &number),
+            ];
+            let spec = json!({"replicas": null, "minReadySeconds": null});
+            let patch = json!({"apiVersion": "apps/v1", "kind": kind, "spec": spec});
+            let after = without_reset(patch, &observed(None, &entries));
+            assert_eq!(after["spec"].get("replicas").is_some(), is_reset, "{what}");
+            assert!(after["spec"].get("minReadySeconds").is_some(), "{what}");
+        }
     }
 
     #[test]
