@@ -18,7 +18,7 @@ use super::drift::{self, Difference, Drift, with_note};
 use super::member::{self, Member};
 use super::ownership::{self, Origin};
 use super::raw::text;
-use super::takeover::{adoption, takeover, without_dropped, without_version};
+use super::takeover::{adoption, folded, takeover, without_dropped, without_version};
 use crate::fleet_id::{self, Foreign};
 
 /// Attempts when other writers change the object between the read and the write.
@@ -431,6 +431,10 @@ impl Objects {
         observed: Value,
         apply: &Value,
     ) -> Result<Applied, Error> {
+        let observed = match folded(&observed, apply) {
+            Some(record) => self.member.patch(key, &record).await?,
+            None => observed,
+        };
         let mut versioned = apply.clone();
         // Retained fields, and the permission to update, were read from this version.
         versioned["metadata"]["resourceVersion"] = json!(text(&observed, "resourceVersion"));

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::drift::Identity;
+use super::drift::{Identity, scaled_field};
 use super::managed_fields::{entries, is_applied, is_of_subresource};
 use super::member::{Clash, FIELD_MANAGER, Obstacle};
 
@@ -112,6 +112,65 @@ pub fn adoption(observed: &Value, clashes: Option<(&Value, &[Clash])>) -> Option
         "fieldsType": "FieldsV1", "fieldsV1": fields,
     }));
     with_record(observed, &rest)
+}
+
+/// Returns the merge patch that makes what this agent wrote where an apply was refused a part of
+/// what it applied, so that the next apply removes what is wanted no more; `None` if all of it is
+/// wanted. The number of an object that is scaled stays apart: it may have been given back after a
+/// stop.
+pub fn folded(observed: &Value, wanted: &Value) -> Option<Value> {
+    let entries = entries(observed);
+    if !entries.iter().any(is_applied) {
+        return None;
+    }
+    let number = scaled_field(wanted, observed).map(|it| format!("f:{it}"));
+    let (mut fields, mut rest) = (json!({}), Vec::with_capacity(entries.len()));
+    let mut is_any = false;
+    for mut entry in entries.iter().cloned() {
+        if is_applied(&entry) {
+            add(&mut fields, &entry["fieldsV1"]);
+            continue;
+        }
+        let is_own = entry["manager"] == FIELD_MANAGER
+            && entry["apiVersion"] == observed["apiVersion"]
+            && !is_of_subresource(&entry);
+        let mut owned = entry["fieldsV1"].clone();
+        let kept = number.as_deref().and_then(|it| without(&mut owned, it));
+        if !is_own || !exceeds(&owned, wanted) {
+            rest.push(entry);
+            continue;
+        }
+        is_any = true;
+        add(&mut fields, &owned);
+        if let Some(kept) = kept {
+            entry["fieldsV1"] = kept;
+            rest.push(entry);
+        }
+    }
+    rest.push(json!({
+        "manager": FIELD_MANAGER, "operation": "Apply", "apiVersion": observed["apiVersion"],
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    }));
+    with_record(observed, &rest).filter(|_| is_any)
+}
+
+/// Takes a field of the spec out of a set of fields; returns it as a set.
+fn without(fields: &mut Value, name: &str) -> Option<Value> {
+    let spec = fields.get_mut("f:spec")?.as_object_mut()?;
+    let below = spec.remove(name)?;
+    if spec.is_empty() {
+        fields.as_object_mut()?.remove("f:spec");
+    }
+    Some(json!({"f:spec": {(name): below}}))
+}
+
+/// Returns whether a set of fields names one that an object lacks.
+fn exceeds(fields: &Value, object: &Value) -> bool {
+    let mut fields = fields.as_object().into_iter().flatten();
+    fields.any(|(name, below)| {
+        let held = named(object, name);
+        name != "." && (held.is_null() || exceeds(below, held))
+    })
 }
 
 /// Returns the merge patch that replaces an API version which is not served any more, in the record
@@ -227,14 +286,9 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     /// Returns the place below this one that a set of fields names.
     fn below(self, name: &str) -> Self {
-        let of = |value: &'a Value| match (value, name.strip_prefix("f:")) {
-            (Value::Array(entries), _) => find(entries, name).unwrap_or(&Value::Null),
-            (value, Some(name)) => &value[name],
-            (_, None) => &Value::Null,
-        };
         Self {
-            applied: of(self.applied),
-            observed: of(self.observed),
+            applied: named(self.applied, name),
+            observed: named(self.observed, name),
             others: &self.others[name],
         }
     }
@@ -292,6 +346,16 @@ impl<'a> Place<'a> {
             held = &held[format!("f:{name}")];
         }
         field.is_none() || held.is_null()
+    }
+}
+
+/// Returns the field of an object, or the entry of a list, that a name in a set of fields stands
+/// for; null where there is none.
+fn named<'a>(value: &'a Value, name: &str) -> &'a Value {
+    match (value, name.strip_prefix("f:")) {
+        (Value::Array(entries), _) => find(entries, name).unwrap_or(&Value::Null),
+        (value, Some(name)) => &value[name],
+        (_, None) => &Value::Null,
     }
 }
 
@@ -411,6 +475,37 @@ mod tests {
         let patch = adoption(&before, None).unwrap();
         assert_eq!(patch["metadata"], after["metadata"]);
         assert_eq!(adoption(&after, None), None, "nothing of others is left");
+    }
+
+    #[test]
+    fn what_was_written_without_an_apply_is_a_part_of_what_was_applied_once_some_is_dropped() {
+        let (web, side) = ("k:{\"name\":\"web\"}", "k:{\"name\":\"side\"}");
+        let image = |name: &str| json!({(name): {".": {}, "f:image": {}}});
+        let entry = |operation: &str, spec: Value| {
+            json!({"manager": FIELD_MANAGER, "operation": operation, "apiVersion": "apps/v1",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": spec}})
+        };
+        let applied = entry("Apply", json!({"f:containers": image(web)}));
+        let replicas = json!({"f:replicas": {}});
+        let mut written = replicas.clone();
+        written["f:containers"] = image(side);
+        let mut before = observed(&[applied.clone(), entry("Update", written)]);
+        before["apiVersion"] = json!("apps/v1");
+        let wanted = |names: &[&str]| {
+            let containers = names.iter().map(|name| json!({"name": name, "image": "a"}));
+            let containers: Vec<_> = containers.collect();
+            let spec = json!({"containers": containers});
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec})
+        };
+        assert_eq!(folded(&before, &wanted(&["web", "side"])), None);
+        let patch = folded(&before, &wanted(&["web"])).unwrap();
+        let mut both = image(web);
+        add(&mut both, &image(side));
+        let both = entry("Apply", json!({"f:containers": both}));
+        let expected = json!([entry("Update", replicas.clone()), both]);
+        assert_eq!(patch["metadata"]["managedFields"], expected);
+        before["metadata"]["managedFields"] = json!([applied, entry("Update", replicas)]);
+        assert_eq!(folded(&before, &wanted(&["web"])), None);
     }
 
     /// Returns what of a set of fields below `.spec` is adopted because of a clash, and what stays.

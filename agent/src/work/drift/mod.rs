@@ -40,7 +40,7 @@ use self::difference::difference;
 use self::lists::FirstLists;
 use self::normalized::{Normalized, Pair};
 pub use self::rival::rival;
-pub use self::scaled::{LEFT_TO, left_to, was_left, with_note, without_reset};
+pub use self::scaled::{LEFT_TO, left_to, scaled_field, was_left, with_note, without_reset};
 pub use self::settled::Identity;
 use self::settled::settled;
 use super::desired::ObjectKey;

@@ -111,7 +111,7 @@ fn note(manifest: &Value, observed: &Value) -> Option<String> {
 
 /// Returns the name of the number under `.spec` that is scaled. That of a kind which Kubernetes
 /// does not have is known once somebody has scaled an object of it.
-fn scaled_field(manifest: &Value, observed: &Value) -> Option<String> {
+pub fn scaled_field(manifest: &Value, observed: &Value) -> Option<String> {
     let api_version = manifest["apiVersion"].as_str()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if BUILT_IN.contains(&(group, manifest["kind"].as_str()?)) {

@@ -253,6 +253,33 @@ async fn a_number_that_was_left_to_an_autoscaler_is_left_to_it_after_a_stop() {
     assert_eq!(object["spec"]["replicas"], 10, "as it was before the cut");
 }
 
+#[tokio::test]
+async fn what_was_written_without_an_apply_is_applied_before_an_apply_that_lacks_it() {
+    let manifest = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"namespace": "shop", "name": "web"}, "spec": {"minReadySeconds": 1}});
+    let wanted = desired(&manifest, WORK, None);
+    let entry = |operation: &str, field: &str| {
+        json!({"manager": "muster-agent", "operation": operation, "apiVersion": "apps/v1",
+            "fieldsV1": {"f:spec": {(field): {}}}})
+    };
+    let mut held = wanted.clone();
+    held["spec"]["paused"] = json!(true);
+    held["metadata"]["resourceVersion"] = json!("7");
+    held["metadata"]["managedFields"] = json!([
+        entry("Apply", "f:minReadySeconds"),
+        entry("Update", "f:paused")
+    ]);
+    let stored = Arc::new(Mutex::new(held));
+    let objects = member_of(&stored, "deployments", false);
+    let key = ObjectKey::of(&manifest, 0).unwrap();
+    let fleet = FleetId::Unknown(String::new());
+    objects.ensure_applied(&key, &wanted, &fleet).await.unwrap();
+    let object = stored.lock();
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let fields: Vec<_> = entries.iter().map(|it| &it["fieldsV1"]["f:spec"]).collect();
+    assert_eq!(fields, [&json!({"f:minReadySeconds": {}, "f:paused": {}})]);
+}
+
 /// Returns an object as the agent has stopped it.
 fn stopped(wanted: &Value, order: &Value) -> Arc<Mutex<Value>> {
     let mut object = wanted.clone();
