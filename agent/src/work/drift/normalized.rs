@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 
+use muster_shared::names::annotation;
 use serde_json::Value;
 
 use super::ObjectKey;
+use super::scaled::scaled_field;
 use crate::digest::digest;
 
 /// What was sent, and what the server answered: an object before and after normalisation. Digests,
@@ -24,7 +26,7 @@ impl Pair {
     pub(super) fn of(desired: &Value, answer: &Value) -> Self {
         Self {
             sent: digest(desired),
-            answer: digest_of_content(answer),
+            answer: digest_of_content(answer, desired),
         }
     }
 
@@ -62,15 +64,33 @@ impl Normalized {
 }
 
 /// Returns the digest of an object without the fields that change although no writer changes the
-/// content: status, versions and `managedFields`.
-fn digest_of_content(object: &Value) -> u64 {
+/// content (status, versions and `managedFields`), and without what others write beside what was
+/// sent: labels, annotations, and the number that is left to an autoscaler. The mark of a stop
+/// counts.
+fn digest_of_content(object: &Value, sent: &Value) -> u64 {
     let mut content = object.clone();
+    let scaled = scaled_field(sent, object).filter(|it| sent["spec"].get(it).is_none());
     if let Some(object) = content.as_object_mut() {
         object.remove("status");
+    }
+    if let Some(field) = scaled
+        && let Some(spec) = content.get_mut("spec").and_then(Value::as_object_mut)
+    {
+        spec.remove(&field);
     }
     if let Some(metadata) = content.get_mut("metadata").and_then(Value::as_object_mut) {
         for key in ["generation", "managedFields", "resourceVersion"] {
             metadata.remove(key);
+        }
+        for field in ["labels", "annotations"] {
+            let sent = &sent["metadata"][field];
+            let Some(held) = metadata.get_mut(field).and_then(Value::as_object_mut) else {
+                continue;
+            };
+            held.retain(|key, _| sent.get(key).is_some() || key == annotation::STOPPED);
+            if held.is_empty() {
+                metadata.remove(field);
+            }
         }
     }
     digest(&content)
@@ -97,5 +117,43 @@ mod tests {
         busy["metadata"]["resourceVersion"] = json!("2");
         busy["status"] = json!({"phase": "Running"});
         assert!(pair.is_unchanged(&object("60s"), &busy), "a status");
+    }
+
+    #[test]
+    fn what_others_write_beside_what_was_sent_is_no_change() {
+        let sent = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "a", "annotations": {"of": "w"}}, "spec": {"paused": false}});
+        let mut answer = sent.clone();
+        answer["spec"]["replicas"] = json!(2);
+        let pair = Pair::of(&sent, &answer);
+        let changed = |path: &str, value: Value| {
+            let mut object = answer.clone();
+            object["metadata"]["annotations"]["revision"] = json!("1");
+            object["metadata"]["labels"]["team"] = json!("a");
+            *object.pointer_mut(path).unwrap() = value;
+            object
+        };
+        for (path, value, is_unchanged) in [
+            ("/metadata/annotations/revision", json!("2"), true),
+            ("/spec/replicas", json!(5), true),
+            ("/metadata/annotations/of", json!("other"), false),
+            (
+                "/metadata/annotations",
+                json!({"of": "w", (annotation::STOPPED): "{}"}),
+                false,
+            ),
+            ("/spec/paused", json!(true), false),
+        ] {
+            let object = changed(path, value);
+            assert_eq!(pair.is_unchanged(&sent, &object), is_unchanged, "{path}");
+        }
+        let mut scaled = sent.clone();
+        scaled["spec"]["replicas"] = json!(2);
+        let pair = Pair::of(&scaled, &answer);
+        let object = changed("/spec/replicas", json!(5));
+        assert!(
+            !pair.is_unchanged(&scaled, &object),
+            "a number that was sent"
+        );
     }
 }
