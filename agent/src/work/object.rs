@@ -457,9 +457,17 @@ impl Objects {
             // The lists of a merge patch are whole.
             (Err(error), _) if error.is_misfit() => {
                 unknown = error.unknown_fields();
-                let whole = without_dropped(versioned, &observed);
-                let whole = drift::without_reset(whole, &observed);
-                self.member.patch(key, &whole).await?
+                let is_known = |words: &String| {
+                    let drift = &self.drift;
+                    drift.is_left_out(key, apply, &observed, words)
+                };
+                if unknown.as_ref().is_some_and(is_known) {
+                    observed.clone()
+                } else {
+                    let whole = without_dropped(versioned, &observed);
+                    let whole = drift::without_reset(whole, &observed);
+                    self.member.patch(key, &whole).await?
+                }
             }
             (outcome, _) => outcome?,
         };

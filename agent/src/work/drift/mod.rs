@@ -163,6 +163,22 @@ impl Drift {
         before.is_none_or(|before| before.words != words)
     }
 
+    /// Returns whether an object is as the member answered the same write, of which it left the
+    /// same fields out: another one would change nothing.
+    pub fn is_left_out(
+        &self,
+        key: &ObjectKey,
+        desired: &Value,
+        observed: &Value,
+        words: &str,
+    ) -> bool {
+        let state = self.state.lock();
+        let is_same = state.left_out.get(key).is_some_and(|it| it.words == words);
+        let last = state.normalized.get(key).filter(|_| is_same);
+        drop(state);
+        last.is_some_and(|last| last.is_unchanged(desired, observed))
+    }
+
     /// Returns the time after which an object is applied again although it is as the member
     /// answered; `None` if the member has left no field of it out.
     pub fn tries_again(&self, key: &ObjectKey) -> Option<Duration> {
