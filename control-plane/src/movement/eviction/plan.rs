@@ -134,16 +134,7 @@ pub fn plan(
     let (mut after, task_stays) = departure.leave(now)?;
     // A request is carried out, and paid for, by the scheduler.
     after.reschedule_triggered_at = None;
-    let mut decision = departure.choose(&after, snapshot, options);
-    // A cluster that lives is better than one that has failed, though an application failed there.
-    if decision.is_err()
-        && matches!(departure.reason, EvictionReason::Taint(_))
-        && let Some(options) = options.returning()
-        && let Ok(returned) = departure.choose(&after, snapshot, &options)
-    {
-        decision = Ok(returned);
-    }
-    let decision = decision?;
+    let decision = departure.choose(&after, snapshot, options)?;
     if decision.clusters.is_empty()
         || decision
             .clusters

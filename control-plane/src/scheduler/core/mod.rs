@@ -114,16 +114,6 @@ impl Options {
         }
     }
 
-    /// Returns the options by which a workload goes back to clusters that it is leaving, whatever
-    /// was wrong with it there; `None` where `--plugins` says when it may.
-    pub fn returning(self) -> Option<Self> {
-        let is_ours = self.return_rule == filter::ReturnRule::Recovered;
-        is_ours.then_some(Self {
-            return_rule: filter::ReturnRule::Always,
-            ..self
-        })
-    }
-
     /// Returns the options with Karmada's behaviour.
     pub fn karmada() -> Self {
         Self {

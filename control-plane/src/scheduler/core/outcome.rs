@@ -11,6 +11,7 @@ use muster_shared::k8s::Time;
 use muster_shared::names::eviction::{PRODUCER_SCHEDULER, REASON_NO_CLUSTER_FIT};
 
 use super::cycle::{Attempt, Cycle, is_reschedule_requested, matches};
+use super::filter::ReturnRule;
 use super::fit_error::{FitError, Kind};
 use super::need::{Need, need};
 use super::record::annotation_text;
@@ -148,13 +149,20 @@ pub fn pass(
         }
     }
     let outcome = pass_over(subject, snapshot, options, now);
-    // Where no other cluster takes a workload without one, its task would never end.
-    let was_leaving =
-        subject.spec.clusters.is_empty() && !subject.spec.graceful_eviction_tasks.is_empty();
-    let may_return = was_leaving && outcome.failure.is_some();
-    let options = options.returning().filter(|_| may_return);
+    let options = returning(subject.spec, options).filter(|_| outcome.failure.is_some());
     let again = options.map(|options| pass_over(subject, snapshot, &options, now));
     again.filter(|it| it.failure.is_none()).unwrap_or(outcome)
+}
+
+/// Returns the options by which a workload without a cluster goes back to one that it was leaving,
+/// whatever was wrong with it there: where no other cluster takes it, its task would never end.
+fn returning(spec: &ResourceBindingSpec, options: &Options) -> Option<Options> {
+    let was_leaving = spec.clusters.is_empty() && !spec.graceful_eviction_tasks.is_empty();
+    let is_ours = options.return_rule == ReturnRule::Recovered;
+    (was_leaving && is_ours).then_some(Options {
+        return_rule: ReturnRule::Always,
+        ..*options
+    })
 }
 
 fn pass_over(

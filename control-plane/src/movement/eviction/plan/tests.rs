@@ -1003,56 +1003,6 @@ fn a_target_that_could_not_apply_the_workload_is_no_refuge() {
 }
 
 #[test]
-fn a_failed_cluster_is_left_for_one_where_the_application_failed_if_no_other_takes_it() {
-    let mut spec = spec(
-        2,
-        &json!([{"name": "member2", "replicas": 2}]),
-        &json!({
-            "clusterAffinity": {"clusterNames": ["member1", "member2", "member3"]},
-            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-        }),
-    );
-    // Its copy there is kept.
-    let tasks = json!([{
-        "fromCluster": "member1", "purgeMode": "Never", "suppressDeletion": true,
-        "reason": "ApplicationFailure", "producer": "p",
-    }]);
-    spec.graceful_eviction_tasks = serde_json::from_value(tasks).unwrap();
-    let failure = EvictionReason::Failure {
-        since: at(0),
-        producer: "p",
-        grace_seconds: None,
-    };
-    let of_taint = departure(&spec, "member2").reason;
-    for (what, reason, healthy, expected) in [
-        (
-            "another takes it",
-            of_taint,
-            &["member1", "member3"][..],
-            Some("member3"),
-        ),
-        ("no other is there", of_taint, &["member1"], Some("member1")),
-        ("that has failed, too", of_taint, &[], None),
-        // It would go to and fro.
-        ("it fails", failure, &["member1"], None),
-    ] {
-        let departure = Departure {
-            reason,
-            ..departure(&spec, "member2")
-        };
-        let failed: &[&str] = if healthy.is_empty() {
-            &["member1", "member2"]
-        } else {
-            &["member2"]
-        };
-        let clusters = fleet(failed, healthy);
-        let found = plan(&departure, &clusters, &Options::default(), at(50));
-        let found = found.map(|plan| plan.clusters[0].name.clone());
-        assert_eq!(found.ok().as_deref(), expected, "{what}");
-    }
-}
-
-#[test]
 fn nothing_is_taken_from_a_cluster_out_of_which_movement_is_paused() {
     let fleet = fleet(&["member2"], &["member1", "member3"]);
     let edited = spec(
