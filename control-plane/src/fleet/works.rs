@@ -4,8 +4,8 @@ mod removal;
 mod report;
 mod role;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -191,6 +191,16 @@ impl WorkIndex {
         works
             .filter_map(|(namespace, name)| self.works.get(Some(&namespace), &name))
             .filter(|work| binding_of(work).as_ref() == Some(binding))
+            .collect()
+    }
+
+    /// Returns the clusters of the Works that name a binding, which are not read for that.
+    pub fn clusters_of(&self, binding: &BindingKey) -> HashSet<String> {
+        let index = self.by_binding.lock();
+        let places = index.get(binding).into_iter().flatten();
+        places
+            .filter_map(|(namespace, _)| cluster_of_execution_namespace(namespace))
+            .map(str::to_owned)
             .collect()
     }
 }

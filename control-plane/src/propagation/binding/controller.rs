@@ -1,7 +1,7 @@
 //! Reconciles a binding: creates, updates and removes its Works.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -293,13 +293,12 @@ impl Urgency {
         let Some(binding) = fleet.bindings.get(key) else {
             return Self::Later;
         };
-        let works = fleet.work_index.of(key);
-        let placed: HashSet<&str> = works.iter().filter_map(|it| cluster_of(it)).collect();
+        let placed = fleet.work_index.clusters_of(key);
         let spec = &binding.spec;
         let followed = spec.required_by.iter().flat_map(|it| &it.clusters);
         let mut targets = spec.clusters.iter().chain(followed);
         let lacks_work = targets.any(|it| !placed.contains(&*it.name));
-        let was_elsewhere = !works.is_empty() || !spec.graceful_eviction_tasks.is_empty();
+        let was_elsewhere = !placed.is_empty() || !spec.graceful_eviction_tasks.is_empty();
         match lacks_work && binding.metadata.deletion_timestamp.is_none() {
             false => Self::Later,
             true if was_elsewhere => Self::Moved,
