@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::start;
 use crate::fleet::testing::{Stand, cluster, pass};
+use crate::settings::Settings;
 
 const KINDS: [(&str, &str, &str, &str); 2] = [
     ("/apis/apps/v1", "apps/v1", "statefulsets", "StatefulSet"),
@@ -63,7 +64,14 @@ fn binding(kind: usize, clusters: &[&str], generation: i64) -> Value {
 
 /// Starts the controller over what is stored; nothing is known from before.
 async fn started(objects: impl IntoIterator<Item = (&str, Value)>) -> Stand {
-    let mut stand = Stand::new(objects);
+    started_with(Settings::default(), objects).await
+}
+
+async fn started_with(
+    settings: Settings,
+    objects: impl IntoIterator<Item = (&str, Value)>,
+) -> Stand {
+    let mut stand = Stand::with(settings, objects);
     for (path, version, plural, kind) in KINDS {
         stand.api.serve(path, version, plural, kind);
     }
@@ -122,6 +130,26 @@ fn seen(stand: &Stand) -> String {
     let has = |cluster: &&str| work(stand, 0, cluster).is_some_and(stays);
     let there: Vec<_> = ["m1", "m2"].into_iter().filter(has).collect();
     format!("{} {} {}", value("m1"), value("m2"), there.join("+"))
+}
+
+/// Has the agent of a cluster report of the object whether it is complete.
+async fn says(stand: &Stand, cluster: &str, complete: &str) {
+    let mut object = work(stand, 1, cluster).unwrap();
+    object["status"] = json!({
+        "conditions": [{"type": "Applied", "status": "True", "reason": "R"}],
+        "manifestStatuses": [{
+            "identifier": {},
+            "status": {"conditions": [{"type": "Complete", "status": complete}]},
+        }],
+    });
+    stand.api.put("works", object);
+    pass(10).await;
+}
+
+/// Returns the replicas that the Work of the workload asks for in a cluster.
+fn replicas(stand: &Stand, cluster: &str) -> Value {
+    let work = work(stand, 0, cluster).unwrap();
+    work["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone()
 }
 
 /// Plays the agent of a cluster, whose engine has come to a state.
@@ -345,35 +373,54 @@ async fn a_cluster_that_has_a_work_without_replicas_gets_them_once_its_data_is_t
     let clusters = ["m1", "m2"].map(|name| ("clusters", cluster(name)));
     let bindings = [placed, binding(1, &["m1", "m2"], 1)].map(|it| ("resourcebindings", it));
     let objects = clusters.into_iter().chain(bindings);
-    let stand = started(objects.chain([0, 1].map(template))).await;
-    let says = async |cluster: &str, complete: &str| {
-        let mut object = work(&stand, 1, cluster).unwrap();
-        object["status"] = json!({
-            "conditions": [{"type": "Applied", "status": "True", "reason": "R"}],
-            "manifestStatuses": [{
-                "identifier": {},
-                "status": {"conditions": [{"type": "Complete", "status": complete}]},
-            }],
-        });
-        stand.api.put("works", object);
-        pass(10).await;
+    let settings = Settings {
+        enable_empty_workload_propagation: true,
+        ..Settings::default()
     };
-    let replicas = |cluster: &str| {
-        let work = work(&stand, 0, cluster).unwrap();
-        work["spec"]["workload"]["manifests"][0]["spec"]["replicas"].clone()
-    };
+    let stand = started_with(settings, objects.chain([0, 1].map(template))).await;
     for cluster in ["m1", "m2"] {
-        says(cluster, "True").await;
+        says(&stand, cluster, "True").await;
     }
-    assert_eq!([replicas("m1"), replicas("m2")], [json!(1), json!(0)]);
-    says("m2", "False").await;
+    assert_eq!(
+        [replicas(&stand, "m1"), replicas(&stand, "m2")],
+        [json!(1), json!(0)]
+    );
+    says(&stand, "m2", "False").await;
     stand
         .api
         .put("resourcebindings", gated(binding(0, &["m2"], 2)));
     pass(30).await;
-    assert_eq!(replicas("m2"), 0, "its data is not there");
-    says("m2", "True").await;
-    assert_eq!(replicas("m2"), 1);
+    assert_eq!(replicas(&stand, "m2"), 0, "its data is not there");
+    says(&stand, "m2", "True").await;
+    assert_eq!(replicas(&stand, "m2"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_was_scaled_to_zero_gets_its_replicas_where_it_is_whatever_its_data_says() {
+    let scaled = |replicas: i64| {
+        let (plural, mut template) = template(0);
+        template["spec"]["replicas"] = json!(replicas);
+        let mut binding = binding(0, &["m1"], replicas + 1);
+        binding["spec"]["dataReplication"]["roles"] = json!([]);
+        binding["spec"]["replicas"] = json!(replicas);
+        binding["spec"]["clusters"][0]["replicas"] = json!(replicas);
+        [(plural, template), ("resourcebindings", binding)]
+    };
+    let others = [
+        ("clusters", cluster("m1")),
+        ("resourcebindings", binding(1, &["m1"], 1)),
+        template(1),
+    ];
+    let stand = started(others.into_iter().chain(scaled(0))).await;
+    says(&stand, "m1", "True").await;
+    pass(30).await;
+    assert_eq!(replicas(&stand, "m1"), 0);
+    says(&stand, "m1", "False").await;
+    for (plural, object) in scaled(1) {
+        stand.api.put(plural, object);
+    }
+    pass(30).await;
+    assert_eq!(replicas(&stand, "m1"), 1);
 }
 
 #[tokio::test(start_paused = true)]

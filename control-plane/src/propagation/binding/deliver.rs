@@ -114,9 +114,13 @@ async fn wait_for_data(
     } = *wanted;
     let mut closed = Vec::new();
     if spec.data_replication.is_some() {
+        // Where a share of none gets no Work, one without replicas is that of a workload that was
+        // scaled to zero where it is.
+        let keeps_empty = fleet.settings.enable_empty_workload_propagation;
         for target in &wanted.scope.targets {
             let cluster = &target.name;
-            let is_copy = |it: &CachedWork| target.replicas <= 0 || !is_empty(spec, it);
+            let is_coming = keeps_empty && target.replicas > 0;
+            let is_copy = |it: &CachedWork| !(is_coming && is_empty(spec, it));
             let mut works = works.iter().filter(|it| is_copy(it));
             // A copy that is there goes on, and is kept up to date.
             if works.any(|work| cluster_of(work) == Some(cluster)) {
