@@ -250,6 +250,18 @@ impl Templates {
         }
     }
 
+    /// Returns whether the API server does not serve a kind any more whose templates are known as
+    /// they were until then.
+    pub fn is_outdated(&self, kind: &Kind) -> bool {
+        match self.read().get(kind).map(|entry| &entry.watched) {
+            Some(Watched::Following { informer, .. }) => {
+                let refused = informer.refused();
+                refused.is_some_and(|it| it.code == Some(404))
+            }
+            Some(Watched::Sought | Watched::Missing { .. } | Watched::Unfit) | None => false,
+        }
+    }
+
     /// Returns whether the objects of a kind live in namespaces; a kind that is not known counts as
     /// namespaced.
     pub fn is_namespaced(&self, kind: &Kind) -> bool {

@@ -9,6 +9,7 @@ use muster_shared::watch::{Doubt, Presence};
 use super::controller::{Detector, LATER};
 use super::error::Error;
 use super::identity::{Owner, owner};
+use super::kinds::kinds_of;
 use super::select::{selects, winner};
 use crate::fleet::binding::BindingKey;
 use crate::fleet::claim::Claim;
@@ -51,13 +52,17 @@ impl Detector {
         if bound == *key {
             return None;
         }
-        match self.fleet.templates.get(&bound) {
+        let templates = &self.fleet.templates;
+        match templates.get(&bound) {
+            // What it was is no reason to leave what it is now where it was.
+            Lookup::Found(_) if templates.is_outdated(&bound.kind) => None,
             Lookup::Found(it) if selects(policy, Subject::of(&bound.kind, &it)) => Some(Next::Done),
-            Lookup::Unknown => {
-                let state = self.fleet.templates.kind_state(&bound.kind);
-                (state != KindState::Missing).then_some(Next::After(LATER))
+            Lookup::Unknown if kinds_of(policy.spec(), &self.scope).contains(&*bound.kind) => {
+                let is_coming = templates.kind_state(&bound.kind) != KindState::Missing
+                    && templates.trouble(&bound.kind).is_none();
+                is_coming.then_some(Next::After(LATER))
             }
-            Lookup::Found(_) | Lookup::Absent => None,
+            Lookup::Found(_) | Lookup::Absent | Lookup::Unknown => None,
         }
     }
 
@@ -100,49 +105,106 @@ impl Detector {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use http::Method;
+    use serde_json::{Value, json};
 
-    use crate::fleet::testing::{self, Stand, pass};
+    use crate::fleet::testing::{self, FakeApi, Stand, claimed, pass, refusal};
 
-    #[tokio::test(start_paused = true)]
-    async fn of_two_versions_of_a_kind_that_a_policy_names_one_is_carried_out() {
-        let (kind, plural) = ("HorizontalPodAutoscaler", "horizontalpodautoscalers");
-        let mut both = testing::policy();
-        both["metadata"]["generation"] = json!(1);
-        both["metadata"]["finalizers"] = json!(["karmada.io/propagation-policy-controller"]);
-        both["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-        both["spec"]["resourceSelectors"] = json!([
-            {"apiVersion": "autoscaling/v1", "kind": kind},
-            {"apiVersion": "autoscaling/v2", "kind": kind},
-        ]);
-        let scaler = json!({
+    const KIND: &str = "HorizontalPodAutoscaler";
+    const PLURAL: &str = "horizontalpodautoscalers";
+    const BINDING: &str = "web-horizontalpodautoscaler";
+
+    /// Returns a policy for autoscalers of some versions.
+    fn policy_for(versions: &[&str]) -> Value {
+        let mut policy = testing::policy();
+        policy["metadata"]["generation"] = json!(1);
+        policy["metadata"]["finalizers"] = json!(["karmada.io/propagation-policy-controller"]);
+        policy["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let selectors = versions
+            .iter()
+            .map(|version| json!({"apiVersion": version, "kind": KIND}));
+        policy["spec"]["resourceSelectors"] = selectors.collect();
+        policy
+    }
+
+    fn scaler() -> Value {
+        json!({
             "metadata": {
                 "namespace": "shop", "name": "web", "uid": "t", "generation": 1,
                 "creationTimestamp": "2026-01-01T00:00:00Z",
             },
             "spec": {"maxReplicas": 3},
-        });
-        let mut stand = Stand::new([("propagationpolicies", both), (plural, scaler)]);
+        })
+    }
+
+    /// Has the API refuse to list and watch the autoscalers of a version.
+    fn refuse(api: &FakeApi, version: &str, code: u16) {
+        let path = format!("/apis/{version}/{PLURAL}");
+        api.answer(Method::GET, &path, code, refusal(code, "Refused", ""));
+    }
+
+    async fn detected(mut stand: Stand) -> Stand {
         for version in ["autoscaling/v1", "autoscaling/v2"] {
-            stand
-                .api
-                .serve(&format!("/apis/{version}"), version, plural, kind);
+            let path = format!("/apis/{version}");
+            stand.api.serve(&path, version, PLURAL, KIND);
         }
         crate::propagation::detector::start(&stand.fleet, &mut stand.tasks);
         stand.follow().await;
         pass(30).await;
-        let name = "web-horizontalpodautoscaler";
-        let bound = || stand.api.binding(name)["spec"]["resource"].clone();
-        let first = bound()["apiVersion"].clone();
-        stand.api.forget();
-        let mut edited = stand.api.object(plural, "shop", "web").expect("it stays");
-        edited["metadata"]["generation"] = json!(2);
-        edited["spec"]["maxReplicas"] = json!(5);
-        stand.api.put(plural, edited);
+        stand
+    }
+
+    async fn edit(stand: &Stand, replicas: i64) {
+        let mut edited = stand.api.object(PLURAL, "shop", "web").expect("it stays");
+        edited["metadata"]["generation"] = json!(replicas);
+        edited["spec"]["maxReplicas"] = json!(replicas);
+        stand.api.put(PLURAL, edited);
         pass(30).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_versions_of_a_kind_that_a_policy_names_one_is_carried_out() {
+        let both = policy_for(&["autoscaling/v1", "autoscaling/v2"]);
+        let stand = Stand::new([("propagationpolicies", both), (PLURAL, scaler())]);
+        let stand = detected(stand).await;
+        let version = || stand.api.binding(BINDING)["spec"]["resource"]["apiVersion"].clone();
+        let first = version();
+        stand.api.forget();
+        edit(&stand, 5).await;
         let written = stand.api.writes().into_iter();
-        let written: Vec<_> = written.filter(|it| it.1.ends_with(name)).collect();
+        let written: Vec<_> = written.filter(|it| it.1.ends_with(BINDING)).collect();
         assert_eq!(written.len(), 1, "{written:?}");
-        assert_eq!(bound()["apiVersion"], first);
+        assert_eq!(version(), first);
+        refuse(&stand.api, first.as_str().expect("it has a version"), 404);
+        // The first change ends the watch that is open.
+        for replicas in [6, 7] {
+            edit(&stand, replicas).await;
+        }
+        assert_ne!(version(), first, "it is served no more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_that_the_policy_does_not_name_or_that_cannot_be_listed_holds_up_no_other() {
+        for versions in [
+            &["autoscaling/v2"][..],
+            &["autoscaling/v1", "autoscaling/v2"],
+        ] {
+            let mut held = claimed(testing::binding());
+            held["metadata"]["name"] = json!(BINDING);
+            held["spec"]["resource"] = json!({
+                "apiVersion": "autoscaling/v1", "kind": KIND, "namespace": "shop", "name": "web",
+                "uid": "t",
+            });
+            let stand = Stand::new([
+                ("propagationpolicies", policy_for(versions)),
+                ("resourcebindings", held),
+                (PLURAL, claimed(scaler())),
+            ]);
+            refuse(&stand.api, "autoscaling/v1", 403);
+            let stand = detected(stand).await;
+            pass(120).await;
+            let bound = stand.api.binding(BINDING)["spec"]["resource"].clone();
+            assert_eq!(bound["apiVersion"], "autoscaling/v2", "{versions:?}");
+        }
     }
 }
