@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_shared::api::any_policy::AnyOverridePolicy;
+use muster_shared::api::binding::ObjectReference;
 use muster_shared::api::policy::{ClusterAffinity, ResourceSelector};
 use muster_shared::controller::Controller;
 use muster_shared::events::EventType;
@@ -17,7 +18,7 @@ use muster_shared::watch::Change;
 use super::overriding::widened;
 use crate::fleet::Fleet;
 use crate::fleet::policy::PolicyKey;
-use crate::fleet::selection::{Strength, Subject, strength};
+use crate::fleet::selection::{Strength, Subject, given, strength};
 use crate::fleet::template::TemplateKey;
 use crate::fleet::template_event::Lookup;
 
@@ -50,6 +51,8 @@ fn edited(fleet: &Fleet, change: &Change<AnyOverridePolicy>) -> Option<PolicyKey
         // One of the first list is not new.
         None => fleet.override_policies.of(namespace).is_synced(),
     };
+    // What is edited while this process stands by, the one that leads has told.
+    let is_news = is_news && fleet.leadership.is_current();
     let name = new.metadata.name.as_deref().unwrap_or_default();
     is_news.then(|| PolicyKey::new(namespace, name))
 }
@@ -80,10 +83,8 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
             break;
         }
         let resource = &binding.spec.resource;
-        let is_of_kind = |it: &ResourceSelector| {
-            it.kind == resource.kind && it.api_version == resource.api_version
-        };
-        if !idle.iter().any(|(_, it)| is_of_kind(it)) {
+        let may_select = |it: &ResourceSelector| may_select(it, resource);
+        if !idle.iter().any(|(_, it)| may_select(it)) {
             continue;
         }
         let key = TemplateKey::of(resource);
@@ -93,7 +94,7 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
                 idle.retain(|(_, it)| strength(it, subject) == Strength::Mismatch);
             }
             Lookup::Absent => {}
-            Lookup::Unknown => idle.retain(|(_, it)| !is_of_kind(it)),
+            Lookup::Unknown => idle.retain(|(_, it)| !may_select(it)),
         }
     }
     let told = |(index, it): (usize, &ResourceSelector)| {
@@ -103,6 +104,19 @@ fn idle_selectors(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
         )
     };
     idle.into_iter().map(told).collect()
+}
+
+/// Returns whether a selector selects the object of a binding, whatever its labels are. These are
+/// known once the template is decoded, which takes long for each of a large fleet.
+fn may_select(selector: &ResourceSelector, resource: &ObjectReference) -> bool {
+    let is_meant = |text: Option<&str>, found: Option<&str>| {
+        given(text).is_none_or(|text| Some(text) == found)
+    };
+    let namespace = given(resource.namespace.as_deref());
+    selector.kind == resource.kind
+        && selector.api_version == resource.api_version
+        && is_meant(selector.name.as_deref(), Some(&*resource.name))
+        && is_meant(selector.namespace.as_deref(), namespace)
 }
 
 /// Returns what is told of the rules of a policy that are for no cluster.
@@ -125,10 +139,39 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kube::Config;
+    use muster_shared::client::Gateway;
+    use muster_shared::lease::Leadership;
     use serde_json::{Value, json};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::fleet::testing::{Stand, binding, cluster, pass};
+    use crate::fleet::testing::{FakeApi, Stand, binding, cluster, pass};
+    use crate::settings::Settings;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_stands_by_remembers_no_policies_for_the_time_when_it_leads() {
+        let policy = |name: &str| -> Arc<AnyOverridePolicy> {
+            let selector = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
+            let policy = json!({
+                "metadata": {"namespace": "shop", "name": "web"},
+                "spec": {"resourceSelectors": [selector], "overriders": {}},
+            });
+            Arc::new(serde_json::from_value(policy).unwrap())
+        };
+        for (leadership, expected) in [(Leadership::elected(), false), (Leadership::always(), true)]
+        {
+            let config = Config::new("http://fleet".parse().unwrap());
+            let gateway = Gateway::over(Arc::new(FakeApi::default()), "fleet", config);
+            let mut tasks = Tasks::new(CancellationToken::new());
+            let fleet = Fleet::new(&gateway, Settings::default(), leadership, &mut tasks).unwrap();
+            let change = Change::Applied {
+                old: Some(policy("web")),
+                new: policy("wep"),
+            };
+            assert_eq!(edited(&fleet, &change).is_some(), expected);
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn override_policies_that_change_nothing_anywhere_are_told() {
