@@ -10,6 +10,7 @@ use muster_shared::api::policy::{PropagationReason, PropagationStatus};
 use muster_shared::conditions;
 use muster_shared::k8s::Condition;
 use muster_shared::names::condition::{self, EFFECTIVE};
+use muster_shared::names::label;
 
 use crate::fleet::template::TemplateKey;
 use crate::fleet::unheard::unheard;
@@ -168,6 +169,13 @@ pub enum Nothing {
         /// The policy that has it.
         by: String,
     },
+    /// A resource belongs to another controller, as its label says.
+    ClaimedByController {
+        /// The resource.
+        template: String,
+        /// The controller that has it.
+        by: String,
+    },
     /// The policy takes effect with the next change of a resource.
     Lazy,
     /// Nothing that the selectors name is there.
@@ -227,6 +235,13 @@ fn ready(tally: &Tally, nothing: impl FnOnce() -> Nothing, now: Timestamp) -> Co
                     "{template} belongs to {by}, and so does everything else that it selects"
                 );
                 condition(no, "ClaimedByAnotherPolicy", &message)
+            }
+            Nothing::ClaimedByController { template, by } => {
+                let key = label::CLAIMED_BY;
+                let message = format!(
+                    "{template} belongs to {by} by its label {key}: no policy propagates it"
+                );
+                condition(no, "ClaimedByAnotherController", &message)
             }
             Nothing::Lazy => {
                 let message = "activationPreference is Lazy: it takes effect on each resource when that is changed next";

@@ -240,9 +240,9 @@ impl Detector {
     fn why_not(&self, policy: &Policy, key: &TemplateKey, template: &Template) -> Nothing {
         let owner = template.label(label::CLAIMED_BY);
         if let Some(owner) = owner.filter(|it| !it.is_empty()) {
-            return Nothing::Claimed {
+            return Nothing::ClaimedByController {
                 template: key.to_string(),
-                by: format!("{owner} by its label {}", label::CLAIMED_BY),
+                by: owner.to_owned(),
             };
         }
         let claim = Claim::on(template).or_else(|| self.claim_of_binding(key, template));
@@ -367,7 +367,7 @@ mod tests {
         let conditions = told["conditions"].as_array().expect("it has conditions");
         let ready = conditions.iter().find(|it| it["type"] == "Ready");
         let ready = ready.expect("it is told").clone();
-        assert_eq!(ready["reason"], "ClaimedByAnotherPolicy", "{told}");
+        assert_eq!(ready["reason"], "ClaimedByAnotherController", "{told}");
         let message = ready["message"].as_str().unwrap();
         assert!(message.contains("MultiClusterService"), "{message}");
     }
