@@ -119,7 +119,8 @@ fn may_select(selector: &ResourceSelector, resource: &ObjectReference) -> bool {
         && is_meant(selector.namespace.as_deref(), namespace)
 }
 
-/// Returns what is told of the rules of a policy that are for no cluster.
+/// Returns what is told of the rules of a policy that are for no cluster. Nothing is told in a
+/// fleet without any, whose policies are applied before the clusters join.
 fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
     let clusters = fleet.clusters.list();
     let is_single = policy.spec.override_rules.is_empty();
@@ -130,7 +131,8 @@ fn idle_rules(fleet: &Fleet, policy: &AnyOverridePolicy) -> Vec<String> {
         } else {
             format!("spec.overrideRules[{index}].targetCluster")
         };
-        let is_idle = !clusters.iter().any(|it| matches_affinity(target, it));
+        let is_idle =
+            !clusters.is_empty() && !clusters.iter().any(|it| matches_affinity(target, it));
         is_idle.then(|| format!("{at}: selects no cluster of the fleet"))
     };
     let rules = policy.spec.rules().enumerate();
@@ -170,6 +172,21 @@ mod tests {
                 new: policy("wep"),
             };
             assert_eq!(edited(&fleet, &change).is_some(), expected);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rule_for_a_cluster_that_joins_later_is_not_told_in_a_fleet_without_clusters() {
+        let policy: AnyOverridePolicy = serde_json::from_value(json!({
+            "metadata": {"namespace": "shop", "name": "web"},
+            "spec": {"overrideRules": [
+                {"targetCluster": {"clusterNames": ["m9"]}, "overriders": {}},
+            ]},
+        }))
+        .unwrap();
+        for (clusters, expected) in [(None, 0), (Some(("clusters", cluster("m1"))), 1)] {
+            let stand = Stand::followed(clusters).await;
+            assert_eq!(idle_rules(&stand.fleet, &policy).len(), expected);
         }
     }
 
