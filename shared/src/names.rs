@@ -118,6 +118,9 @@ pub mod annotation {
     /// On a binding (Muster's own): the `rescheduleTriggeredAt` that its clusters were last chosen
     /// for.
     pub const ANSWERED_REQUEST: &str = "failover.muster.io/answered-request";
+    /// On a binding (Muster's own): clusters that edits of its policy have taken away while it
+    /// preserves what is there, sorted and separated by commas.
+    pub const DESELECTED: &str = "failover.muster.io/deselected";
     /// Clusters that a workload left because of a taint and may return to, as a JSON object of
     /// names and times.
     pub const HOMES: &str = "failover.muster.io/homes";

@@ -1,7 +1,7 @@
 //! Reconciles a binding: creates, updates and removes its Works.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use muster_shared::queue::{Next, Queue};
 use muster_shared::selectors::matches_affinity;
 use muster_shared::tasks::Tasks;
 use muster_shared::watch::Change;
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
@@ -52,6 +51,7 @@ use crate::propagation::data::facts::roles;
 use crate::propagation::data::gates::keeps_copies;
 use crate::propagation::data::wakes;
 use crate::scheduler::core::affinity::allows_name;
+use crate::scheduler::core::deselected::deselected;
 
 /// First and longest time after which a binding is looked at again whose policy says more than it
 /// does.
@@ -80,7 +80,6 @@ pub fn start(fleet: &Arc<Fleet>, tasks: &mut Tasks) {
         unremoved: Backoff::default(),
         replacing: Arc::default(),
         refusing: Since::default(),
-        moving: Mutex::default(),
         outdated: Backoff::default(),
         parked: Parked::new(&fleet.templates, &queue),
         keeping: Arc::default(),
@@ -160,8 +159,6 @@ pub(super) struct Memory {
     replacing: Arc<Backoff<BindingKey>>,
     /// Targets that refuse what would take their place.
     refusing: Since<BindingKey, Vec<String>>,
-    /// Clusters that a binding leaves, or has left, by an eviction task, while it has a Work there.
-    moving: Mutex<HashMap<BindingKey, BTreeSet<String>>>,
     /// Bindings that are about a former object.
     pub(super) outdated: Backoff<BindingKey>,
     pub(super) parked: Parked<BindingKey>,
@@ -181,32 +178,8 @@ impl Memory {
             waits.forget(key);
         }
         self.refusing.forget(key);
-        self.moving.lock().remove(key);
         self.parked.leave(key);
         self.keeping.forget(key);
-    }
-
-    /// Returns the clusters that a binding leaves, or has left, by an eviction task: what goes
-    /// there moves, whatever the placement selects by now.
-    fn moving(
-        &self,
-        key: &BindingKey,
-        spec: &ResourceBindingSpec,
-        works: &[Arc<CachedWork>],
-    ) -> BTreeSet<String> {
-        let mut all = self.moving.lock();
-        let before = all.remove(key).unwrap_or_default();
-        let tasks = spec.graceful_eviction_tasks.iter();
-        let leaving = before
-            .into_iter()
-            .chain(tasks.map(|task| task.from_cluster.clone()));
-        let has_work = |it: &str| works.iter().any(|work| cluster_of(work) == Some(it));
-        let moving = leaving.filter(|it| spec.target(it).is_none() && has_work(it.as_str()));
-        let moving: BTreeSet<String> = moving.collect();
-        if !moving.is_empty() {
-            all.insert(key.clone(), moving.clone());
-        }
-        moving
     }
 
     /// Returns when a binding is looked at next whose old copies wait for others, and tells of them
@@ -360,7 +333,7 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
         origin: &origin,
         spec,
         scope: &scope,
-        placements: placements(fleet, spec, &scope, &works),
+        placements: placements(fleet, of, &scope, &works),
         works: &works,
         kept: &kept,
         stays: stays.as_deref(),
@@ -374,14 +347,13 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     for work in works.iter().filter(|it| is_wanted(it)) {
         _ = fleet.deleted_works.stays(&client, work).await;
     }
-    let moving = memory.moving(key, spec, &works);
     let facts = Facts {
         is_to_go: &|work| fleet.deleted_works.is_to_go(work),
         is_heard: &|cluster| is_heard(fleet, cluster),
         applies: &|cluster| applies_works(fleet, cluster),
         is_paused: &|cluster| fleet.pauses.of(cluster, fleet.clock.now()).is_some(),
         is_leaving: &|cluster| is_leaving(fleet, &names::execution_namespace(cluster)),
-        selects: &|affinity, cluster| selects(fleet, &moving, affinity, cluster),
+        selects: &|affinity, cluster| selects(fleet, affinity, cluster),
         go_on_refusing: &|clusters| {
             if clusters.is_empty() {
                 memory.refusing.forget(key);
@@ -422,39 +394,41 @@ async fn sync(fleet: &Fleet, memory: &Memory, key: &BindingKey) -> Result<Next, 
     delivered.and(Err(error))
 }
 
-/// Returns whether an affinity selects a cluster, as both are now. Of a cluster that is left by an
-/// eviction (`moving`), as after a change of its labels, and of one that is not known, only names
-/// count.
-fn selects(
-    fleet: &Fleet,
-    moving: &BTreeSet<String>,
-    affinity: &ClusterAffinity,
-    cluster: &str,
-) -> bool {
+/// Returns whether an affinity selects a cluster, as both are now. Of a cluster that is not known,
+/// the name counts.
+fn selects(fleet: &Fleet, affinity: &ClusterAffinity, cluster: &str) -> bool {
     let known = fleet.clusters.get(None, cluster);
-    match known.filter(|_| !moving.contains(cluster)) {
-        Some(known) => matches_affinity(affinity, &known),
-        None => allows_name(affinity, cluster),
-    }
+    known.map_or_else(
+        || allows_name(affinity, cluster),
+        |known| matches_affinity(affinity, &known),
+    )
 }
 
-/// Returns the placements that bring the objects of a binding into clusters: its own, or those of
-/// the workloads that it follows. They are asked for only where a Work may go.
+/// Returns the placements that bring the objects of a binding into clusters, each with the clusters
+/// that edits have taken from it: its own, or those of the workloads that it follows. They are
+/// asked for only where a Work may go.
 fn placements(
     fleet: &Fleet,
-    spec: &ResourceBindingSpec,
+    (binding, spec): (&AnyBinding, &ResourceBindingSpec),
     scope: &Scope,
     works: &[Arc<CachedWork>],
-) -> Vec<Arc<Placement>> {
+) -> Vec<(Arc<Placement>, BTreeSet<String>)> {
     let is_left = |cluster: &str| !scope.expected.contains(cluster);
     if !works.iter().filter_map(|it| cluster_of(it)).any(is_left) {
         return Vec::new();
     }
+    let taken = |it: &AnyBinding| -> BTreeSet<String> {
+        let names = deselected(it);
+        names.map(str::to_owned).collect()
+    };
     if let Some(own) = &spec.placement {
-        return vec![Arc::clone(own)];
+        return vec![(Arc::clone(own), taken(binding))];
     }
     let referrers = spec.required_by.iter().map(BindingKey::of_snapshot);
-    let placement = |key| fleet.bindings.get(&key)?.spec.placement.clone();
+    let placement = |key| {
+        let referrer = fleet.bindings.get(&key)?;
+        Some((referrer.spec.placement.clone()?, taken(&referrer)))
+    };
     referrers.filter_map(placement).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use http::Method;
 use muster_shared::clock;
+use muster_shared::names::annotation::DESELECTED;
 use muster_shared::names::label::PROPAGATION_POLICY_ID;
 use serde_json::{Value, json};
 
@@ -141,35 +142,40 @@ async fn a_cluster_that_the_policy_deselects_keeps_its_copy_where_the_policy_pre
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_the_policy_does_not_select_by_labels_any_more_keeps_what_is_preserved() {
+async fn a_cluster_that_an_edit_of_selectors_takes_away_keeps_what_is_preserved_there() {
     let released = vec![(Method::PATCH, json!(true)), (Method::DELETE, Value::Null)];
     let removed = vec![(Method::DELETE, Value::Null)];
-    for (operator, was_leaving, expected) in [
-        ("Exists", false, &released),
-        ("DoesNotExist", false, &removed),
-        ("Exists", true, &removed),
+    for (operator, taken, follows, expected) in [
+        ("Exists", "m1", false, &released),
+        ("Exists", "m1", true, &released),
+        ("DoesNotExist", "m1", false, &removed),
+        // The labels of m1 have changed.
+        ("Exists", "m3", false, &removed),
+        ("Exists", "m3", true, &removed),
     ] {
-        let mut binding = moved("web", "v1", "ConfigMap");
-        binding["metadata"]["generation"] = json!(1);
-        binding["spec"]["preserveResourcesOnDeletion"] = json!(true);
+        let mut placed = moved("web", "v1", "ConfigMap");
+        placed["metadata"]["annotations"] = json!({ DESELECTED: taken });
+        placed["spec"]["preserveResourcesOnDeletion"] = json!(true);
         let selector = json!({"matchExpressions": [{"key": "tier", "operator": operator}]});
-        binding["spec"]["placement"]["clusterAffinity"] = json!({"labelSelector": selector});
-        if was_leaving {
-            let task = json!({"fromCluster": "m1", "reason": "r", "producer": "p"});
-            binding["spec"]["gracefulEvictionTasks"] = json!([task]);
+        placed["spec"]["placement"]["clusterAffinity"] = json!({"labelSelector": selector});
+        let mut left = placed.clone();
+        if follows {
+            left = moved("conf", "v1", "Secret");
+            let id = json!({"resourcebinding.karmada.io/permanent-id": "conf"});
+            left["metadata"]["labels"] = id;
+            let referrer =
+                json!({"namespace": "shop", "name": "web", "clusters": [{"name": "m2"}]});
+            left["spec"]["requiredBy"] = json!([referrer]);
+            left["spec"]["placement"] = Value::Null;
+            left["spec"]["clusters"] = json!([]);
+            left["spec"]["preserveResourcesOnDeletion"] = json!(true);
         }
-        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&binding, cluster)));
-        let bound = ("resourcebindings", binding.clone());
-        let stand = stand(works.into_iter().chain([bound])).await;
-        if was_leaving {
-            assert_eq!(written(&stand, "web"), []);
-            binding["metadata"]["generation"] = json!(2);
-            binding["spec"]["gracefulEvictionTasks"] = json!([]);
-            stand.api.put("resourcebindings", binding);
-            pass(5).await;
-        }
-        let found = written(&stand, "web");
-        assert_eq!(found, *expected, "{operator}, {was_leaving}");
+        let works = ["m1", "m2"].map(|cluster| ("works", work_of(&left, cluster)));
+        let name = if follows { "conf" } else { "web" };
+        let bindings = [placed, left].map(|it| ("resourcebindings", it));
+        let stand = stand(works.into_iter().chain(bindings)).await;
+        let found = written(&stand, name);
+        assert_eq!(found, *expected, "{operator}, {taken}, {follows}");
     }
 }
 

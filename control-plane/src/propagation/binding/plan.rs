@@ -26,8 +26,9 @@ pub(super) struct Wanted<'a> {
     /// Spec of the binding with what its policy says by now.
     pub(super) spec: &'a ResourceBindingSpec,
     pub(super) scope: &'a Scope,
-    /// The placement of the binding, or those of the workloads that it follows.
-    pub(super) placements: Vec<Arc<Placement>>,
+    /// The placement of the binding, or those of the workloads that it follows, each with the
+    /// clusters that edits have taken from it.
+    pub(super) placements: Vec<(Arc<Placement>, BTreeSet<String>)>,
     pub(super) works: &'a [Arc<CachedWork>],
     /// Clusters in which a Work stays because a workload of the policy may be there.
     pub(super) kept: &'a BTreeSet<String>,
@@ -47,8 +48,7 @@ pub(super) struct Facts<'a> {
     pub(super) is_paused: &'a (dyn Fn(&str) -> bool + Sync),
     /// Whether a cluster leaves the fleet: nothing is made there, and what is there goes.
     pub(super) is_leaving: &'a (dyn Fn(&str) -> bool + Sync),
-    /// Whether an affinity selects a cluster; of one that was left by an eviction, whether it names
-    /// the cluster.
+    /// Whether an affinity selects a cluster, as both are now.
     pub(super) selects: &'a (dyn Fn(&ClusterAffinity, &str) -> bool + Sync),
     /// Whether some clusters, which refuse their Works, have done so for a while.
     pub(super) go_on_refusing: &'a (dyn Fn(Vec<String>) -> bool + Sync),
@@ -132,15 +132,19 @@ impl<'a> Plan<'a> {
         let unwanted = unwanted.into_iter();
         let (going, waiting): (Vec<_>, Vec<_>) = unwanted.partition(|(_, it)| may_go(it));
         let reason = |cluster: &str| {
-            let selects = |it: &ClusterAffinity| {
-                // A copy that stayed would run beside the new one, which must not be.
-                if goes_first {
-                    allows_name(it, cluster)
-                } else {
-                    (facts.selects)(it, cluster)
-                }
+            let allows = |(placement, taken): &(Arc<Placement>, BTreeSet<String>)| {
+                // A copy that stayed would run beside the new one, which must not be. Labels and
+                // fields of another cluster may have changed by themselves.
+                let is_taken = !goes_first && taken.contains(cluster);
+                removal::allows(placement, |it| {
+                    if is_taken {
+                        (facts.selects)(it, cluster)
+                    } else {
+                        allows_name(it, cluster)
+                    }
+                })
             };
-            Reason::of(placements.iter().map(AsRef::as_ref), selects)
+            Reason::of(placements.iter().map(allows))
         };
         let remove = going.into_iter().map(|(work, cluster)| Removal {
             work,
@@ -357,11 +361,13 @@ mod tests {
             keepers: None,
         };
         let later = Prepared::Later(Next::Done);
+        let own = spec.placement.clone().into_iter();
+        let own = own.map(|it| (it, BTreeSet::new()));
         let wanted = Wanted {
             origin: &origin,
             spec: &spec,
             scope: &Scope::of(&spec),
-            placements: spec.placement.clone().into_iter().collect(),
+            placements: own.collect(),
             works: &works,
             kept: &kept.iter().map(|it| (*it).to_owned()).collect(),
             stays: None,

@@ -26,19 +26,15 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason why a binding that stays has no copy in a cluster any more, by the
-    /// placements that brought it there: its own, or those of the workloads that it follows. A
-    /// cluster that one of them does not select was taken out of that one by a person, or the last
-    /// workload that needed the object there is gone. `selects` says whether an affinity selects
-    /// the cluster.
-    pub fn of<'a>(
-        placements: impl IntoIterator<Item = &'a Placement>,
-        selects: impl Fn(&ClusterAffinity) -> bool,
-    ) -> Self {
-        let mut placements = placements.into_iter().peekable();
-        let has_any = placements.peek().is_some();
+    /// Returns the reason why a binding that stays has no copy in a cluster any more. `allowed`
+    /// says of each placement that brought it there, its own or those of the workloads that it
+    /// follows, whether that [`allows`] the cluster. A person took the cluster out of one that does
+    /// not; without any, the last workload that needed the object there is gone.
+    pub fn of(allowed: impl IntoIterator<Item = bool>) -> Self {
+        let mut allowed = allowed.into_iter().peekable();
+        let has_any = allowed.peek().is_some();
         // What one of them released there needs it, whatever the others allow.
-        if has_any && placements.all(|placement| allows(placement, &selects)) {
+        if has_any && allowed.all(|it| it) {
             Self::Moved
         } else {
             Self::Deselected
@@ -46,8 +42,9 @@ impl Reason {
     }
 }
 
-/// Returns whether a placement allows a cluster, in whichever of its affinity groups.
-fn allows(placement: &Placement, selects: impl Fn(&ClusterAffinity) -> bool) -> bool {
+/// Returns whether a placement allows a cluster, in whichever of its affinity groups. `selects`
+/// says whether an affinity selects the cluster.
+pub fn allows(placement: &Placement, selects: impl Fn(&ClusterAffinity) -> bool) -> bool {
     let groups = placement.cluster_affinities.iter().flat_map(affinities_of);
     let mut affinities = placement.cluster_affinity.iter().chain(groups).peekable();
     affinities.peek().is_none() || affinities.any(selects)
@@ -100,7 +97,7 @@ mod tests {
         let only = |name: &str| json!({"clusterNames": [name]});
         let group = |name: &str| json!({"affinityName": name, "clusterNames": [name]});
         let by_name = |it: &ClusterAffinity| allows_name(it, "m1");
-        assert_eq!(Reason::of([], by_name), Reason::Deselected);
+        assert_eq!(Reason::of([]), Reason::Deselected);
         for (placement, expected) in [
             (json!({}), Reason::Moved),
             (json!({"clusterAffinity": only("m1")}), Reason::Moved),
@@ -123,7 +120,8 @@ mod tests {
             ),
         ] {
             let read: Placement = serde_json::from_value(placement.clone()).unwrap();
-            assert_eq!(Reason::of([&read], by_name), expected, "{placement}");
+            let allowed = allows(&read, by_name);
+            assert_eq!(Reason::of([allowed]), expected, "{placement}");
         }
     }
 }

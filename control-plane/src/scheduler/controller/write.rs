@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use muster_shared::api::any_binding::AnyBinding;
 use muster_shared::k8s::{Api, ResourceExt};
-use muster_shared::names::annotation::{ANSWERED_REQUEST, APPLIED_PLACEMENT};
+use muster_shared::names::annotation::{ANSWERED_REQUEST, APPLIED_PLACEMENT, DESELECTED};
 use serde_json::{Value, json};
 
 use super::movement::Permit;
 use crate::fleet::write::merge;
 use crate::scheduler::core::cycle::is_reschedule_requested;
+use crate::scheduler::core::deselected;
 use crate::scheduler::core::outcome::Placed;
 
 /// Writes the result and the placement it was made for at once, on the state that they were decided
@@ -38,6 +39,9 @@ fn result_patch(binding: &AnyBinding, placed: &Placed) -> Value {
     });
     if let Some(tasks) = &placed.tasks {
         patch["spec"]["gracefulEvictionTasks"] = json!(tasks);
+    }
+    if let Some(names) = deselected::written(binding, placed) {
+        patch["metadata"]["annotations"][DESELECTED] = names;
     }
     if is_reschedule_requested(&binding.spec, binding.status()) {
         patch["metadata"]["annotations"][ANSWERED_REQUEST] = json!(request(binding));
@@ -101,5 +105,12 @@ mod tests {
         };
         let patch = result_patch(&AnyBinding::default(), &placed);
         assert_eq!(patch["spec"]["clusters"], json!([target]));
+        let edited = json!({
+            "metadata": { "annotations": { APPLIED_PLACEMENT: "null" } },
+            "spec": { "clusters": [{ "name": "m2" }], "preserveResourcesOnDeletion": true },
+        });
+        let edited: AnyBinding = serde_json::from_value(edited).unwrap();
+        let patch = result_patch(&edited, &placed);
+        assert_eq!(patch["metadata"]["annotations"][DESELECTED], "m2");
     }
 }

@@ -12,6 +12,7 @@ pub mod candidate;
 pub mod capacity;
 pub mod cycle;
 mod data;
+pub mod deselected;
 pub mod divide;
 pub mod explain;
 pub mod filter;

@@ -1,0 +1,119 @@
+//! Clusters that an edit of the policy has taken from a binding, as an annotation of the binding
+//! keeps them: their copies may be preserved, unlike those of a workload that moved.
+//!
+//! The result and the list are one write. Whoever removes the copies comes later, and cannot tell
+//! such a cluster from one whose labels changed by themselves.
+
+use std::collections::BTreeSet;
+
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::k8s::ResourceExt;
+use muster_shared::names::annotation::DESELECTED;
+use serde_json::{Value, json};
+
+use super::outcome::Placed;
+
+/// Clusters that the annotation names: all annotations of an object hold 256 KiB.
+const MOST: usize = 1000;
+
+/// Returns the names of the clusters that edits of the policy have taken from a binding.
+pub fn deselected(binding: &AnyBinding) -> impl Iterator<Item = &str> {
+    let text = binding.annotations().get(DESELECTED);
+    let names = text.into_iter().flat_map(|text| text.split(','));
+    names.filter(|name| !name.is_empty())
+}
+
+/// Returns the annotation as it is to be written with a new result; `None` where it stays as it is.
+/// A cluster that is left by an eviction task is left by a move, and one that is chosen again is
+/// none of them.
+pub fn written(binding: &AnyBinding, placed: &Placed) -> Option<Value> {
+    let spec = &binding.spec;
+    let applied = binding.applied_placement();
+    let is_edited =
+        applied.is_some_and(|it| it != placed.applied_placement) && spec.is_preserved_on_deletion();
+    let tasks = placed
+        .tasks
+        .as_ref()
+        .unwrap_or(&spec.graceful_eviction_tasks);
+    let is_left = |name: &str| tasks.iter().any(|task| task.from_cluster == name);
+    let is_chosen = |name: &str| placed.clusters.iter().any(|target| target.name == name);
+    let targets = spec.clusters.iter().map(|target| target.name.as_str());
+    let taken = targets.filter(|it| is_edited && !is_left(it));
+    let before: BTreeSet<&str> = deselected(binding).collect();
+    let known = before.iter().copied();
+    let now: BTreeSet<&str> = known.chain(taken).filter(|it| !is_chosen(it)).collect();
+    if now == before {
+        return None;
+    }
+    let names: Vec<&str> = now.into_iter().take(MOST).collect();
+    Some(match names.as_slice() {
+        [] => Value::Null,
+        names => json!(names.join(",")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::names::annotation::APPLIED_PLACEMENT;
+
+    use super::*;
+
+    #[test]
+    fn what_an_edit_takes_away_is_noted_until_it_is_chosen_again_and_what_moves_is_not() {
+        for (what, held, applied, preserves, leaving, chosen, expected) in [
+            ("an edit", None, "{}", true, None, "m2", Some(json!("m1"))),
+            (
+                "another edit",
+                Some("m0"),
+                "{}",
+                true,
+                None,
+                "m2",
+                Some(json!("m0,m1")),
+            ),
+            ("noted before", Some("m1"), "{}", true, None, "m2", None),
+            ("nothing is preserved", None, "{}", false, None, "m2", None),
+            ("clusters changed", None, "null", true, None, "m2", None),
+            (
+                "it is left by a task",
+                None,
+                "{}",
+                true,
+                Some("m1"),
+                "m2",
+                None,
+            ),
+            ("it stays", None, "{}", true, None, "m1", None),
+            (
+                "it is chosen again",
+                Some("m2"),
+                "null",
+                true,
+                None,
+                "m2",
+                Some(Value::Null),
+            ),
+        ] {
+            let task = leaving.map(|it| json!({"fromCluster": it, "reason": "", "producer": ""}));
+            let mut binding: AnyBinding = serde_json::from_value(json!({
+                "metadata": {"annotations": {APPLIED_PLACEMENT: applied}},
+                "spec": {
+                    "resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "web"},
+                    "clusters": [{"name": "m1"}],
+                    "preserveResourcesOnDeletion": preserves,
+                },
+            }))
+            .unwrap();
+            if let Some(held) = held {
+                let annotations = binding.metadata.annotations.get_or_insert_default();
+                annotations.insert(DESELECTED.to_owned(), held.to_owned());
+            }
+            let placed = Placed {
+                clusters: serde_json::from_value(json!([{"name": chosen}])).unwrap(),
+                applied_placement: "null".to_owned(),
+                tasks: task.map(|it| vec![serde_json::from_value(it).unwrap()]),
+            };
+            assert_eq!(written(&binding, &placed), expected, "{what}");
+        }
+    }
+}
