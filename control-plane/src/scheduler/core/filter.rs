@@ -328,7 +328,7 @@ impl<'a> Filters<'a> {
     }
 
     /// Returns the rejection of a cluster from which the workload is just being driven out: it must
-    /// not go back there. What has been placed there again stays.
+    /// not go back there.
     fn eviction(&self, cluster: &ClusterInfo, placed: bool) -> Option<Rejection<'a>> {
         let task = self.spec.eviction_task(cluster.name())?;
         let refused = match self.options.return_rule {
@@ -337,10 +337,11 @@ impl<'a> Filters<'a> {
             ReturnRule::Recovered => {
                 // The cluster shows no sign of what went wrong with the application there, so only
                 // the end of the task tells that it may be tried there again. So it is with one
-                // that could not apply the workload.
+                // that could not apply the workload. Where it was placed again while the task
+                // lasts, which may be for ever (purge mode Never), it stays.
                 let is_shown =
                     ![REASON_APPLICATION_FAILURE, REASON_NOT_APPLIED].contains(&&*task.reason);
-                !placed && (!is_shown || self.is_driven_out(cluster))
+                !(is_shown || placed) || self.is_driven_out(cluster)
             }
         };
         refused.then_some(Rejection::Evicting)

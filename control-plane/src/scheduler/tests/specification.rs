@@ -171,6 +171,9 @@ fn a_cluster_takes_back_what_was_about_to_leave_once_it_has_recovered() {
     // The application failed there, and nothing says that it would not again.
     let failed = leaving(deployment(2, &dynamic()), "m", "ApplicationFailure");
     assert_eq!(outcome(&failed, &[cluster("m", 10)]), evicting);
+    // Where it was placed again nevertheless, because no other cluster took it, it can be scaled.
+    let again = placed(failed, &[("m", 1)]);
+    assert_eq!(outcome(&again, &[cluster("m", 10)]), "m:2");
     // Karmada waits for the task.
     let classic = schedule(
         &spec,
