@@ -410,19 +410,20 @@ fn a_taint_that_a_person_set_is_never_taken_away() {
 fn a_taint_that_a_person_took_off_stays_off_until_the_match_is_over() {
     for spec in [proposed("down", 1, 1), shipped("down")] {
         let mut story = Story::new(vec![spec]);
+        story.by_hand("other");
         story.check(10);
         story.ready("False", 100);
         story.check(100);
-        assert_eq!(story.check(101), ["down"]);
-        story.cluster.spec.taints.clear();
-        assert_eq!(story.check(110), NONE);
-        assert_eq!(story.check(500), NONE);
+        assert_eq!(story.check(101), ["other", "down"]);
+        story.cluster.spec.taints.truncate(1);
+        assert_eq!(story.check(110), ["other"]);
+        assert_eq!(story.check(500), ["other"]);
         story.ready("True", 600);
         story.check(600);
         story.check(601);
         story.ready("False", 700);
         story.check(700);
-        assert_eq!(story.check(701), ["down"]);
+        assert_eq!(story.check(701), ["other", "down"]);
     }
 }
 
@@ -459,6 +460,8 @@ fn a_policy_that_is_deleted_or_looks_elsewhere_lets_go_at_once() {
             story.policies.clear();
         }
         assert_eq!(story.check(102), NONE);
+        let lets_go = ("policy0".to_owned(), "down".to_owned(), false);
+        assert_eq!(story.changes, [lets_go], "{retarget}");
         assert_eq!(story.record.as_ref().unwrap(), &Record::default());
     }
 }

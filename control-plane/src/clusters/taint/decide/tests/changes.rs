@@ -7,39 +7,18 @@ fn change(by: &str, key: &str, added: bool) -> (String, String, bool) {
 }
 
 #[test]
-fn each_change_is_told_with_the_policy_that_wants_it() {
+fn each_change_is_told_with_the_policy_that_wants_it_and_touches_no_other_taint() {
     let mut story = Story::new(vec![proposed("a", 0, 0), proposed("b", 0, 0)]);
-    story.check(0);
-    story.ready("False", 10);
-    assert_eq!(story.check(10), ["a", "b"]);
-    let added = [change("policy0", "a", true), change("policy1", "b", true)];
-    assert_eq!(story.changes, added);
-    story.ready("True", 20);
-    assert_eq!(story.check(20), NONE);
-    let removed = [change("policy0", "a", false), change("policy1", "b", false)];
-    assert_eq!(story.changes, removed);
-}
-
-#[test]
-fn a_policy_that_is_deleted_is_named_as_the_one_that_lets_go() {
-    let mut story = Story::new(vec![proposed("a", 0, 0)]);
-    story.check(0);
-    story.ready("False", 10);
-    assert_eq!(story.check(10), ["a"]);
-    story.policies.clear();
-    assert_eq!(story.check(20), NONE);
-    assert_eq!(story.changes, [change("policy0", "a", false)]);
-}
-
-#[test]
-fn a_taint_that_goes_takes_no_other_with_it() {
-    let mut story = Story::new(vec![proposed("a", 0, 0)]);
     story.by_hand("other");
     story.check(0);
     story.ready("False", 10);
-    assert_eq!(story.check(10), ["other", "a"]);
+    assert_eq!(story.check(10), ["other", "a", "b"]);
+    let added = [change("policy0", "a", true), change("policy1", "b", true)];
+    assert_eq!(story.changes, added);
     story.ready("True", 20);
     assert_eq!(story.check(20), ["other"]);
+    let removed = [change("policy0", "a", false), change("policy1", "b", false)];
+    assert_eq!(story.changes, removed);
 }
 
 #[test]
@@ -113,18 +92,6 @@ fn a_taint_that_an_edit_makes_impossible_is_not_put_on_and_goes_with_its_conditi
     assert_eq!(story.check(40), NONE);
     story.also("SeenByPeers", "False", 50);
     assert_eq!(story.check(60), NONE);
-}
-
-#[test]
-fn a_taint_that_a_person_took_off_stays_off_beside_others() {
-    let mut story = Story::new(vec![proposed("a", 0, 0)]);
-    story.by_hand("other");
-    story.check(0);
-    story.ready("False", 10);
-    assert_eq!(story.check(10), ["other", "a"]);
-    story.cluster.spec.taints.retain(|taint| taint.key != "a");
-    assert_eq!(story.check(20), ["other"]);
-    assert_eq!(story.check(30), ["other"]);
 }
 
 #[test]
