@@ -52,31 +52,10 @@ pub(super) fn facts<'a>(
     }
 }
 
-struct Case<'a> {
-    clusters: &'a [TargetCluster],
-    reports: &'a [AggregatedStatusItem],
-    standing: &'a dyn Fn(&str) -> Standing,
-    members_scale: bool,
-    grace: Option<i32>,
-    now: i64,
-}
-
-fn outcome(case: &Case<'_>) -> Option<Done> {
-    let facts = Facts {
-        cluster: case.standing,
-        least: &|_, share| {
-            if case.members_scale {
-                share.min(1)
-            } else {
-                share
-            }
-        },
-        ..facts(case.clusters, case.reports)
-    };
-    assess(&[task(case.grace)], &facts, at(case.now))
-        .done
-        .first()
-        .map(|(_, done)| *done)
+/// Returns what becomes of a task.
+fn end(task: GracefulEvictionTask, facts: &Facts<'_>, now: i64) -> Option<Done> {
+    let done = assess(&[task], facts, at(now)).done;
+    done.first().map(|(_, done)| *done)
 }
 
 /// Where it is placed, what is reported, how clusters stand, what becomes of the task.
@@ -109,15 +88,11 @@ fn the_old_copy_stays_until_a_replacement_is_placed_and_healthy() {
         (&[], &healthy, sound, None),
     ];
     for (n, (clusters, reports, standing, expected)) in cases.into_iter().enumerate() {
-        let case = Case {
-            clusters,
-            reports,
-            standing,
-            members_scale: false,
-            grace: None,
-            now: 100_000,
+        let facts = Facts {
+            cluster: standing,
+            ..facts(clusters, reports)
         };
-        assert_eq!(outcome(&case), expected, "case {n}");
+        assert_eq!(end(task(None), &facts, 100_000), expected, "case {n}");
     }
 }
 
@@ -137,15 +112,12 @@ fn a_grace_period_ends_the_task_only_if_there_is_a_replacement_on_a_cluster_that
         (&one, Standing::Gone, 61, None),
         (&[], Standing::Sound, 61, None),
     ] {
-        let case = Case {
-            clusters,
-            reports: &[],
-            standing: &old_is_silent(new),
-            members_scale: false,
-            grace: Some(60),
-            now,
+        let facts = Facts {
+            cluster: &old_is_silent(new),
+            ..facts(clusters, &[])
         };
-        assert_eq!(outcome(&case), expected, "{clusters:?} {new:?} at {now}");
+        let done = end(task(Some(60)), &facts, now);
+        assert_eq!(done, expected, "{clusters:?} {new:?} at {now}");
     }
 }
 
@@ -166,15 +138,12 @@ fn one_replacement_that_lives_is_enough_for_the_grace_period_and_all_must_be_hea
         (&["left", "silent"], Some(1), None),
     ] {
         let clusters: Vec<TargetCluster> = names.iter().map(|name| target(name, 0)).collect();
-        let case = Case {
-            clusters: &clusters,
-            reports: &reports,
-            standing,
-            members_scale: false,
-            grace,
-            now: 100,
+        let facts = Facts {
+            cluster: standing,
+            ..facts(&clusters, &reports)
         };
-        assert_eq!(outcome(&case), expected, "{names:?} {grace:?}");
+        let done = end(task(grace), &facts, 100);
+        assert_eq!(done, expected, "{names:?} {grace:?}");
     }
 }
 
@@ -196,11 +165,10 @@ fn any_plugin_in_force_ends_a_task_and_none_that_is_switched_off() {
                 plugins: EvictPlugins::parse(&plugins.parse().unwrap()).unwrap(),
                 ..facts(clusters, if healthy { &reports } else { &[] })
             };
-            let done = assess(&[task(None)], &facts, at(10)).done;
             let needs_health = plugins == "ResourceHealth" || clusters == &moved;
             let expected = expected.filter(|_| healthy || !needs_health);
-            let got = done.first().map(|(_, done)| *done);
-            assert_eq!(got, expected, "{plugins} {clusters:?} {healthy}");
+            let done = end(task(None), &facts, 10);
+            assert_eq!(done, expected, "{plugins} {clusters:?} {healthy}");
         }
     }
 }
@@ -220,12 +188,8 @@ fn suppression_keeps_the_copy_until_it_is_lifted_whatever_else_is_true() {
             suppress_deletion: suppressed,
             ..task(None)
         };
-        let done = assess(&[task], &facts, at(10_000)).done;
-        assert_eq!(
-            done.first().map(|(_, done)| *done),
-            expected,
-            "{suppressed:?}"
-        );
+        let done = end(task, &facts, 10_000);
+        assert_eq!(done, expected, "{suppressed:?}");
     }
 }
 
@@ -248,17 +212,15 @@ fn a_survivor_must_have_scaled_up_or_run_what_its_member_asks_for_before_its_hea
         (false, 3, available, true),
         (false, 3, json!({"numberReady": 1}), true),
     ] {
+        let targets = [target("new", share)];
         let reports = [report("new", ResourceHealth::Healthy, Some(status.clone()))];
-        let case = Case {
-            clusters: &[target("new", share)],
-            reports: &reports,
-            standing: &|_| Standing::Sound,
-            members_scale,
-            grace: None,
-            now: 10,
+        let facts = Facts {
+            least: &|_, share| if members_scale { share.min(1) } else { share },
+            ..facts(&targets, &reports)
         };
+        let done = end(task(None), &facts, 10);
         let expected = is_replaced.then_some(Done::Replaced);
-        assert_eq!(outcome(&case), expected, "{status} {members_scale} {share}");
+        assert_eq!(done, expected, "{status} {members_scale} {share}");
     }
 }
 
@@ -274,15 +236,11 @@ fn a_cluster_that_is_chosen_again_or_recovers_without_replacement_keeps_its_copy
         (&[], left, None),
         (&[], gone, Some(Done::ClusterGone)),
     ] {
-        let case = Case {
-            clusters,
-            reports: &[],
-            standing,
-            members_scale: false,
-            grace: None,
-            now: 10,
+        let facts = Facts {
+            cluster: standing,
+            ..facts(clusters, &[])
         };
-        let done = outcome(&case);
+        let done = end(task(None), &facts, 10);
         assert_eq!(done, expected);
         assert!(done.is_none_or(|done| !done.removes_the_copy()));
     }
@@ -456,8 +414,7 @@ fn time_ends_no_task_before_something_was_applied_in_a_chosen_cluster_that_lives
             plugins: EvictPlugins::parse(&"ResourceHealth".parse().unwrap()).unwrap(),
             ..facts(clusters, &[])
         };
-        let done = assess(&[task(Some(60))], &facts, at(61)).done;
-        let got = done.first().map(|(_, done)| *done);
+        let got = end(task(Some(60)), &facts, 61);
         assert_eq!(got, expected, "{what}");
     }
 }
@@ -717,8 +674,7 @@ fn a_copy_without_replicas_replaces_none_that_has_some() {
             counts_replicas: counts_replicas(&spec, &reports),
             ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &facts, at(1)).done;
-        let done = done.first().map(|(_, done)| *done);
+        let done = end(task(None), &facts, 1);
         assert_eq!(done, expected, "{} {new}", spec.resource.kind);
     }
 }
@@ -770,8 +726,7 @@ fn an_address_that_no_cluster_gives_is_not_waited_for() {
             work: &order,
             ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &facts, at(1)).done;
-        let done = done.first().map(|(_, done)| *done);
+        let done = end(task(None), &facts, 1);
         assert_eq!(done, expected, "{old:?} {new:?}");
     }
 }
@@ -800,8 +755,7 @@ fn a_disruption_budget_that_no_pods_can_meet_holds_no_old_copy() {
             has_rule: true,
             ..facts(&targets, &reports)
         };
-        let done = assess(&[task(None)], &facts, at(1)).done;
-        let done = done.first().map(|(_, done)| *done);
+        let done = end(task(None), &facts, 1);
         assert_eq!(done, expected, "{pods:?}");
     }
 }
@@ -821,8 +775,7 @@ fn a_healthy_copy_that_needs_no_address_is_not_replaced_by_one_that_does_not_wor
             report("old", Healthy, said("valid")),
             report("new", health, said(word)),
         ];
-        let done = assess(&[task(None)], &facts(&targets, &reports), at(1)).done;
-        let done = done.first().map(|(_, done)| *done);
+        let done = end(task(None), &facts(&targets, &reports), 1);
         assert_eq!(done, expected, "{word}");
     }
 }
