@@ -7,6 +7,31 @@ use crate::scheduler::tests::fixtures::{
     aggregated, cluster, config_map, deployment, dynamic, leaving, placed, snapshot, tainted,
 };
 
+/// Returns the subject of a workload of generation 2, of which this placement was applied last.
+fn subject<'a>(
+    spec: &'a ResourceBindingSpec,
+    applied_placement: Option<&'a str>,
+    status: &'a ResourceBindingStatus,
+) -> Subject<'a> {
+    let generation = 2;
+    Subject {
+        generation,
+        applied_placement,
+        spec,
+        status,
+    }
+}
+
+/// Returns the outcome of a pass over a subject in these clusters.
+fn pass_over(subject: &Subject<'_>, clusters: &Snapshot) -> Outcome {
+    pass(
+        subject,
+        clusters,
+        &Options::default(),
+        Timestamp::UNIX_EPOCH,
+    )
+}
+
 /// Returns the outcome of a pass over a workload in these clusters, of which this placement was
 /// applied last.
 fn look(
@@ -15,14 +40,12 @@ fn look(
     status: &ResourceBindingStatus,
     clusters: &Snapshot,
 ) -> Outcome {
-    let subject = Subject {
-        generation: 2,
-        applied_placement: Some(applied),
-        spec,
-        status,
-    };
-    let (options, now) = (Options::default(), Timestamp::UNIX_EPOCH);
-    pass(&subject, clusters, &options, now)
+    pass_over(&subject(spec, Some(applied), status), clusters)
+}
+
+/// Returns the names of the clusters.
+fn names(clusters: &[TargetCluster]) -> Vec<&str> {
+    clusters.iter().map(|it| &*it.name).collect()
 }
 
 /// Returns what a pass leaves of a Deployment on `m`, when its policy names `allowed` only: the
@@ -151,20 +174,9 @@ fn no_copy_is_removed_because_no_cluster_may_have_the_workload() {
 #[test]
 fn another_order_of_the_same_clusters_is_no_news() {
     let spec = placed(deployment(2, &json!({})), &[("m2", 2), ("m1", 2)]);
-    let applied = record(&spec);
-    let subject = Subject {
-        generation: 2,
-        applied_placement: Some(&applied),
-        spec: &spec,
-        status: &ResourceBindingStatus::default(),
-    };
-    let clusters = snapshot(&[cluster("m1", 10), cluster("m2", 5)]);
-    let outcome = pass(
-        &subject,
-        &clusters,
-        &Options::default(),
-        Timestamp::UNIX_EPOCH,
-    );
+    let (applied, status) = (record(&spec), ResourceBindingStatus::default());
+    let subject = subject(&spec, Some(&applied), &status);
+    let outcome = pass_over(&subject, &snapshot(&[cluster("m1", 10), cluster("m2", 5)]));
     assert!(outcome.need.is_some());
     assert!(outcome.placed.unwrap().is_known(&subject));
 }
@@ -197,12 +209,7 @@ fn a_result_is_known_if_the_binding_has_its_targets_and_its_placement() {
         (&[("m1", 2)], "{}", None, false),
         (&[("m2", 2)], "{}", None, false),
     ] {
-        let subject = Subject {
-            generation: 2,
-            applied_placement: held,
-            spec: &spec,
-            status: &status,
-        };
+        let subject = subject(&spec, held, &status);
         let result = Placed {
             clusters: placed(deployment(2, &json!({})), targets).clusters,
             applied_placement: applied.to_owned(),
@@ -239,16 +246,9 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let check = |spec: &ResourceBindingSpec, generation, applied: Option<&str>, clusters| {
         let subject = Subject {
             generation,
-            applied_placement: applied,
-            spec,
-            status: &status,
+            ..subject(spec, applied, &status)
         };
-        pass(
-            &subject,
-            clusters,
-            &Options::default(),
-            Timestamp::UNIX_EPOCH,
-        )
+        pass_over(&subject, clusters)
     };
     let result = check(&spec, 2, None, &clusters).placed.unwrap();
     let mut written = spec.clone();
@@ -256,9 +256,7 @@ fn a_report_tells_at_once_the_generation_of_its_own_write_if_that_settles_it() {
     let applied = Some(&*result.applied_placement);
     let subject = Subject {
         generation: 3,
-        applied_placement: applied,
-        spec: &written,
-        status: &status,
+        ..subject(&written, applied, &status)
     };
     let elsewhere = snapshot(&[cluster("m2", 10)]);
     let settled = || check(&written, 3, applied, &clusters);
@@ -319,8 +317,7 @@ fn the_affinity_group_in_use_stays_known_although_the_report_of_it_was_lost() {
         // It is scaled.
         spec.replicas = 3;
         let placed = look(&spec, &applied, &status, &clusters).placed.unwrap();
-        let names: Vec<_> = placed.clusters.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["m2"], "a fallback sticks");
+        assert_eq!(names(&placed.clusters), ["m2"], "a fallback sticks");
         spec.replicas = 2;
     }
 }
@@ -339,15 +336,15 @@ fn switched(applied: &Value, observed: Option<&str>) -> (String, Option<String>)
     clusters.depart("a1");
     let outcome = look(&spec, &applied.to_string(), &status, &clusters);
     let placed = outcome.placed.expect("another group takes it");
-    let names: Vec<_> = placed.clusters.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["b1", "b2"]);
+    assert_eq!(names(&placed.clusters), ["b1", "b2"]);
     let tasks = placed.tasks.unwrap_or_default();
     let told = tasks
         .iter()
-        .map(|task| format!("{}={}", task.from_cluster, task.reason))
-        .collect::<Vec<_>>()
-        .join(" ");
-    (told, outcome.report.affinity_name)
+        .map(|task| format!("{}={}", task.from_cluster, task.reason));
+    (
+        told.collect::<Vec<_>>().join(" "),
+        outcome.report.affinity_name,
+    )
 }
 
 /// Returns two affinity groups of two clusters each, of which a workload needs both.
@@ -400,20 +397,11 @@ fn what_has_completed_is_taken_off_clusters_that_leave_and_goes_nowhere_else() {
         ),
         ("one has left", gone, Some("n")),
     ] {
-        let subject = Subject {
-            generation: 2,
-            applied_placement: Some("{}"),
-            spec: &spec,
-            status: &ResourceBindingStatus::default(),
-        };
+        let status = ResourceBindingStatus::default();
+        let subject = subject(&spec, Some("{}"), &status);
         let placed = stay(&subject, &snapshot, Timestamp::UNIX_EPOCH).placed;
-        let names = placed.map(|it| {
-            it.clusters
-                .into_iter()
-                .map(|it| it.name)
-                .collect::<Vec<_>>()
-        });
-        assert_eq!(names, kept.map(|name| vec![name.to_owned()]), "{what}");
+        let left = placed.as_ref().map(|it| names(&it.clusters));
+        assert_eq!(left, kept.map(|name| vec![name]), "{what}");
     }
 }
 
@@ -438,8 +426,7 @@ fn what_cannot_be_placed_anew_does_not_hold_the_clusters_that_leave() {
             "{what}: it asks for two clusters"
         );
         let left = outcome.placed.unwrap();
-        let names: Vec<&str> = left.clusters.iter().map(|it| &*it.name).collect();
-        assert_eq!(names, ["m"], "{what}");
+        assert_eq!(names(&left.clusters), ["m"], "{what}");
         // It goes on asking for them, and nothing else is taken away.
         let mut spec = spec.clone();
         spec.clusters = left.clusters;
@@ -463,10 +450,9 @@ fn a_workload_without_a_cluster_returns_where_it_failed_if_no_other_cluster_take
             ("it is driven out there", vec![down], None),
         ] {
             let outcome = look(&spec, &record(&spec), &status, &snapshot(&clusters));
-            let placed = outcome.placed.iter().flat_map(|it| &it.clusters);
-            let names: Vec<&str> = placed.map(|it| &*it.name).collect();
+            let clusters = outcome.placed.map(|it| it.clusters).unwrap_or_default();
             let expected: Vec<&str> = expected.into_iter().collect();
-            assert_eq!(names, expected, "{reason}: {what}");
+            assert_eq!(names(&clusters), expected, "{reason}: {what}");
             assert_eq!(outcome.failure.is_some(), expected.is_empty(), "{what}");
         }
     }
@@ -492,12 +478,10 @@ fn unmatched(spec: &ResourceBindingSpec, applied: &str, clusters: &[Value]) -> (
     let status = ResourceBindingStatus::default();
     let placed = look(spec, applied, &status, &snapshot(clusters)).placed;
     let placed = placed.expect("there is a cluster that matches");
-    let names: Vec<_> = placed.clusters.iter().map(|it| &*it.name).collect();
     let tasks = placed.tasks.unwrap_or_default();
-    let tasks = tasks
-        .iter()
-        .map(|it| json!([it.from_cluster, it.purge_mode, it.reason, it.message]));
-    (names.join(" "), tasks.collect())
+    let tasks = tasks.iter();
+    let tasks = tasks.map(|it| json!([it.from_cluster, it.purge_mode, it.reason, it.message]));
+    (names(&placed.clusters).join(" "), tasks.collect())
 }
 
 #[test]
@@ -638,12 +622,7 @@ fn to_stay_is_an_answer_to_a_request_for_a_new_placement() {
             last_scheduled_time: scheduled.map(time),
             ..ResourceBindingStatus::default()
         };
-        let subject = Subject {
-            generation: 2,
-            applied_placement: None,
-            spec: &spec,
-            status: &status,
-        };
+        let subject = subject(&spec, None, &status);
         let report = stay(&subject, &snapshot(&[cluster("m", 10)]), at(20)).report;
         assert_eq!(report.scheduled_at, expected.map(at), "{requested:?}");
         assert_eq!(report.observed_generation, Some(2));
