@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fleet::testing::{self, FakeApi, Stand, cluster, pass};
+use crate::fleet::testing::{self, FakeApi, Stand, cluster, pass, refusal};
 
 /// Starts the controllers that make bindings and Works.
 async fn start(stand: &mut Stand) {
@@ -54,33 +54,6 @@ fn saying(words: &Value) -> Value {
     policy
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_copies_of_a_template_stay_when_its_binding_is_deleted_and_made_again() {
-    let policy = saying(&json!({}));
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {
-            "namespace": "shop", "name": "web", "uid": "t",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "spec": {"replicas": 2, "template": {"spec": {"containers": []}}},
-    });
-    let mut stand = Stand::new([
-        ("clusters", cluster("m1")),
-        ("propagationpolicies", policy),
-        ("deployments", template),
-    ]);
-    stand.api.serve_deployments();
-    start(&mut stand).await;
-    pass(30).await;
-    let targets = json!([{"name": "m1", "replicas": 2}]);
-    place(&stand, "web-deployment", targets).await;
-    stand.api.forget();
-    unbind(&stand, "web-deployment");
-    pass(30).await;
-    assert_eq!(deleted(&stand), [""; 0]);
-}
-
 /// Returns a fleet in which a policy has placed the Deployment `shop/web` and the ConfigMap
 /// `shop/conf` that it needs in `m1`.
 async fn placed() -> Stand {
@@ -89,7 +62,6 @@ async fn placed() -> Stand {
 
 /// Returns such a fleet with these clusters, in the last of which the two are.
 async fn placed_in(clusters: &[&str]) -> Stand {
-    let created = "2026-01-01T00:00:00Z";
     let policy = saying(&json!({
         "propagateDeps": true,
         "placement": {"spreadConstraints": [{
@@ -97,15 +69,10 @@ async fn placed_in(clusters: &[&str]) -> Stand {
         }]},
     }));
     let volume = json!({"name": "c", "configMap": {"name": "conf"}});
-    let template = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment",
-        "metadata": {"namespace": "shop", "name": "web", "uid": "t", "creationTimestamp": created},
-        "spec": {"replicas": 2, "template": {"spec": {"containers": [], "volumes": [volume]}}},
-    });
-    let needed = json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "shop", "name": "conf", "uid": "c", "creationTimestamp": created},
-    });
+    let pod = json!({"spec": {"containers": [], "volumes": [volume]}});
+    let mut template = template_of("apps/v1", "Deployment", "web");
+    template["spec"] = json!({"replicas": 2, "template": pod});
+    let needed = template_of("v1", "ConfigMap", "conf");
     let objects = [
         ("propagationpolicies", policy),
         ("deployments", template),
@@ -123,6 +90,17 @@ async fn placed_in(clusters: &[&str]) -> Stand {
     stand
 }
 
+/// Returns an object of the namespace `shop` that policies place.
+fn template_of(api_version: &str, kind: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": api_version, "kind": kind,
+        "metadata": {
+            "namespace": "shop", "name": name, "uid": kind,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+    })
+}
+
 /// Returns the Works that were deleted.
 fn deleted(stand: &Stand) -> Vec<String> {
     let writes = stand.api.writes().into_iter();
@@ -132,16 +110,22 @@ fn deleted(stand: &Stand) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_template_stay_while_the_api_refuses_to_make_its_binding_again() {
-    let stand = placed().await;
-    assert_eq!(stand.fleet.works.len(), 2);
-    stand.api.forget();
-    refuse_bindings(&stand.api);
-    unbind(&stand, "web-deployment");
-    pass(120).await;
-    assert!(stand.binding("web-deployment").is_none());
-    let deleted = deleted(&stand).into_iter();
-    let of_workload = deleted.filter(|it| it.contains("/works/web-"));
-    assert_eq!(of_workload.count(), 0);
+    // What a workload needs may leave with its binding.
+    for (name, works) in [
+        ("web-deployment", "/works/web-"),
+        ("conf-configmap", "/works/"),
+    ] {
+        let stand = placed().await;
+        assert_eq!(stand.fleet.works.len(), 2);
+        stand.api.forget();
+        refuse_bindings(&stand.api);
+        unbind(&stand, name);
+        pass(120).await;
+        assert!(stand.binding(name).is_none());
+        let deleted = deleted(&stand).into_iter();
+        let deleted = deleted.filter(|it| it.contains(works));
+        assert_eq!(deleted.count(), 0, "{name}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,17 +168,6 @@ async fn a_binding_that_is_made_again_names_the_clusters_that_have_its_copies() 
     unbind(&stand, "web-deployment");
     pass(60).await;
     assert_eq!(made_again(&stand), ["m2"]);
-    assert_eq!(deleted(&stand), [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_workload_needs_stays_while_the_api_refuses_to_make_its_own_binding_again() {
-    let stand = placed().await;
-    stand.api.forget();
-    refuse_bindings(&stand.api);
-    unbind(&stand, "conf-configmap");
-    pass(120).await;
-    assert!(stand.binding("conf-configmap").is_none());
     assert_eq!(deleted(&stand), [""; 0]);
 }
 
@@ -244,33 +217,23 @@ const ALL: [&str; 6] = [
 
 /// Has the API refuse to make bindings.
 fn refuse_bindings(api: &FakeApi) {
-    let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+    let busy = refusal(503, "ServiceUnavailable", "");
     api.answer(http::Method::POST, "/resourcebindings", 503, busy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_template() {
     for name in ["team:reader", "TeamReader"] {
-        let template = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {
-                "namespace": "shop", "name": name, "uid": "t",
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "rules": [],
-        });
+        let version = "rbac.authorization.k8s.io/v1";
+        let mut template = template_of(version, "Role", name);
+        template["rules"] = json!([]);
         let mut stand = Stand::new([
             ("clusters", cluster("m1")),
-            (
-                "propagationpolicies",
-                policy("rbac.authorization.k8s.io/v1", "Role"),
-            ),
+            ("propagationpolicies", policy(version, "Role")),
             ("roles", template),
         ]);
-        let path = "/apis/rbac.authorization.k8s.io/v1";
-        stand
-            .api
-            .serve(path, "rbac.authorization.k8s.io/v1", "roles", "Role");
+        let path = format!("/apis/{version}");
+        stand.api.serve(&path, version, "roles", "Role");
         start(&mut stand).await;
         pass(30).await;
         let binding = muster_shared::names::binding("Role", name);
@@ -286,12 +249,10 @@ async fn the_copies_stay_of_a_template_whose_binding_has_another_name_than_the_t
 #[tokio::test(start_paused = true)]
 async fn the_copies_stay_of_a_template_whose_kind_cannot_be_listed_by_a_process_that_starts() {
     let before = placed().await;
-    before
-        .api
-        .delete("resourcebindings", "shop", "web-deployment");
+    unbind(&before, "web-deployment");
     let stand = restarted(&before, &ALL, |api| {
         api.delete("resourcebindings", "shop", "web-deployment");
-        let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+        let busy = refusal(503, "ServiceUnavailable", "");
         api.answer(http::Method::GET, "/apis/apps/v1", 503, busy);
     })
     .await;
@@ -314,7 +275,7 @@ async fn what_a_workload_needs_stays_while_a_process_that_starts_cannot_find_out
         let stand = restarted(&before, &ALL, |api| {
             api.delete("resourcebindings", "shop", "conf-configmap");
             refuse_bindings(api);
-            let busy = crate::fleet::testing::refusal(503, "ServiceUnavailable", "");
+            let busy = refusal(503, "ServiceUnavailable", "");
             api.answer(method.clone(), path, 503, busy);
             let mut bound = api.binding("web-deployment");
             let annotations = bound["metadata"]["annotations"].as_object_mut().unwrap();
@@ -337,7 +298,7 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
         let name = work["metadata"]["name"].as_str().unwrap().to_owned();
         let path = format!("/works/{name}");
         stand.api.answer(http::Method::DELETE, &path, 200, work);
-        let gone = crate::fleet::testing::refusal(404, "NotFound", &name);
+        let gone = refusal(404, "NotFound", &name);
         stand.api.answer(http::Method::GET, &path, 404, gone);
     }
     let mut again = template.clone();
@@ -357,14 +318,9 @@ async fn a_template_that_is_made_again_is_placed_anew_although_its_former_works_
 
 #[tokio::test(start_paused = true)]
 async fn a_binding_that_is_made_again_gives_each_cluster_what_it_has_whatever_the_kind_calls_it() {
-    let template = json!({
-        "apiVersion": "batch/v1", "kind": "Job",
-        "metadata": {
-            "namespace": "shop", "name": "web", "uid": "t",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
-        "spec": {"parallelism": 4, "completions": 4, "template": {"spec": {"containers": []}}},
-    });
+    let pod = json!({"spec": {"containers": []}});
+    let mut template = template_of("batch/v1", "Job", "web");
+    template["spec"] = json!({"parallelism": 4, "completions": 4, "template": pod});
     let mut stand = Stand::new([
         ("clusters", cluster("m1")),
         ("clusters", cluster("m2")),
@@ -419,14 +375,9 @@ async fn a_lost_binding_of_a_lazy_policy_is_made_again_by_a_process_that_starts(
 async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_binding_is_gone() {
     for fails in [false, true] {
         let id = json!({"propagationpolicy.karmada.io/permanent-id": "p"});
-        let template = json!({
-            "apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {
-                "namespace": "shop", "name": "web", "uid": "t", "labels": id,
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {"replicas": 2, "template": {"spec": {"containers": []}}},
-        });
+        let mut template = template_of("apps/v1", "Deployment", "web");
+        template["spec"] = json!({"replicas": 2, "template": {"spec": {"containers": []}}});
+        template["metadata"]["labels"] = id;
         let mut leaving = cluster("m1");
         leaving["metadata"]["finalizers"] = json!(["karmada.io/cluster-controller"]);
         let namespace =
@@ -441,12 +392,8 @@ async fn a_cluster_leaves_although_the_deletion_of_a_work_there_failed_and_its_b
         crate::clusters::cluster::start(&stand.fleet, &mut stand.tasks);
         start(&mut stand).await;
         pass(30).await;
-        place(
-            &stand,
-            "web-deployment",
-            json!([{"name": "m1", "replicas": 2}]),
-        )
-        .await;
+        let targets = json!([{"name": "m1", "replicas": 2}]);
+        place(&stand, "web-deployment", targets).await;
         let name = muster_shared::names::work("Deployment", "web", "shop");
         let work = || stand.api.object("works", "karmada-es-m1", &name);
         assert!(work().is_some());
