@@ -24,6 +24,11 @@ const SOURCES: [(&str, &str); 5] = [
     OCI_REPOSITORY,
 ];
 
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let flux = RELEASES.into_iter().chain(SOURCES);
+    flux.chain([POLICY, CLUSTER_POLICY])
+}
+
 fn ready(reason: &str) -> Value {
     json!({ "conditions": [condition("Ready", "True", reason)] })
 }
@@ -39,11 +44,7 @@ fn each_kind_is_healthy_when_it_is_ready_for_its_reason() {
         let pulled = healthy(kind, ready("ChartPullSucceeded"));
         assert_eq!(pulled, kind == HELM_CHART, "{kind:?}");
     }
-    for kind in RELEASES
-        .into_iter()
-        .chain(SOURCES)
-        .chain([POLICY, CLUSTER_POLICY])
-    {
+    for kind in all() {
         assert!(!healthy(kind, Value::Null), "{kind:?}");
         let not_ready = condition("Ready", "False", "Succeeded");
         assert!(
@@ -78,11 +79,7 @@ fn conditions_that_agree_are_one_that_says_what_each_cluster_says() {
         member("True", "b"),
         member("False", "c"),
     ];
-    for kind in RELEASES
-        .into_iter()
-        .chain(SOURCES)
-        .chain([POLICY, CLUSTER_POLICY])
-    {
+    for kind in all() {
         let found = aggregated(kind, json!({}), &members);
         let said: Vec<_> = found["conditions"]
             .as_array()

@@ -149,38 +149,6 @@ fn a_script_after_one_that_hit_a_limit_is_not_disturbed() {
 }
 
 #[test]
-fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while() {
-    let engine = Engine::new(small());
-    let bad = rules(&[
-        (
-            Operation::InterpretHealth,
-            "function InterpretHealth() while true do end end",
-        ),
-        (
-            Operation::InterpretStatus,
-            "function ReflectStatus() return {} end",
-        ),
-    ]);
-    let object = widget(&json!({}));
-    for _ in 0..3 {
-        let found = engine.interpret_health(&bad, &object);
-        assert!(matches!(found, Err(Error::Limit { .. })), "{found:?}");
-    }
-    let found = engine.interpret_health(&bad, &object);
-    assert!(
-        matches!(found, Err(Error::Suspended { times: 3, .. })),
-        "{found:?}"
-    );
-    // Others of the same kind go on, and so does a new version of the script.
-    assert_eq!(engine.interpret_status(&bad, &object), Ok(Some(json!({}))));
-    let good = rules(&[(
-        Operation::InterpretHealth,
-        "function InterpretHealth() return true end",
-    )]);
-    assert_eq!(engine.interpret_health(&good, &object), Ok(Some(true)));
-}
-
-#[test]
 fn reading_what_a_script_returns_or_hands_over_has_the_same_limits() {
     let limits = Limits {
         instructions: 2_000_000,
@@ -254,7 +222,7 @@ fn a_stop_comes_soon_after_the_deadline_also_inside_of_library_functions() {
 }
 
 #[test]
-fn a_script_that_is_suspended_hurts_neither_another_operation_nor_another_kind() {
+fn a_script_that_hits_a_limit_again_and_again_is_not_run_for_a_while_and_hurts_no_other() {
     let engine = Engine::new(small());
     let endless = "function InterpretHealth(o) while true do end end";
     let status = "function ReflectStatus(o) return { a = 1 } end";
@@ -269,9 +237,17 @@ fn a_script_that_is_suspended_hurts_neither_another_operation_nor_another_kind()
         assert!(matches!(error, Error::Limit { .. }), "{error}");
     }
     let error = engine.interpret_health(&rules, &widget).unwrap_err();
-    assert!(matches!(error, Error::Suspended { .. }), "{error}");
+    assert!(
+        matches!(error, Error::Suspended { times: 3, .. }),
+        "{error}"
+    );
     let found = engine.interpret_status(&rules, &widget).unwrap();
     assert_eq!(found, Some(json!({ "a": 1 })));
+    // A new version of the script runs at once.
+    let healthy = "function InterpretHealth() return true end";
+    let renewed = super::rules(&[(Operation::InterpretHealth, healthy)]);
+    let found = engine.interpret_health(&renewed, &widget);
+    assert_eq!(found, Ok(Some(true)));
     // The same text for another kind is another script.
     let gadgets = Rules::new(&[Customization {
         name: "widgets".to_owned(),
