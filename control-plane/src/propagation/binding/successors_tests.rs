@@ -41,6 +41,9 @@ fn evicted_directly() -> Value {
     binding
 }
 
+/// Reason of the event that tells of the end of an eviction.
+const EVICTED: &str = "EvictWorkloadFromClusterSucceed";
+
 /// Follows the API for an hour in which graceful evictions are ended as well.
 async fn evict_gracefully(stand: &mut Stand) {
     let pace = Pace::of(&stand.fleet.settings);
@@ -76,6 +79,12 @@ fn ready(name: &str, status: &str) -> Value {
     cluster
 }
 
+/// Has the agent report of a Work that its member refuses the object.
+fn refuse(work: &mut Value) {
+    work["status"]["conditions"][0]["status"] = json!("False");
+    work["status"]["manifestStatuses"] = Value::Null;
+}
+
 /// Returns the Work that gives a cluster its two replicas.
 fn given(binding: &Value, cluster: &str) -> Value {
     let mut work = work_of(binding, cluster);
@@ -98,21 +107,13 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
         let mut target = cluster("m2");
         target["metadata"]["generation"] = json!(1);
         target["metadata"]["labels"] = json!({"env": "prod"});
-        let mut stand = Stand::new([
-            ("clusters", cluster("m1")),
-            ("clusters", target.clone()),
-            ("deployments", deployment(2)),
-            ("resourcebindings", binding),
-            ("works", old),
-        ]);
-        stand.api.serve_deployments();
+        let mut stand = of_two(target.clone(), binding, [old]);
         let refused = refusal(403, "Forbidden", "web");
         let path = "/karmada-es-m2/works";
         stand.api.answer(Method::POST, path, 403, refused);
         let pace = crate::fleet::budget::budget(&stand.fleet, &mut stand.tasks);
         let fleet = Arc::clone(&stand.fleet);
         crate::scheduler::controller::start(&fleet, pace.clone(), &mut stand.tasks);
-        start(&fleet, &mut stand.tasks);
         stand.follow().await;
         pace.begin(Instant::now());
         pass(60).await;
@@ -139,16 +140,18 @@ async fn the_last_copy_stays_where_the_target_that_it_waited_for_goes_before_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_living_copy_does_not_go_first_for_a_target_that_is_not_heard_of() {
-    for heard in ["True", "Unknown"] {
-        // The workload was placed in m2, which fell silent before its Work was made.
-        let binding = evicted_directly();
-        let old = work_of(&binding, "m1");
-        assert_eq!(
-            removes(ready("m2", heard), binding, [old], 60).await,
-            heard == "True",
-            "m2 Ready={heard}: nothing can be made there, and the copy in m1 is the last one"
-        );
+async fn a_living_copy_does_not_go_for_a_target_that_is_not_heard_of() {
+    // The workload was placed in m2, which fell silent before its Work was made, or since.
+    for (binding, is_made) in [(evicted_directly(), false), (to(&["m2"], 1), true)] {
+        for heard in ["True", "Unknown"] {
+            let made = is_made.then(|| given(&binding, "m2"));
+            let works = [work_of(&binding, "m1")].into_iter().chain(made);
+            assert_eq!(
+                removes(ready("m2", heard), binding.clone(), works, 60).await,
+                heard == "True",
+                "m2 Ready={heard}, made: {is_made}: the copy in m1 is the last one that is known"
+            );
+        }
     }
 }
 
@@ -228,8 +231,7 @@ async fn a_target_whose_agent_could_not_apply_the_object_takes_the_place_of_no_l
         let report = |cluster: &str, work: &mut Value| {
             if cluster == "m2" && is_refused {
                 // A quota, an admission webhook or a missing definition of the member refuses.
-                work["status"]["conditions"][0]["status"] = json!("False");
-                work["status"]["manifestStatuses"] = Value::Null;
+                refuse(work);
             }
         };
         assert_eq!(
@@ -360,9 +362,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         let tasks = &bound.spec.graceful_eviction_tasks;
         assert!(tasks.is_empty(), "{what}: the eviction is over: {tasks:?}");
         let told = stand.api.told().await;
-        let told = told
-            .iter()
-            .any(|it| it.1 == "EvictWorkloadFromClusterSucceed");
+        let told = told.iter().any(|it| it.1 == EVICTED);
         let is_removed = !written(&stand, "web-deployment").is_empty();
         assert!(
             is_removed,
@@ -532,8 +532,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
             let mut new = given(&binding, cluster);
             if cluster == "m3" && is_refused {
                 // A quota of m3 is used up.
-                new["status"]["conditions"][0]["status"] = json!("False");
-                new["status"]["manifestStatuses"] = Value::Null;
+                refuse(&mut new);
             }
             new
         });
@@ -548,9 +547,7 @@ async fn a_copy_whose_grace_period_is_over_goes_although_one_of_several_targets_
         let bound = stand.binding("web-deployment").unwrap();
         let tasks = &bound.spec.graceful_eviction_tasks;
         let told = stand.api.told().await;
-        let told = told
-            .iter()
-            .any(|it| it.1 == "EvictWorkloadFromClusterSucceed");
+        let told = told.iter().any(|it| it.1 == EVICTED);
         let is_removed = !written(&stand, "web-deployment").is_empty();
         assert_eq!(
             tasks.is_empty(),
@@ -623,17 +620,6 @@ async fn a_copy_that_is_withdrawn_goes_although_nothing_is_dispatched_to_another
         }
         pass(60 * 60).await;
         assert_eq!(written(&stand, "web-deployment").len(), 1, "{suspended}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_living_copy_does_not_go_for_one_in_a_cluster_that_is_not_heard_of_any_more() {
-    for heard in ["True", "Unknown"] {
-        let binding = to(&["m2"], 1);
-        let old = work_of(&binding, "m1");
-        let new = given(&binding, "m2");
-        let is_removed = removes(ready("m2", heard), binding, [old, new], 60).await;
-        assert_eq!(is_removed, heard == "True", "m2 Ready={heard}");
     }
 }
 
@@ -721,8 +707,7 @@ async fn a_target_that_refuses_once_after_a_long_wait_has_not_gone_on_refusing()
     // Its first attempt comes a moment before the namespace is there; the next one succeeds.
     let mut refused = stand.api.object("works", "karmada-es-m3", &name).unwrap();
     refused["status"] = sent["status"].clone();
-    refused["status"]["conditions"][0]["status"] = json!("False");
-    refused["status"]["manifestStatuses"] = Value::Null;
+    refuse(&mut refused);
     stand.api.put("works", refused);
     pass(2).await;
     assert_eq!(
