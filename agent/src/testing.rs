@@ -1,6 +1,6 @@
 //! APIs that tests answer for.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -13,15 +13,23 @@ use serde_json::{Value, json};
 pub(crate) fn api(
     answer: impl Fn(&Parts, &[u8]) -> (u16, Value) + Send + Sync + 'static,
 ) -> Client {
+    slow_api(move |head, body| std::future::ready(Ok(answer(&head, &body))))
+}
+
+/// Returns a client of an API that takes its time for an answer, or breaks the connection off.
+pub(crate) fn slow_api<A>(answer: impl Fn(Parts, Vec<u8>) -> A + Send + Sync + 'static) -> Client
+where
+    A: Future<Output = io::Result<(u16, Value)>> + Send + 'static,
+{
     let answer = Arc::new(answer);
     let service = tower::service_fn(move |request: Request<Body>| {
         let answer = Arc::clone(&answer);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect_bytes().await.unwrap();
-            let (code, body) = answer(&head, &body);
+            let (code, body) = answer(head, body.to_vec()).await?;
             let body = Body::from(body.to_string().into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+            Ok::<_, io::Error>(Response::builder().status(code).body(body).unwrap())
         }
     });
     Client::new(service, "default")
@@ -51,10 +59,8 @@ pub(crate) fn member(
             "/apis" => &named,
             _ => return answer(head, body),
         };
-        (
-            200,
-            json!({"kind": "APIGroupDiscoveryList", "items": items}),
-        )
+        let list = json!({"kind": "APIGroupDiscoveryList", "items": items});
+        (200, list)
     })
 }
 

@@ -1,26 +1,16 @@
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-
-use http::{Request, Response};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing;
 
 /// Returns a member that answers these paths, and nothing else.
-fn member(answers: &[(&str, u16, Value)]) -> Discovery {
-    let answers: BTreeMap<String, (u16, String)> = answers
-        .iter()
-        .map(|(path, code, body)| ((*path).to_owned(), (*code, body.to_string())))
-        .collect();
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let answer = answers.get(request.uri().path()).cloned();
-        async move {
-            let (code, body) = answer.unwrap_or_else(|| (404, "404 page not found".to_owned()));
-            let answer = Response::builder().status(code);
-            Ok::<_, Infallible>(answer.body(Body::from(body.into_bytes())).unwrap())
-        }
-    });
-    Discovery::new(Client::new(service, "default"))
+fn member(answers: Vec<(&'static str, u16, Value)>) -> Discovery {
+    Discovery::new(testing::api(move |head, _| {
+        let mut answers = answers.iter();
+        let answer = answers.find(|(path, ..)| *path == head.uri.path());
+        let not_found = || (404, json!("404 page not found"));
+        answer.map_or_else(not_found, |(_, code, body)| (*code, body.clone()))
+    }))
 }
 
 fn core() -> Value {
@@ -72,7 +62,7 @@ async fn a_kind_is_missing_only_when_its_own_group_says_so() {
     ] {
         let mut answers = vec![("/api", 200, core()), ("/apis", 200, groups(&["v1"]))];
         answers.extend(more);
-        let discovery = member(&answers);
+        let discovery = member(answers);
         let kind = GroupVersionKind::gvk(group_name, "v1beta1", "PodDisruptionBudget");
         let found = discovery.version_of(&kind).await;
         let completeness = discovery.catalog().completeness();

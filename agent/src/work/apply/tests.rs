@@ -1,9 +1,7 @@
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
-use http::{Method, Request, Response};
-use kube::client::Body;
+use http::Method;
 use muster_interpreter::Interpreters;
 use muster_interpreter::webhook::Hooks;
 use muster_shared::api::binding::ResourceHealth;
@@ -15,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::discovery::Discovery;
+use crate::testing;
 use crate::work::member::Member;
 use crate::work::works::tests::{Fleet, store, work};
 
@@ -50,23 +49,19 @@ const SLOW: Duration = Duration::from_secs(10);
 impl Site {
     fn start(self: &Arc<Self>) -> Client {
         let site = Arc::clone(self);
-        let service = tower::service_fn(move |request: Request<Body>| {
+        testing::slow_api(move |head, body| {
             let site = Arc::clone(&site);
             async move {
-                let (head, body) = request.into_parts();
-                let body = body.collect_bytes().await.unwrap();
                 if head.method != Method::GET && head.uri.path().contains("large") {
                     tokio::time::sleep(SLOW).await; // allowed: paused time, the work itself
                 }
                 let kind = head.headers.get(http::header::CONTENT_TYPE);
                 let is_merge = kind.is_some_and(|kind| kind == "application/merge-patch+json");
-                let (code, answer) = site.answer(&head.method, head.uri.path(), &body, is_merge);
+                let answer = site.answer(&head.method, head.uri.path(), &body, is_merge);
                 site.wrote.notify_one();
-                let body = Body::from(answer.to_string().into_bytes());
-                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+                Ok(answer)
             }
-        });
-        Client::new(service, "default")
+        })
     }
 
     fn answer(&self, method: &Method, path: &str, body: &[u8], is_merge: bool) -> (u16, Value) {
@@ -81,22 +76,13 @@ impl Site {
         ];
         let core =
             json!({ "metadata": {}, "versions": [{ "version": "v1", "resources": resources }] });
+        let stale = json!({ "metadata": { "name": "stale.example.io" },
+            "versions": [{ "version": "v1", "freshness": "Stale", "resources": [] }] });
         let refusal = |code: u16| json!({ "kind": "Status", "status": "Failure", "code": code });
+        let groups = |group: Value| json!({ "kind": "APIGroupDiscoveryList", "items": [group] });
         match path {
-            "/api" => {
-                return (
-                    200,
-                    json!({ "kind": "APIGroupDiscoveryList", "items": [core] }),
-                );
-            }
-            "/apis" => {
-                let stale = json!({ "metadata": { "name": "stale.example.io" },
-                    "versions": [{ "version": "v1", "freshness": "Stale", "resources": [] }] });
-                return (
-                    200,
-                    json!({ "kind": "APIGroupDiscoveryList", "items": [stale] }),
-                );
-            }
+            "/api" => return (200, groups(core)),
+            "/apis" => return (200, groups(stale)),
             "/apis/silent.example.io" => return (503, refusal(503)),
             _ => {}
         }

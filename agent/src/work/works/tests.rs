@@ -2,9 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use http::{Method, Request, Response};
-use kube::client::Body;
-use muster_shared::k8s::Client;
+use http::Method;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
 use parking_lot::Mutex;
@@ -12,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::fleet_id;
+use crate::testing;
 use crate::work::store::Store;
 use crate::work::texts::Texts;
 use crate::work::waits::{Event, Waits};
@@ -63,21 +62,17 @@ impl Fleet {
     /// Starts to answer; returns the API of Works.
     pub(crate) fn start(self: &Arc<Self>) -> Api<CachedWork> {
         let fleet = Arc::clone(self);
-        let service = tower::service_fn(move |request: Request<Body>| {
+        let client = testing::slow_api(move |head, body| {
             let fleet = Arc::clone(&fleet);
             async move {
-                let (head, body) = request.into_parts();
                 let query = head.uri.query().unwrap_or_default();
                 if query.contains("watch=") && !query.contains("sendInitialEvents") {
                     std::future::pending::<()>().await;
                 }
-                let body = body.collect_bytes().await.unwrap();
-                let (code, answer) = fleet.answer(&head.method, head.uri.path(), query, &body)?;
-                let body = Body::from(answer.to_string().into_bytes());
-                Ok::<_, io::Error>(Response::builder().status(code).body(body).unwrap())
+                fleet.answer(&head.method, head.uri.path(), query, &body)
             }
         });
-        Api::namespaced(Client::new(service, "default"), NAMESPACE)
+        Api::namespaced(client, NAMESPACE)
     }
 
     fn answer(
@@ -89,20 +84,15 @@ impl Fleet {
     ) -> io::Result<(u16, Value)> {
         let refusal = |code: u16, reason: &str| json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason });
         let mut works = self.works.lock();
-        let name = path
-            .split("/works/")
-            .nth(1)
-            .map(|it| it.trim_end_matches("/status"));
-        let Some(name) = name else {
+        let Some((_, name)) = path.split_once("/works/") else {
             if query.contains("sendInitialEvents") {
                 return Ok((422, refusal(422, "Invalid")));
             }
             let items: Vec<_> = works.values().collect();
-            return Ok((
-                200,
-                json!({ "metadata": { "resourceVersion": "1" }, "items": items }),
-            ));
+            let list = json!({ "metadata": { "resourceVersion": "1" }, "items": items });
+            return Ok((200, list));
         };
+        let name = name.trim_end_matches("/status");
         if method == Method::GET {
             self.reads.fetch_add(1, Ordering::Relaxed);
             if self.is_down.load(Ordering::Relaxed) {
@@ -113,9 +103,7 @@ impl Fleet {
             return Ok((404, json!("404 page not found")));
         }
         let Some(work) = works.get_mut(name) else {
-            let mut refusal = refusal(404, "NotFound");
-            refusal["details"] = json!({ "name": name });
-            return Ok((404, refusal));
+            return Ok(testing::not_found(&json!({ "name": name })));
         };
         if method == Method::PATCH {
             let mut change: Value = serde_json::from_slice(body).unwrap();
@@ -139,15 +127,10 @@ impl Fleet {
             let next = version.parse::<u64>().unwrap() + 1;
             work["metadata"]["resourceVersion"] = json!(next.to_string());
             let conditions = change.pointer_mut("/status/conditions");
-            for condition in conditions
-                .and_then(Value::as_array_mut)
-                .into_iter()
-                .flatten()
-            {
-                condition
-                    .as_object_mut()
-                    .unwrap()
-                    .remove("lastTransitionTime");
+            let conditions = conditions.and_then(Value::as_array_mut);
+            for condition in conditions.into_iter().flatten() {
+                let condition = condition.as_object_mut().unwrap();
+                condition.remove("lastTransitionTime");
             }
             self.patches.lock().push(change);
         }

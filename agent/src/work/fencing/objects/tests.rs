@@ -1,13 +1,11 @@
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::{Method, Request as HttpRequest, Response};
-use kube::client::Body;
+use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::*;
-use crate::testing::group;
+use crate::testing::{self, group};
 
 /// A member with objects of a few kinds, which answers no list that it is not asked for in pages.
 #[derive(Default)]
@@ -27,31 +25,9 @@ struct Server {
 impl Server {
     fn answer(&self, method: &Method, path: &str, query: &str) -> (u16, Value) {
         let refusal = |code: u16| {
-            (
-                code,
-                json!({ "kind": "Status", "status": "Failure", "code": code }),
-            )
+            let status = json!({ "kind": "Status", "status": "Failure", "code": code });
+            (code, status)
         };
-        let groups = match path {
-            "/api" => json!([group("", &[("pods", "Pod")])]),
-            "/apis" => json!([
-                group(
-                    "apps",
-                    &[
-                        ("deployments", "Deployment"),
-                        ("statefulsets", "StatefulSet")
-                    ]
-                ),
-                group("batch", &[("jobs", "Job"), ("cronjobs", "CronJob")])
-            ]),
-            _ => Value::Null,
-        };
-        if groups.is_array() {
-            return (
-                200,
-                json!({ "kind": "APIGroupDiscoveryList", "items": groups }),
-            );
-        }
         let (plural, name) = match path.rsplit('/').collect::<Vec<_>>()[..] {
             [last, ..] if self.objects.contains_key(last) => (last, None),
             [name, plural, ..] => (plural, Some(name)),
@@ -68,10 +44,8 @@ impl Server {
         let mut lists = self.lists.lock();
         lists.push(format!("{plural}?{query}"));
         let field = |name: &str| {
-            let fields = query.split('&').filter_map(|it| it.split_once('='));
-            fields
-                .clone()
-                .find_map(|(key, value)| (key == name).then_some(value))
+            let mut fields = query.split('&').filter_map(|it| it.split_once('='));
+            fields.find_map(|(key, value)| (key == name).then_some(value))
         };
         let number = |name| field(name).and_then(|it| it.parse::<usize>().ok());
         if field("resourceVersion") != Some("0") {
@@ -83,36 +57,33 @@ impl Server {
             }
             let (from, all) = (number("continue").unwrap_or(0), &self.objects[plural]);
             let end = (from + limit).min(all.len());
-            let next = if end < all.len() {
-                end.to_string()
-            } else {
-                String::new()
-            };
+            let next = (end < all.len()).then(|| end.to_string());
+            let metadata = json!({ "continue": next.unwrap_or_default() });
             return (
                 200,
-                json!({ "metadata": { "continue": next }, "items": all[from..end] }),
+                json!({ "metadata": metadata, "items": all[from..end] }),
             );
         }
-        (
-            200,
-            json!({ "metadata": {}, "items": self.objects[plural] }),
-        )
+        let list = json!({ "metadata": {}, "items": self.objects[plural] });
+        (200, list)
     }
 
     fn start(self) -> (Objects, Arc<Self>) {
         let server = Arc::new(self);
         let answering = Arc::clone(&server);
-        let service = tower::service_fn(move |request: HttpRequest<Body>| {
-            let (path, query) = (
-                request.uri().path(),
-                request.uri().query().unwrap_or_default(),
-            );
-            let (code, answer) = answering.answer(request.method(), path, query);
-            let body = Body::from(answer.to_string().into_bytes());
-            let answer = Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, Infallible>(answer) }
+        let workloads = [
+            ("deployments", "Deployment"),
+            ("statefulsets", "StatefulSet"),
+        ];
+        let groups = [
+            group("", &[("pods", "Pod")]),
+            group("apps", &workloads),
+            group("batch", &[("jobs", "Job"), ("cronjobs", "CronJob")]),
+        ];
+        let client = testing::member(groups.into(), move |head, _| {
+            let query = head.uri.query().unwrap_or_default();
+            answering.answer(&head.method, head.uri.path(), query)
         });
-        let client = Client::new(service, "default");
         (Objects::new(client.clone(), Discovery::new(client)), server)
     }
 
@@ -121,6 +92,16 @@ impl Server {
         wrote.sort();
         wrote
     }
+}
+
+/// Starts a member with such objects of a kind, of which a page has fifty at most.
+fn server(plural: &'static str, objects: Vec<Value>) -> (Objects, Arc<Server>) {
+    let server = Server {
+        objects: HashMap::from([(plural, objects)]),
+        most: 50,
+        ..Server::default()
+    };
+    server.start()
 }
 
 fn kind(name: &str) -> GroupVersionKind {
@@ -169,31 +150,22 @@ async fn an_object_of_another_fleet_or_of_none_is_not_stopped() {
     ] {
         let mut object = fenced("web", 1);
         object["metadata"]["annotations"][annotation::FLEET] = json!(mark);
-        let (objects, server) = Server {
-            objects: HashMap::from([("deployments", vec![object])]),
-            most: 50,
-            ..Server::default()
-        }
-        .start();
+        let (objects, server) = server("deployments", vec![object]);
+        let ours = FleetId::Known {
+            id: "ours".to_owned(),
+            published: true,
+            accepted: ["ours".to_owned()].into(),
+        };
         let fleet = if known {
-            let (id, accepted) = ("ours".to_owned(), ["ours".to_owned()].into());
-            FleetId::Known {
-                id,
-                published: true,
-                accepted,
-            }
+            ours
         } else {
             FleetId::Unknown(String::new())
         };
         stop_for(&objects, "Deployment", &fleet).await;
         assert_eq!(server.wrote().len(), stopped, "{mark:?} {known}");
         let lists = server.lists.lock();
-        assert!(
-            lists
-                .iter()
-                .all(|it| it.contains("karmada.io%2Fmanaged%3Dtrue")),
-            "{lists:?}"
-        );
+        let selects = |it: &String| it.contains("karmada.io%2Fmanaged%3Dtrue");
+        assert!(lists.iter().all(selects), "{lists:?}");
     }
 }
 
@@ -242,25 +214,13 @@ async fn a_job_in_a_queue_is_deleted_unless_it_has_ended() {
 
 #[tokio::test(start_paused = true)]
 async fn objects_are_read_in_pages_and_all_of_them_stopped() {
-    let (objects, server) = Server {
-        objects: HashMap::from([("deployments", many(70, 1))]),
-        most: 50,
-        ..Server::default()
-    }
-    .start();
+    let (objects, server) = server("deployments", many(70, 1));
     let round = stop(&objects, "Deployment").await;
-    assert_eq!(
-        (round.stopped, round.changed, round.failed, round.trouble),
-        (70, 70, 0, None)
-    );
+    let found = (round.stopped, round.changed, round.failed, round.trouble);
+    assert_eq!(found, (70, 70, 0, None));
     assert_eq!(server.wrote().len(), 70);
-    assert!(
-        server
-            .lists
-            .lock()
-            .iter()
-            .all(|list| list.contains("labelSelector"))
-    );
+    let lists = server.lists.lock();
+    assert!(lists.iter().all(|it| it.contains("labelSelector")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,10 +258,8 @@ async fn a_list_that_is_forgotten_between_two_pages_is_read_anew() {
     }
     .start();
     let round = stop(&objects, "Deployment").await;
-    assert_eq!(
-        (round.stopped, round.changed, round.trouble),
-        (50, 50, None)
-    );
+    let found = (round.stopped, round.changed, round.trouble);
+    assert_eq!(found, (50, 50, None));
     assert_eq!(server.wrote().len(), 50, "each once");
 }
 
@@ -354,11 +312,8 @@ async fn pods_of_a_stopped_object_are_read_in_pages_and_one_that_stays_keeps_no_
     .start();
     let round = stop(&objects, "StatefulSet").await;
     assert_eq!((round.stopped, round.failed), (0, 1));
-    let deleted = server
-        .wrote()
-        .iter()
-        .filter(|it| it.starts_with("DELETE"))
-        .count();
+    let wrote = server.wrote();
+    let deleted = wrote.iter().filter(|it| it.starts_with("DELETE")).count();
     assert_eq!(deleted, 30, "all that are tried");
-    assert!(!server.wrote().contains(&"DELETE pods/other".to_owned()));
+    assert!(!wrote.contains(&"DELETE pods/other".to_owned()));
 }
