@@ -24,10 +24,8 @@ fn a_finalizer_that_is_taken_off_again_is_a_failure_that_backs_off() {
         let after: CachedWork = serde_json::from_str(&work.to_string()).unwrap();
         promised(&after)
     };
-    assert!(matches!(
-        answered(&[FINALIZER]),
-        Ok(Next::After(Duration::ZERO))
-    ));
+    let again = answered(&[FINALIZER]);
+    assert!(matches!(again, Ok(Next::After(Duration::ZERO))));
     assert!(matches!(answered(&["other"]), Err(Error::Finalizer)));
     assert!(matches!(answered(&[]), Err(Error::Finalizer)));
 }
@@ -156,6 +154,14 @@ async fn applier_of(
     (Arc::new(applier), fleet, site)
 }
 
+/// Has the Work deleted at this time; returns it as a cache has it.
+fn deleted(fleet: &Fleet, time: &str) -> CachedWork {
+    let mut work = fleet.get("w");
+    work["metadata"]["deletionTimestamp"] = json!(time);
+    fleet.put(work);
+    serde_json::from_str(&fleet.get("w").to_string()).unwrap()
+}
+
 async fn reconcile(applier: &Arc<Applier>) -> Result<Next, Error> {
     Arc::clone(applier).reconcile("w".to_owned()).await
 }
@@ -169,29 +175,21 @@ async fn a_work_whose_text_is_not_kept_is_applied_repaired_and_removed_as_any_ot
         let mut step = async |what: &str, expected: usize| {
             fleet.reads.store(0, Ordering::Relaxed);
             outcomes.push(format!("{what}: {:?}", reconcile(&applier).await));
-            assert_eq!(
-                fleet.reads.load(Ordering::Relaxed),
-                expected,
-                "{what} {has_room}"
-            );
+            let reads = fleet.reads.load(Ordering::Relaxed);
+            assert_eq!(reads, expected, "{what} {has_room}");
         };
         step("the finalizer", reads[0]).await;
         step("the objects", reads[1]).await;
         site.objects.lock().clear();
         step("what is gone", reads[2]).await;
-        let mut deleted = fleet.get("w");
-        deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        fleet.put(deleted.clone());
-        let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+        let cached = deleted(&fleet, "2026-01-01T00:00:00Z");
         fleet.reads.store(0, Ordering::Relaxed);
         outcomes.push(format!("{:?}", applier.remove(&cached).await));
         assert_eq!(fleet.reads.load(Ordering::Relaxed), reads[3]);
         assert!(site.objects.lock().is_empty());
         let (writes, patches) = (site.writes.lock(), fleet.patches.lock());
-        assert!(
-            writes.iter().any(|write| write.starts_with("DELETE")),
-            "{writes:?}"
-        );
+        let is_deletion = |write: &String| write.starts_with("DELETE");
+        assert!(writes.iter().any(is_deletion), "{writes:?}");
         all.push((outcomes, writes.clone(), patches.clone()));
     }
     assert_eq!(all[0], all[1]);
@@ -236,10 +234,7 @@ async fn an_object_of_a_kind_that_the_member_does_not_serve_is_of_unknown_health
 async fn a_work_that_is_deleted_is_let_go_once_the_api_serves_works_again() {
     let (applier, fleet, _site) = applier(true).await;
     reconcile(&applier).await.unwrap();
-    let mut deleted = fleet.get("w");
-    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    fleet.put(deleted.clone());
-    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let cached = deleted(&fleet, "2026-01-01T00:00:00Z");
     fleet.is_unserved.store(true, Ordering::Relaxed);
     assert!(applier.remove(&cached).await.is_err());
     fleet.is_unserved.store(false, Ordering::Relaxed);
@@ -331,22 +326,14 @@ async fn one_object_in_trouble_keeps_no_other_one_of_a_suspended_work_stopped() 
     let mut work = work_of(&manifests);
     work["spec"]["suspendDispatching"] = json!(true);
     let (applier, fleet, site) = applier_of([work.clone()], true).await;
-    let work: Work = serde_json::from_value(work).unwrap();
-    let mut namespaced = work;
-    namespaced.metadata.namespace = Some("karmada-es-m1".to_owned());
     for (name, manifest) in names.iter().zip(&manifests) {
-        let mut object = desired_for(&namespaced, manifest, None);
-        let stop = fencing::stop(&object, &order).unwrap();
-        merge::apply(&mut object, &stop);
+        let object = stopped(&work, manifest, &order);
         site.objects.lock().insert(place(name), object);
     }
     assert!(reconcile(&applier).await.is_err());
     let objects = site.objects.lock().clone();
-    let value = |name: &str| objects[&place(name)]["data"]["a"].clone();
-    assert_eq!(
-        (value("refused"), value("well")),
-        (json!("stopped"), json!("b"))
-    );
+    let value = |name: &str| &objects[&place(name)]["data"]["a"];
+    assert_eq!(names.map(value), ["stopped", "b"]);
     let suspended = ("False".to_owned(), "SuspendDispatching".to_owned());
     assert_eq!(told(&fleet, "Dispatching"), suspended);
 }
@@ -395,9 +382,7 @@ async fn data_whose_role_was_taken_away_is_not_promoted_again_while_its_work_is_
     now["metadata"]["annotations"][muster_shared::names::annotation::DATA_ROLE] = json!("2");
     let mut work = work_of(&[now]);
     work["spec"]["suspendDispatching"] = json!(true);
-    let mut object = in_member(&work, &before);
-    let stop = fencing::stop(&object, &order).unwrap();
-    merge::apply(&mut object, &stop);
+    let object = stopped(&work, &before, &order);
     let (applier, _fleet, site) = applier_of([work], true).await;
     site.objects.lock().insert(place("db"), object);
     reconcile(&applier).await.unwrap();
@@ -411,10 +396,7 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     let (applier, fleet, site) = applier_of([work_of(&names.map(config_map))], true).await;
     reconcile(&applier).await.unwrap();
     assert_eq!(site.objects.lock().len(), 3);
-    let mut deleted = fleet.get("w");
-    deleted["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    fleet.put(deleted.clone());
-    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let cached = deleted(&fleet, "2026-01-01T00:00:00Z");
     let wait = applier.remove(&cached).await.unwrap();
     assert!(matches!(wait, Next::After(_)), "{wait:?}");
     site.reads.lock().clear();
@@ -424,12 +406,8 @@ async fn an_object_that_takes_long_to_go_has_the_others_deleted_once() {
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
     let after: Work = serde_json::from_value(fleet.get("w")).unwrap();
-    assert!(
-        applier
-            .store
-            .waits
-            .deletion(&after, |it| it.objects.is_empty())
-    );
+    let waits = &applier.store.waits;
+    assert!(waits.deletion(&after, |it| it.objects.is_empty()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -440,27 +418,16 @@ async fn a_namespace_waits_for_the_objects_of_other_works_by_the_agents_own_time
     user["metadata"]["finalizers"] = json!([FINALIZER]);
     let (applier, fleet, site) = applier_of([work_of(&[namespace]), user], true).await;
     reconcile(&applier).await.unwrap();
-    let mut deleted = fleet.get("w");
     // The clock of the fleet API is far behind that of the agent.
-    deleted["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z");
-    fleet.put(deleted.clone());
-    let cached: CachedWork = serde_json::from_str(&deleted.to_string()).unwrap();
+    let cached = deleted(&fleet, "2020-01-01T00:00:00Z");
     let begun = Instant::now();
     while let Next::After(pause) = applier.remove(&cached).await.unwrap() {
         let waits = ("False".to_owned(), "Terminating".to_owned());
         assert_eq!(told(&fleet, "Applied"), waits);
         tokio::time::advance(pause).await;
     }
-    assert!(
-        begun.elapsed() >= Duration::from_secs(30),
-        "{:?}",
-        begun.elapsed()
-    );
-    assert!(
-        begun.elapsed() < Duration::from_mins(2),
-        "{:?}",
-        begun.elapsed()
-    );
+    let expected = Duration::from_secs(30)..Duration::from_mins(2);
+    assert!(expected.contains(&begun.elapsed()), "{:?}", begun.elapsed());
     let object = site.objects.lock()["/api/v1/namespaces/shop"].clone();
     assert_eq!(object["metadata"]["labels"], json!({}), "it is released");
 }
@@ -501,10 +468,8 @@ async fn a_task_that_has_succeeded_is_neither_awaited_nor_lost_when_its_object_g
         }
         _ = reconcile(&applier).await;
         assert_eq!(told(&fleet, "Applied").0, applied, "{what}");
-        assert!(
-            !applier.store.statuses.seen("w", &key).unwrap().lost,
-            "{what}"
-        );
+        let seen = applier.store.statuses.seen("w", &key).unwrap();
+        assert!(!seen.lost, "{what}");
         assert!(site.writes.lock().is_empty(), "{what}");
     }
 }
@@ -524,12 +489,7 @@ async fn an_object_that_the_work_no_longer_has_leaves_the_member_and_then_the_st
 /// Returns a Work with these objects that had an object `old` before, and that object as the member
 /// has it.
 fn work_without_old(manifests: &[Value]) -> (Value, Value) {
-    let all: Vec<_> = manifests
-        .iter()
-        .cloned()
-        .chain([config_map("old")])
-        .collect();
-    let mut work = work_of(&all);
+    let mut work = work_of(&[manifests, &[config_map("old")]].concat());
     let old = in_member(&work, &config_map("old"));
     work["spec"]["workload"]["manifests"] = json!(manifests);
     (work, old)
@@ -542,22 +502,27 @@ fn in_member(work: &Value, manifest: &Value) -> Value {
     desired_for(&work, manifest, None)
 }
 
+/// Returns an object of a Work as the agent has stopped it in the member.
+fn stopped(work: &Value, manifest: &Value, order: &Value) -> Value {
+    let mut object = in_member(work, manifest);
+    let stop = fencing::stop(&object, order).unwrap();
+    merge::apply(&mut object, &stop);
+    object
+}
+
 /// Returns the names of the objects in the status of the Work.
 fn named_in(fleet: &Fleet) -> Vec<Value> {
     let statuses = fleet.get("w")["status"]["manifestStatuses"].clone();
-    let statuses = statuses.as_array().unwrap().iter();
-    statuses
-        .map(|it| it["identifier"]["name"].clone())
-        .collect()
+    let names = statuses.as_array().unwrap().iter();
+    let names = names.map(|it| it["identifier"]["name"].clone());
+    names.collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn names_that_are_refused_for_their_size_do_not_keep_the_conditions_from_being_told() {
     let (mut work, old) = work_without_old(&["a", "b"].map(config_map));
-    work["status"]["manifestStatuses"]
-        .as_array_mut()
-        .unwrap()
-        .drain(..2);
+    let named = work["status"]["manifestStatuses"].as_array_mut();
+    named.unwrap().drain(..2);
     let (applier, fleet, site) = applier_of([work], true).await;
     *fleet.most_names.lock() = Some(1);
     site.objects.lock().insert(place("old"), old);
@@ -574,11 +539,10 @@ async fn all_objects_of_a_deleted_work_go_although_a_manifest_of_it_cannot_be_re
     let (mut work, old) = work_without_old(&[config_map("a")]);
     let made = in_member(&work, &config_map("a"));
     work["spec"]["workload"]["manifests"][0]["metadata"]["name"] = json!("a/b");
-    work["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let (applier, fleet, site) = applier_of([work], true).await;
     site.objects.lock().insert(place("old"), old);
     site.objects.lock().insert(place("a"), made);
-    let cached: CachedWork = serde_json::from_str(&fleet.get("w").to_string()).unwrap();
+    let cached = deleted(&fleet, "2026-01-01T00:00:00Z");
     assert!(matches!(applier.remove(&cached).await, Ok(Next::Done)));
     assert_eq!(fleet.get("w")["metadata"]["finalizers"], json!([]));
     let left = site.objects.lock().clone();
@@ -599,10 +563,7 @@ async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about
     assert_eq!(objects.keys().collect::<Vec<_>>(), [&place("a")]);
     assert_eq!(named_in(&fleet), ["a"]);
     let patches = fleet.patches.lock().clone();
-    assert!(
-        patches[0]["status"].get("conditions").is_none(),
-        "{patches:?}"
-    );
+    assert!(patches[0]["status"]["conditions"].is_null(), "{patches:?}");
 }
 
 /// Gives an applier a fencer of a member whose lease was not renewed yet; returns the times of
@@ -636,9 +597,7 @@ fn fenced_until_now() -> (Value, Value) {
     work["status"]["conditions"] = json!([{ "type": "Fenced", "status": "True",
         "reason": "After60Grace0", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
     let order = json!({ "data": { "a": "stopped" } });
-    let mut object = in_member(&work, &fenced("w", Some(order.clone())));
-    let stop = fencing::stop(&object, &order).unwrap();
-    merge::apply(&mut object, &stop);
+    let object = stopped(&work, &fenced("w", Some(order.clone())), &order);
     (work, object)
 }
 
@@ -668,9 +627,7 @@ async fn nothing_more_of_a_work_is_started_when_its_member_is_cut_off_in_the_mid
         let (mut applier, _fleet, site) = applier_of([work.clone()], true).await;
         let silence = with_fencer(&mut applier, &site);
         for (name, manifest) in names.iter().zip(&manifests) {
-            let mut object = in_member(&work, manifest);
-            let stop = fencing::stop(&object, &order).unwrap();
-            merge::apply(&mut object, &stop);
+            let object = stopped(&work, manifest, &order);
             site.objects.lock().insert(place(name), object);
         }
         // Each write takes ten seconds, and the objects are stopped after sixty.
