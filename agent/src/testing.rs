@@ -1,4 +1,4 @@
-//! APIs that tests answer for.
+//! APIs that tests answer for, and what several of them do to objects.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Request, Response};
 use kube::client::Body;
+use muster_interpreter::Interpreters;
+use muster_interpreter::webhook::Hooks;
+use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::Client;
+use muster_shared::merge;
 use serde_json::{Value, json};
 
 /// Returns a client of an API that answers each request by its head and its body.
@@ -73,4 +77,32 @@ pub(crate) fn group(name: &str, kinds: &[(&str, &str)]) -> Value {
     };
     let resources: Vec<Value> = kinds.iter().map(resource).collect();
     json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]})
+}
+
+/// Has a webhook asked about all objects of a kind, or of each (`*`), which does not answer.
+pub(crate) fn ask_webhook(interpreters: &Interpreters, kind: &str) {
+    muster_shared::tls::install_provider();
+    let configuration = json!({"metadata": {"name": "c"}, "webhooks": [{
+        "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
+        "clientConfig": {"url": "https://localhost:1/"},
+        "rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": [kind]}],
+    }]});
+    let configuration = serde_json::from_value(configuration).unwrap();
+    interpreters.set_hooks(Hooks::new([&configuration]));
+}
+
+/// Gives an object fencing orders; without `stop` it is deleted while the member is cut off.
+pub(crate) fn fence(object: &mut Value, stop: Option<Value>) {
+    let orders = Orders {
+        after_seconds: 60,
+        grace_seconds: 0,
+        stop,
+    };
+    orders.write(object);
+}
+
+/// Stops an object, as the agent does in a member that is cut off.
+pub(crate) fn stop(object: &mut Value, order: &Value) {
+    let stop = fencing::stop(object, order).unwrap();
+    merge::apply(object, &stop);
 }

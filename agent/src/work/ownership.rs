@@ -182,6 +182,7 @@ mod tests {
     use muster_shared::merge;
 
     use super::*;
+    use crate::testing;
 
     fn object(marks: &Value, notes: &Value) -> Value {
         json!({"metadata": {"labels": marks, "annotations": notes}})
@@ -275,16 +276,11 @@ mod tests {
         );
         object["spec"] = json!({"replicas": 3});
         let order = json!({"spec": {"replicas": 0}});
-        let orders = fencing::Orders {
-            after_seconds: 60,
-            grace_seconds: 0,
-            stop: Some(order.clone()),
-        };
-        orders.write(&mut object);
+        testing::fence(&mut object, Some(order.clone()));
         for is_stopped in [false, true] {
             let mut now = object.clone();
             if is_stopped {
-                merge::apply(&mut now, &fencing::stop(&object, &order).unwrap());
+                testing::stop(&mut now, &order);
             }
             let patch = released(&now).unwrap();
             merge::apply(&mut now, &patch);
@@ -302,8 +298,7 @@ mod tests {
         );
         now["spec"] = json!({"state": "primary"});
         let order = json!({"spec": {"state": "secondary"}});
-        let stop = fencing::stop(&now, &order).unwrap();
-        merge::apply(&mut now, &stop);
+        testing::stop(&mut now, &order);
         let patch = released(&now).unwrap();
         merge::apply(&mut now, &patch);
         assert_eq!(fencing::stopped(&now), None);

@@ -2,10 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use http::Method;
-use muster_interpreter::Interpreters;
-use muster_interpreter::webhook::Hooks;
 use muster_shared::api::binding::ResourceHealth;
-use muster_shared::fencing::{self, Orders};
 use muster_shared::k8s::Client;
 use muster_shared::merge;
 use muster_shared::watch::Selection;
@@ -297,12 +294,7 @@ fn config_map(name: &str) -> Value {
 /// member is cut off.
 fn fenced(name: &str, stop: Option<Value>) -> Value {
     let mut manifest = config_map(name);
-    let orders = Orders {
-        after_seconds: 60,
-        grace_seconds: 0,
-        stop,
-    };
-    orders.write(&mut manifest);
+    testing::fence(&mut manifest, stop);
     manifest
 }
 
@@ -505,8 +497,7 @@ fn in_member(work: &Value, manifest: &Value) -> Value {
 /// Returns an object of a Work as the agent has stopped it in the member.
 fn stopped(work: &Value, manifest: &Value, order: &Value) -> Value {
     let mut object = in_member(work, manifest);
-    let stop = fencing::stop(&object, order).unwrap();
-    merge::apply(&mut object, &stop);
+    testing::stop(&mut object, order);
     object
 }
 
@@ -555,7 +546,7 @@ async fn an_object_that_is_gone_leaves_the_status_while_a_webhook_is_asked_about
     let mut changed = in_member(&work, &config_map("a"));
     changed["data"]["a"] = json!("changed");
     let (applier, fleet, site) = applier_of([work], true).await;
-    ask_webhook(&applier.store.interpreters);
+    testing::ask_webhook(&applier.store.interpreters, "*");
     site.objects.lock().insert(place("old"), old);
     site.objects.lock().insert(place("a"), changed);
     assert!(matches!(reconcile(&applier).await, Ok(Next::Done)));
@@ -689,16 +680,4 @@ async fn what_another_agent_removed_while_it_led_is_not_made_again_by_its_succes
     fleet.remove("w");
     reconcile(&applier).await.unwrap();
     assert!(site.writes.lock().is_empty(), "{:?}", site.writes.lock());
-}
-
-/// Has a webhook asked about everything, which does not answer.
-fn ask_webhook(interpreters: &Interpreters) {
-    muster_shared::tls::install_provider();
-    let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
-        "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
-        "clientConfig": { "url": "https://localhost:1/" },
-        "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"] }],
-    }] });
-    let configuration = serde_json::from_value(configuration).unwrap();
-    interpreters.set_hooks(Hooks::new([&configuration]));
 }

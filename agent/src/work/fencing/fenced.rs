@@ -81,12 +81,7 @@ mod tests {
                 "creationTimestamp": "9999-12-31T23:59:59Z", "managedFields": [{ "time": 7 }] },
             "spec": { "replicas": 3, "paused": true, "template": { "x": "y".repeat(1 << 20) } },
         });
-        let orders = Orders {
-            after_seconds: 60,
-            grace_seconds: 0,
-            stop,
-        };
-        orders.write(&mut object);
+        crate::testing::fence(&mut object, stop);
         object
     }
 

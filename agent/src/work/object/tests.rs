@@ -274,8 +274,7 @@ async fn what_was_written_without_an_apply_is_applied_before_an_apply_that_lacks
 /// Returns an object as the agent has stopped it.
 fn stopped(wanted: &Value, order: &Value) -> Arc<Mutex<Value>> {
     let mut object = wanted.clone();
-    let stop = fencing::stop(&object, order).unwrap();
-    muster_shared::merge::apply(&mut object, &stop);
+    testing::stop(&mut object, order);
     object["metadata"]["uid"] = json!("u");
     object["metadata"]["resourceVersion"] = json!("7");
     Arc::new(Mutex::new(object))

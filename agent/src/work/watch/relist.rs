@@ -99,10 +99,9 @@ mod tests {
     use futures::FutureExt;
     use muster_interpreter::Operation;
     use muster_interpreter::lua::{Customization, Rules};
-    use muster_interpreter::webhook::Hooks;
-    use serde_json::json;
 
     use super::*;
+    use crate::testing;
 
     fn rules(kind: &str, script: &str) -> Rules {
         Rules::new([&Customization {
@@ -115,15 +114,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_about_which_a_webhook_is_asked_is_listed_again_when_answers_are_old() {
-        muster_shared::tls::install_provider();
-        let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
-            "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
-            "clientConfig": { "url": "https://localhost:1/" },
-            "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["Widget"] }],
-        }] });
         let interpreters = Interpreters::of(&[]);
-        let configuration = serde_json::from_value(configuration).unwrap();
-        interpreters.set_hooks(Hooks::new([&configuration]));
+        testing::ask_webhook(&interpreters, "Widget");
         for (kind, is_listed) in [("Widget", true), ("Gadget", false)] {
             let kind = GroupVersionKind::gvk("example.com", "v1", kind);
             let (_readable, receiver) = broadcast::channel(1);

@@ -305,8 +305,7 @@ async fn an_object_that_is_stopped_is_not_as_desired_although_its_work_says_noth
     let seen = stream.see(&place("a"), (object.clone(), None)).await;
     assert!(seen.as_desired.is_some(), "it is at rest");
     let order = json!({ "immutable": true });
-    let stop = muster_shared::fencing::stop(&object, &order).unwrap();
-    muster_shared::merge::apply(&mut object, &stop);
+    testing::stop(&mut object, &order);
     let seen = stream.see(&place("a"), (object, None)).await;
     assert!(seen.wanted && seen.as_desired.is_none());
     let queue = &watches.store.waits.to_apply;

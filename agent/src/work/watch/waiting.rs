@@ -102,6 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::testing;
 
     /// Returns a question to the interpreters that nothing answers until they have other webhooks.
     fn asked(interpreters: &Interpreters, object: &Value) -> Pending {
@@ -109,15 +110,8 @@ mod tests {
     }
 
     fn interpreters() -> Interpreters {
-        muster_shared::tls::install_provider();
-        let configuration = json!({ "metadata": { "name": "c" }, "webhooks": [{
-            "name": "w.example.com", "interpreterContextVersions": ["v1alpha1"],
-            "clientConfig": { "url": "https://localhost:1/" },
-            "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "kinds": ["*"] }],
-        }] });
         let interpreters = Interpreters::of(&[]);
-        let configuration = serde_json::from_value(configuration).unwrap();
-        interpreters.set_hooks(Hooks::new([&configuration]));
+        testing::ask_webhook(&interpreters, "*");
         interpreters
     }
 

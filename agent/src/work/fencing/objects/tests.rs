@@ -114,12 +114,7 @@ fn fenced(name: &str, replicas: u32) -> Value {
         "metadata": { "name": name, "namespace": "shop", "uid": format!("uid-{name}") },
         "spec": { "replicas": replicas },
     });
-    let orders = Orders {
-        after_seconds: 60,
-        grace_seconds: 0,
-        stop: Some(json!({ "spec": { "replicas": 0 } })),
-    };
-    orders.write(&mut object);
+    testing::fence(&mut object, Some(json!({ "spec": { "replicas": 0 } })));
     object
 }
 
@@ -191,12 +186,7 @@ async fn a_job_in_a_queue_is_deleted_unless_it_has_ended() {
             "spec": { "suspend": false },
             "status": { "conditions": [{ "type": condition, "status": "True" }] },
         });
-        let orders = Orders {
-            after_seconds: 60,
-            grace_seconds: 0,
-            stop: stop.cloned(),
-        };
-        orders.write(&mut object);
+        testing::fence(&mut object, stop.cloned());
         let (objects, server) = Server {
             objects: HashMap::from([("jobs", Vec::new()), (plural, vec![object])]),
             most: 50,
