@@ -5,6 +5,17 @@ use super::paging::next_limit;
 use super::streaming::{STREAMING_RETRY, refuses_streaming};
 use super::*;
 
+/// Follows everything that an API has for so long.
+async fn follow_for(api: &Api<ConfigMap>, time: Duration) {
+    let mut follower = Follower::new(api, Selection::everything());
+    let follow = async {
+        loop {
+            follower.next().await;
+        }
+    };
+    assert!(tokio::time::timeout(time, follow).await.is_err());
+}
+
 fn line(kind: &str, name: &str, version: &str) -> String {
     let object = json!({"metadata": {"name": name, "resourceVersion": version}});
     format!("{}\n", json!({"type": kind, "object": object}))
@@ -74,12 +85,8 @@ fn only_a_server_that_says_so_does_not_stream_lists() {
         (503, progress, false, false),
     ] {
         let refused = refuses_streaming(code, message);
-        assert_eq!(refused.is_some(), ends, "{code} {message}");
-        assert_eq!(
-            refused == Some(Streaming::Never),
-            for_good,
-            "{code} {message}"
-        );
+        let found = (refused.is_some(), refused == Some(Streaming::Never));
+        assert_eq!(found, (ends, for_good), "{code} {message}");
     }
     let now = Instant::now();
     let later = Streaming::NotBefore(now + STREAMING_RETRY);
@@ -111,7 +118,7 @@ fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> 
 }
 
 /// Returns a server whose history is always over: it answers lists, and every watch with 410.
-fn forgetful(requests: Arc<parking_lot::Mutex<Vec<(String, Instant)>>>) -> Api<ConfigMap> {
+fn forgetful(requests: Arc<parking_lot::Mutex<Vec<String>>>) -> Api<ConfigMap> {
     answering(move |query| {
         let kind = |text: &str| query.contains(text);
         let (code, body) = if kind("sendInitialEvents") {
@@ -119,13 +126,9 @@ fn forgetful(requests: Arc<parking_lot::Mutex<Vec<(String, Instant)>>>) -> Api<C
         } else if kind("watch=") {
             (410, json!({"kind": "Status", "code": 410}))
         } else {
-            (
-                200,
-                json!({"metadata": {"resourceVersion": "1"}, "items": []}),
-            )
+            (200, list_of_version("1"))
         };
-        let mut requests = requests.lock();
-        requests.push((query.to_owned(), Instant::now()));
+        requests.lock().push(query.to_owned());
         (code, body.to_string())
     })
 }
@@ -134,21 +137,10 @@ fn forgetful(requests: Arc<parking_lot::Mutex<Vec<(String, Instant)>>>) -> Api<C
 async fn a_history_that_is_over_after_every_list_is_no_reason_to_hurry() {
     let requests = Arc::default();
     let api = forgetful(Arc::clone(&requests));
-    let mut follower = Follower::new(&api, Selection::everything());
-    let follow = async {
-        loop {
-            follower.next().await;
-        }
-    };
-    let minute = Duration::from_mins(1);
-    assert!(tokio::time::timeout(minute, follow).await.is_err());
+    follow_for(&api, Duration::from_mins(1)).await;
     let requests = requests.lock();
-    let lists = requests.iter().filter(|(query, _)| query.contains("limit"));
-    assert!(
-        lists.count() < 10,
-        "{} requests in a minute",
-        requests.len()
-    );
+    let lists = requests.iter().filter(|query| query.contains("limit"));
+    assert!(lists.count() < 10, "{} requests", requests.len());
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +155,7 @@ async fn what_may_be_a_moment_old_is_listed_in_one_answer_and_nothing_else_is() 
         assert_eq!(short(follower.next().await), "init");
         assert_eq!(short(follower.next().await), "done");
         let requests = requests.lock();
-        let (query, _) = &requests[1];
+        let query = &requests[1];
         assert_eq!(query.contains("resourceVersion=0"), whole, "{query}");
         assert_eq!(query.contains("limit="), !whole, "{query}");
     }
@@ -196,10 +188,8 @@ async fn only_an_answer_that_breaks_off_makes_the_next_list_come_in_pages() {
         // enough.
         let _ = tokio::time::timeout(Duration::from_mins(1), follow).await;
         let requests = requests.lock();
-        assert!(
-            requests[..2].iter().all(|query| !query.contains("limit")),
-            "{code}"
-        );
+        let mut first_two = requests[..2].iter();
+        assert!(first_two.all(|query| !query.contains("limit")), "{code}");
         assert_eq!(requests[2].contains("limit"), paged, "{code}: {requests:?}");
     }
 }
@@ -214,7 +204,7 @@ fn impatient(requests: Arc<parking_lot::Mutex<u32>>) -> Api<ConfigMap> {
         } else if query.contains("watch=") {
             String::new()
         } else {
-            json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string()
+            list_of_version("1").to_string()
         };
         (200, body)
     })
@@ -261,14 +251,7 @@ fn cutting(lists: Arc<parking_lot::Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
 async fn where_every_watch_is_cut_changes_are_heard_of_by_lists_now_and_then() {
     let lists = Arc::default();
     let api = cutting(Arc::clone(&lists));
-    let mut follower = Follower::new(&api, Selection::everything());
-    let follow = async {
-        loop {
-            follower.next().await;
-        }
-    };
-    let minutes = Duration::from_mins(10);
-    assert!(tokio::time::timeout(minutes, follow).await.is_err());
+    follow_for(&api, Duration::from_mins(10)).await;
     let lists = lists.lock();
     assert!((10..=30).contains(&lists.len()), "{} lists", lists.len());
     let longest = lists.windows(2).map(|two| two[1] - two[0]).max().unwrap();
@@ -314,14 +297,7 @@ async fn asked(
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
     let api: Api<ConfigMap> = Api::all(kube::Client::new(service, "default"));
-    let mut follower = Follower::new(&api, Selection::everything());
-    let follow = async {
-        loop {
-            follower.next().await;
-        }
-    };
-    let time = Duration::from_mins(minutes);
-    assert!(tokio::time::timeout(time, follow).await.is_err());
+    follow_for(&api, Duration::from_mins(minutes)).await;
     let queries = queries.lock();
     let lists = queries.iter().filter(|it| **it).count();
     (lists, queries.len() - lists)
@@ -442,23 +418,14 @@ async fn a_busy_server_is_not_asked_for_lists_after_an_outage_either() {
     let (lists, watches) = asked(10, move |query| match () {
         () if query.contains("sendInitialEvents") => (422, text(&"{}")),
         () if query.contains("watch=") => {
-            let code = if begun.elapsed() < Duration::from_secs(40) {
-                504
-            } else {
-                429
-            };
-            (code, text(&"{}"))
+            let is_away = begun.elapsed() < Duration::from_secs(40);
+            (if is_away { 504 } else { 429 }, text(&"{}"))
         }
-        () => {
-            let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
-            (200, text(&list))
-        }
+        () => (200, text(&list_of_version("1"))),
     })
     .await;
-    assert!(
-        lists <= 4 && watches > 10,
-        "{lists} lists, {watches} watches"
-    );
+    assert!(lists <= 4, "{lists} lists");
+    assert!(watches > 10, "{watches} watches");
 }
 
 #[tokio::test(start_paused = true)]
@@ -472,29 +439,21 @@ async fn where_watches_are_never_opened_or_end_in_errors_everything_is_listed_no
             () if query.contains("sendInitialEvents") => (422, text(&"{}")),
             () if query.contains("watch=") && code == 200 => (200, error()),
             () if query.contains("watch=") => (code, text(&"{}")),
-            () => {
-                let list = json!({"metadata": {"resourceVersion": "1"}, "items": []});
-                (200, text(&list))
-            }
+            () => (200, text(&list_of_version("1"))),
         })
         .await;
         // The first one is asked for as a stream, too.
-        let expected = if matches!(code, 503 | 403) {
-            2..=2
-        } else {
-            8..=40
-        };
+        let is_busy_or_refuses = matches!(code, 503 | 403);
+        let expected = if is_busy_or_refuses { 2..=2 } else { 8..=40 };
         assert!(expected.contains(&lists), "{code}: {lists} lists");
     }
 }
 
 /// Returns a server that refuses everything, or answers nothing.
 fn refusing(code: u16) -> Api<ConfigMap> {
-    answering(move |_| {
-        let status =
-            json!({"kind": "Status", "code": code, "message": "configmaps is forbidden: why"});
-        (code, status.to_string())
-    })
+    let message = "configmaps is forbidden: why";
+    let status = json!({"kind": "Status", "code": code, "message": message}).to_string();
+    answering(move |_| (code, status.clone()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -514,10 +473,8 @@ async fn a_missing_right_is_told_after_some_seconds() {
         let words = trouble.words();
         assert_eq!(words.is_some(), told, "{code} after {after:?}");
         if let Some(words) = words {
-            assert!(
-                words.contains("configmaps") && words.contains("why"),
-                "{words}"
-            );
+            let says = |part: &str| words.contains(part);
+            assert!(says("configmaps") && says("why"), "{words}");
         }
     }
 }
@@ -525,40 +482,21 @@ async fn a_missing_right_is_told_after_some_seconds() {
 #[tokio::test]
 async fn what_happens_while_the_list_is_streamed_is_told_in_its_order_and_not_kept() {
     let (a, b) = (line("ADDED", "a", "1"), line("ADDED", "b", "2"));
+    let (changed, deleted) = (line("MODIFIED", "a", "3"), line("DELETED", "a", "3"));
+    let (added, odd_deleted) = (line("ADDED", "a", "4"), odd("DELETED", "a", "3"));
+    let odd_added = odd("ADDED", "a", "4");
+    #[rustfmt::skip]
     let cases = [
-        (
-            "only a list",
-            vec![a.clone(), b.clone()],
-            vec!["listed a", "listed b", "done"],
-        ),
-        (
-            "a change",
-            vec![a.clone(), line("MODIFIED", "a", "3")],
-            vec!["listed a", "listed a", "done"],
-        ),
-        (
-            "a deletion",
-            vec![a.clone(), b.clone(), line("DELETED", "a", "3")],
-            vec!["listed a", "listed b", "-a", "done"],
-        ),
-        (
-            "deleted and made again",
-            vec![a, line("DELETED", "a", "3"), line("ADDED", "a", "4"), b],
-            vec!["listed a", "-a", "listed a", "listed b", "done"],
-        ),
-        (
-            "a deletion that does not decode",
-            vec![line("ADDED", "a", "1"), odd("DELETED", "a", "3")],
-            vec!["listed a", "-a?", "done"],
-        ),
-        (
-            "a change after a deletion, neither of which decodes",
-            vec![odd("DELETED", "a", "3"), odd("ADDED", "a", "4")],
-            vec!["-a?", "a?", "done"],
-        ),
+        ("only a list", vec![&a, &b], "listed a, listed b, done"),
+        ("a change", vec![&a, &changed], "listed a, listed a, done"),
+        ("a deletion", vec![&a, &b, &deleted], "listed a, listed b, -a, done"),
+        ("made again", vec![&a, &deleted, &added, &b], "listed a, -a, listed a, listed b, done"),
+        ("a deletion that does not decode", vec![&a, &odd_deleted], "listed a, -a?, done"),
+        ("deletion and change do not decode", vec![&odd_deleted, &odd_added], "-a?, a?, done"),
     ];
-    for (what, mut lines, expected) in cases {
-        lines.push(end_of_list());
-        assert_eq!(told(&lines).await, expected, "{what}");
+    for (what, lines, expected) in cases {
+        let lines = lines.into_iter().cloned().chain([end_of_list()]);
+        let told = told(&lines.collect::<Vec<_>>()).await.join(", ");
+        assert_eq!(told, expected, "{what}");
     }
 }

@@ -1,4 +1,5 @@
 use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
 
 use super::*;
 use crate::watch::outline;
@@ -215,28 +216,19 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
 fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let status = |code: u16| (code, serde_json::json!({"kind": "Status", "code": code}));
         let (code, body) = if query.contains("sendInitialEvents") {
-            status(422)
+            refusal(422)
         } else if query.contains("watch=") {
             let is_settled = asked.lock().len() >= 2;
-            status(if is_settled { 403 } else { 410 })
+            refusal(if is_settled { 403 } else { 410 })
         } else {
             let mut asked = asked.lock();
             let names = &lists[asked.len().min(lists.len() - 1)];
             asked.push(Instant::now());
-            let object = |name: &&str| {
-                let metadata = serde_json::json!({"name": name, "resourceVersion": "1"});
-                serde_json::json!({ "metadata": metadata })
-            };
-            let items: Vec<_> = names.iter().map(object).collect();
-            let metadata = serde_json::json!({"resourceVersion": "1"});
-            (
-                200,
-                serde_json::json!({"metadata": metadata, "items": items}),
-            )
+            let items: Vec<_> = names.iter().map(|name| plain(name)).collect();
+            answer(&items)
         };
-        let body = kube::client::Body::from(body.to_string().into_bytes());
+        let body = kube::client::Body::from(body.into_bytes());
         let answer = http::Response::builder().status(code).body(body).unwrap();
         async move { Ok::<_, std::convert::Infallible>(answer) }
     });
@@ -288,10 +280,7 @@ fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> 
     let (lists, watches) = (Arc::new(Mutex::new(0_usize)), Arc::new(Mutex::new(0_usize)));
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let query = request.uri().query().unwrap_or_default().to_owned();
-        let status = |code: u16| {
-            let body = serde_json::json!({"kind": "Status", "code": code}).to_string();
-            (code, full(body))
-        };
+        let status = |code: u16| (code, full(refusal(code).1));
         let (code, body) = if query.contains("sendInitialEvents") {
             status(422)
         } else if query.contains("watch=") {
@@ -321,15 +310,12 @@ fn attacked(answers: Vec<(u16, String)>, lines: &'static str) -> Api<ConfigMap> 
 }
 
 fn answer(items: &[serde_json::Value]) -> (u16, String) {
-    let metadata = serde_json::json!({"resourceVersion": "1"});
-    (
-        200,
-        serde_json::json!({"metadata": metadata, "items": items}).to_string(),
-    )
+    let list = json!({"items": items, "metadata": {"resourceVersion": "1"}});
+    (200, list.to_string())
 }
 
 fn plain(name: &str) -> serde_json::Value {
-    serde_json::json!({"metadata": {"name": name, "resourceVersion": "1"}})
+    json!({"metadata": {"name": name, "resourceVersion": "1"}})
 }
 
 async fn followed_for(api: Api<ConfigMap>, time: Duration) -> Informer<ConfigMap> {
@@ -339,82 +325,60 @@ async fn followed_for(api: Api<ConfigMap>, time: Duration) -> Informer<ConfigMap
     informer
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cache_whose_watch_tells_nothing_is_confirmed_when_somebody_asks() {
-    let before = answer(&[plain("a")]);
-    let after = answer(&[plain("a"), plain("b")]);
-    let api = attacked(vec![before.clone(), before, after], "");
-    let informer = followed_for(api, Duration::from_secs(10)).await;
-    assert_eq!(informer.len(), 1);
-    let confirmed = tokio::time::timeout(Duration::from_secs(5), informer.confirmed());
-    confirmed.await.unwrap();
-    assert_eq!(informer.len(), 2);
+fn refusal(code: u16) -> (u16, String) {
+    (code, json!({"kind": "Status", "code": code}).to_string())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmation_that_somebody_waits_for_is_tried_again_soon_where_it_is_refused() {
-    let before = answer(&[plain("a")]);
-    let after = answer(&[plain("a"), plain("b")]);
-    let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
-    let api = attacked(vec![before.clone(), before, (503, busy), after], "");
-    let informer = followed_for(api, Duration::from_secs(10)).await;
-    let confirmed = tokio::time::timeout(Duration::from_secs(10), informer.confirmed());
-    confirmed.await.unwrap();
-    assert_eq!(informer.len(), 2);
+async fn a_cache_whose_watch_tells_nothing_is_confirmed_when_somebody_asks_also_after_a_refusal() {
+    for (refused, seconds) in [(None, 5), (Some(refusal(503)), 10)] {
+        let before = [answer(&[plain("a")]), answer(&[plain("a")])];
+        let after = answer(&[plain("a"), plain("b")]);
+        let answers = before.into_iter().chain(refused).chain([after]);
+        let api = attacked(answers.collect(), "");
+        let informer = followed_for(api, Duration::from_secs(10)).await;
+        assert_eq!(informer.len(), 1);
+        let patience = Duration::from_secs(seconds);
+        let confirmed = tokio::time::timeout(patience, informer.confirmed());
+        confirmed.await.unwrap();
+        assert_eq!(informer.len(), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmation_that_fails_once_is_tried_again() {
-    let (whole, short) = (answer(&[plain("a"), plain("b")]), answer(&[plain("a")]));
-    let busy = serde_json::json!({"kind": "Status", "code": 503}).to_string();
-    let answers = vec![whole.clone(), short, (503, busy), whole];
-    let informer = followed_for(attacked(answers, ""), Duration::from_hours(24)).await;
-    assert_eq!(informer.len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_lacks_what_a_finalizer_holds_is_confirmed_also_where_it_leaves() {
-    let leaving = serde_json::json!({"metadata": {
+async fn a_short_list_is_confirmed_after_a_failure_and_also_where_what_it_lacks_leaves() {
+    let leaving = json!({"metadata": {
         "name": "b", "resourceVersion": "1", "deletionTimestamp": "2024-01-01T00:00:00Z",
         "finalizers": ["example.com/held"],
     }});
-    let whole = answer(&[plain("a"), leaving]);
-    let answers = vec![whole.clone(), answer(&[plain("a")]), whole];
-    let informer = followed_for(attacked(answers, ""), Duration::from_hours(24)).await;
-    assert_eq!(informer.len(), 2);
+    for (other, failure) in [(plain("b"), Some(refusal(503))), (leaving, None)] {
+        let (whole, short) = (answer(&[plain("a"), other]), answer(&[plain("a")]));
+        let answers = [whole.clone(), short]
+            .into_iter()
+            .chain(failure)
+            .chain([whole]);
+        let api = attacked(answers.collect(), "");
+        let informer = followed_for(api, Duration::from_hours(24)).await;
+        assert_eq!(informer.len(), 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_watch_tells_after_a_confirmation_broke_off_counts() {
     let whole = answer(&[plain("a"), plain("b")]);
-    let broken = (
-        200,
-        format!(
-            "{{\"metadata\":{{\"resourceVersion\":\"1\"}},\"items\":[{},",
-            plain("a")
-        ),
-    );
-    let answers = vec![whole, answer(&[plain("a")]), broken];
+    let first = plain("a");
+    let broken = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{first},"#);
+    let answers = vec![whole, answer(&[plain("a")]), (200, broken)];
     let line = "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"b\",\"resourceVersion\":\"2\"},\"data\":5}}\n";
     let informer = followed_for(attacked(answers, line), Duration::from_mins(5)).await;
-    let expected = Presence::Unknown(crate::watch::Doubt::Unreadable { deleting: false });
-    assert_eq!(
-        format!("{:?}", informer.presence(None, "b")),
-        format!(
-            "{expected:?}",
-            expected = expected as Presence<Arc<ConfigMap>>
-        )
-    );
+    let found = format!("{:?}", informer.presence(None, "b"));
+    assert_eq!(found, "Unknown(Unreadable { deleting: false })");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_goes_on_at_once_where_the_api_has_no_time_for_a_confirmation() {
-    let busy = serde_json::json!({"kind": "Status", "code": 429}).to_string();
-    let answers = vec![
-        answer(&[plain("a"), plain("b")]),
-        answer(&[plain("a")]),
-        (429, busy),
-    ];
+    let whole = answer(&[plain("a"), plain("b")]);
+    let answers = vec![whole, answer(&[plain("a")]), refusal(429)];
     let line = "{\"type\":\"ADDED\",\"object\":{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"c\",\"resourceVersion\":\"2\"}}}\n";
     let informer = followed_for(attacked(answers, line), CONFIRMATION * 2).await;
     assert!(informer.get(None, "c").is_some());
