@@ -383,12 +383,24 @@ mod tests {
                 *nth += 1;
                 *nth
             };
-            tell.send((key, u64::try_from(begun.elapsed().as_millis()).unwrap()))
-                .ok();
+            let millis = u64::try_from(begun.elapsed().as_millis()).unwrap();
+            tell.send((key, millis)).ok();
             let answer = outcome(key, nth);
             async move { answer }
         }));
         told
+    }
+
+    /// Returns when each of so many keys was worked on.
+    async fn times(
+        told: &mut mpsc::UnboundedReceiver<(&'static str, u64)>,
+        number: usize,
+    ) -> Vec<u64> {
+        let mut keys = Vec::new();
+        while keys.len() < number {
+            keys.push(told.recv().await.unwrap().1);
+        }
+        keys
     }
 
     #[test]
@@ -511,18 +523,8 @@ mod tests {
         while order.iter().filter(|key| there.contains(key)).count() < 4 {
             order.push(told.recv().await.unwrap());
         }
-        let places = order
-            .iter()
-            .enumerate()
-            .filter(|(_, key)| there.contains(key));
-        let found: Vec<(usize, &str)> = places.map(|(at, key)| (at, &**key)).collect();
-        let expected = [
-            (0, "there 0"),
-            (7, "there 1"),
-            (15, "there 2"),
-            (23, "there 3"),
-        ];
-        assert_eq!(found, expected);
+        let places = [0, 7, 15, 23].map(|at| &*order[at]);
+        assert_eq!(places, ["there 0", "there 1", "there 2", "there 3"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -534,10 +536,7 @@ mod tests {
             4 => Ok(Next::After(Duration::from_secs(1))),
             _ => Ok(Next::Done),
         });
-        let mut at = Vec::new();
-        for _ in 0..6 {
-            at.push(told.recv().await.unwrap().1);
-        }
+        let at = times(&mut told, 6).await;
         assert_eq!(at, [0, 100, 300, 700, 1700, 1800]);
     }
 
@@ -554,10 +553,7 @@ mod tests {
             }
             _ => Ok(Next::Done),
         });
-        let mut at = Vec::new();
-        for _ in 0..6 {
-            at.push(told.recv().await.unwrap().1);
-        }
+        let at = times(&mut told, 6).await;
         assert_eq!(at, [0, 100, 300, 700, 5700, 6500]);
     }
 
@@ -577,10 +573,7 @@ mod tests {
                 _ => Ok(Next::Done),
             }
         });
-        let mut at = Vec::new();
-        for _ in 0..7 {
-            at.push(told.recv().await.unwrap().1);
-        }
+        let at = times(&mut told, 7).await;
         assert_eq!(at, [0, 50, 150, 350, 750, 1750, 1800]);
         // By then whatever is running has ended.
         queue.add_after("end", Duration::from_secs(1));
@@ -629,10 +622,7 @@ mod tests {
             }
             if nth < 9 { Err("no") } else { Ok(Next::Done) }
         });
-        let mut at = Vec::new();
-        for _ in 0..9 {
-            at.push(told.recv().await.unwrap().1);
-        }
+        let at = times(&mut told, 9).await;
         assert_eq!(at[7] - at[6], 6_400, "it has backed off");
         assert_eq!(at[8] - at[7], 1_000, "the news is looked at");
     }
