@@ -415,29 +415,3 @@ fn hash(text: &str) -> String {
     let letter = |byte: u8| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]);
     fnv32a(text).to_string().bytes().map(letter).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_in_karmadas_documentation() {
-        assert_eq!(work("Deployment", "nginx", "default"), "nginx-687f7fb96f");
-        assert_eq!(
-            binding("ClusterRole", "system::tom"),
-            "system..tom-clusterrole"
-        );
-        assert_eq!(
-            binding_reference_key("default", "nginx-deployment"),
-            "5bdc5c4dcf"
-        );
-    }
-
-    #[test]
-    fn an_execution_namespace_names_its_cluster() {
-        let namespace = execution_namespace("member1");
-        assert_eq!(cluster_of_execution_namespace(&namespace), Some("member1"));
-        assert!(is_reserved_namespace(&namespace));
-        assert_eq!(cluster_of_execution_namespace("default"), None);
-    }
-}

@@ -205,11 +205,6 @@ mod tests {
         assert_eq!(ask(&health, "/healthz"), StatusCode::SERVICE_UNAVAILABLE);
     }
 
-    #[test]
-    fn an_unknown_path_says_what_is_there() {
-        assert_eq!(ask(&Health::default(), "/"), StatusCode::NOT_FOUND);
-    }
-
     #[tokio::test]
     async fn a_port_that_is_in_use_is_refused_with_its_flag() {
         let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -161,8 +161,6 @@ pub fn says_unread(condition: &Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::k8s::Time;
-
     use super::*;
 
     const T0: Timestamp = Timestamp::constant(1_800_000_000, 0);
@@ -240,19 +238,6 @@ mod tests {
         let refused = ready(&Observation::Refused { code: 401 }, T0);
         let said = (refused.status.as_str(), refused.reason.as_str());
         assert_eq!(said, ("Unknown", "ClusterCredentialsRefused"));
-    }
-
-    #[test]
-    fn the_transition_time_moves_with_the_status_only() {
-        let mut conditions = vec![ready(&Observation::NotReady { code: 500 }, T0)];
-        let unreachable = Observation::Unreachable {
-            cause: String::new(),
-        };
-        conditions::set(&mut conditions, ready(&unreachable, T1));
-        assert_eq!(conditions[0].last_transition_time, Time(T0));
-        assert_eq!(conditions[0].reason, "ClusterNotReachable");
-        conditions::set(&mut conditions, ready(&Observation::Ready, T1));
-        assert_eq!(conditions[0].last_transition_time, Time(T1));
     }
 
     #[test]
