@@ -34,8 +34,16 @@ fn member(record: &Arc<Mutex<(u16, Value)>>) -> (Client, mpsc::UnboundedReceiver
 }
 
 /// Hosts `a` and `b` of one fleet; the standby `b` was promoted. Others do not answer.
-#[derive(Debug)]
-struct Hosts;
+#[derive(Debug, Default)]
+struct Hosts {
+    /// The host whose store all of them have.
+    store: Option<&'static str>,
+    /// Answers after which `a` is lost.
+    answers_left: Mutex<Option<u32>>,
+    last_answer: Mutex<Option<Instant>>,
+    /// Whether a proxy answers for `a` when it is lost.
+    is_proxied: bool,
+}
 
 impl Network for Hosts {
     fn send(
@@ -43,8 +51,23 @@ impl Network for Hosts {
         config: &Config,
         _: http::Request<Body>,
     ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
+        let host = config.cluster_url.host();
+        if host == Some("a")
+            && let Some(left) = &mut *self.answers_left.lock()
+        {
+            if *left == 0 {
+                let body = Full::from("404 page not found".to_owned()).map_err(BoxError::from);
+                let mut answer = http::Response::new(body.boxed_unsync());
+                *answer.status_mut() = http::StatusCode::NOT_FOUND;
+                let lost = || BoxError::from("connection refused");
+                let answer = self.is_proxied.then_some(answer).ok_or_else(lost);
+                return Box::pin(std::future::ready(answer));
+            }
+            *left -= 1;
+            *self.last_answer.lock() = Some(Instant::now());
+        }
         let mut annotations = json!({FLEET_ID: "f"});
-        match config.cluster_url.host() {
+        match self.store.or(host) {
             Some("a") => {}
             Some("b") => annotations[FLEET_EPOCH] = json!("1"),
             _ => return Box::pin(std::future::pending()),
@@ -63,53 +86,19 @@ impl Network for Hosts {
     }
 }
 
-/// Hosts `a` and `b` of one store, of which `a` is lost after some answers.
-#[derive(Debug)]
-struct Dying {
-    answers_left: Mutex<u32>,
-    last_answer: Mutex<Option<Instant>>,
-    /// Whether a proxy answers for `a`, also when it is lost.
-    is_proxied: bool,
-}
-
-impl Network for Dying {
-    fn send(
-        &self,
-        config: &Config,
-        request: http::Request<Body>,
-    ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
-        if config.cluster_url.host() == Some("a") {
-            let mut left = self.answers_left.lock();
-            if *left == 0 && self.is_proxied {
-                let body = Full::from("404 page not found".to_owned()).map_err(BoxError::from);
-                let mut answer = http::Response::new(body.boxed_unsync());
-                *answer.status_mut() = http::StatusCode::NOT_FOUND;
-                return Box::pin(std::future::ready(Ok(answer)));
-            }
-            if *left == 0 {
-                let lost = Err(BoxError::from("connection refused"));
-                return Box::pin(std::future::ready(lost));
-            }
-            *left -= 1;
-            *self.last_answer.lock() = Some(Instant::now());
-            return Hosts.send(config, request);
-        }
-        let same = Config::new("https://a".parse().unwrap());
-        Hosts.send(&same, request)
-    }
-
-    fn host(&self) -> String {
-        "pod".to_owned()
-    }
-}
-
 fn choice(member: Client, hosts: &[&str], restart: &Restart) -> Choice {
     let servers = hosts.iter().map(|host| FleetServer {
         server: format!("https://{host}"),
         store: (*host).to_owned(),
         ..FleetServer::default()
     });
-    over(Arc::new(Hosts), servers.collect(), LOOK, member, restart)
+    over(
+        Arc::<Hosts>::default(),
+        servers.collect(),
+        LOOK,
+        member,
+        restart,
+    )
 }
 
 fn over(
@@ -154,19 +143,15 @@ async fn silence_of(is_proxied: bool, patience: Duration) -> Duration {
         server: server.to_owned(),
         ..FleetServer::default()
     });
-    let hosts = Arc::new(Dying {
-        answers_left: Mutex::new(3),
-        last_answer: Mutex::new(None),
+    let hosts = Arc::new(Hosts {
+        store: Some("a"),
+        answers_left: Mutex::new(Some(3)),
         is_proxied,
+        ..Hosts::default()
     });
     let network: Arc<dyn Network> = Arc::clone(&hosts) as _;
-    let mut choice = over(
-        network,
-        servers.to_vec(),
-        patience,
-        member,
-        &Restart::default(),
-    );
+    let restart = Restart::default();
+    let mut choice = over(network, servers.to_vec(), patience, member, &restart);
     let uses = |choice: &Choice, server: &str| {
         let current = choice.current.as_ref();
         current.is_some_and(|it| it.server.server == server)
@@ -204,9 +189,8 @@ async fn an_agent_whose_server_answers_turns_to_a_standby_that_was_promoted() {
     let shutdown = choice.setup.shutdown.clone();
     let obeyed = choice.setup.obeyed.subscribe();
     // The other addresses are asked now and then, and the silent ones keep no other waiting.
-    tokio::time::timeout(2 * ASK_OTHERS, choice.run())
-        .await
-        .unwrap();
+    let ended = tokio::time::timeout(2 * ASK_OTHERS, choice.run()).await;
+    ended.unwrap();
     assert!(restart.is_due() && shutdown.is_cancelled());
     assert_eq!(*obeyed.borrow(), Ok(1));
     let seen = restart.seen.lock().clone().unwrap();
@@ -255,42 +239,19 @@ async fn a_record_that_may_not_be_read_is_told_once_with_the_right_that_is_missi
     let kept_out = choice.setup.obeyed.borrow().clone().unwrap_err();
     assert!(kept_out.contains("cannot be read"), "{kept_out}");
     let data = json!({"record": json!({"epoch": 3}).to_string()});
-    *record.lock() = (
-        200,
-        json!({"metadata": {"name": "muster-fleet-m1"}, "data": data}),
-    );
+    let readable = json!({"metadata": {"name": "muster-fleet-m1"}, "data": data});
+    *record.lock() = (200, readable);
     choice.recall().await;
     choice.note_obeyed();
     assert_eq!(*choice.setup.obeyed.borrow(), Ok(3));
     let unread = told.recv().await.unwrap();
     assert_eq!(unread["reason"], "FleetRecordUnread");
     let words = unread["message"].as_str().unwrap();
-    for part in [
-        message,
-        "get, create and patch ConfigMap muster-fleet-m1",
-        "namespace here",
-    ] {
+    let rights = "get, create and patch ConfigMap muster-fleet-m1";
+    for part in [message, rights, "namespace here"] {
         assert!(words.contains(part), "{words}");
     }
     assert_eq!(told.recv().await.unwrap()["reason"], "FleetRecordRead");
-}
-
-/// The one host of a fleet, whose store was promoted.
-#[derive(Debug)]
-struct Promoted;
-
-impl Network for Promoted {
-    fn send(
-        &self,
-        _: &Config,
-        request: http::Request<Body>,
-    ) -> BoxFuture<'static, Result<http::Response<ResponseBody>, BoxError>> {
-        Hosts.send(&Config::new("https://b".parse().unwrap()), request)
-    }
-
-    fn host(&self) -> String {
-        "pod".to_owned()
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,7 +260,11 @@ async fn the_first_store_that_an_agent_meets_is_obeyed_once_that_it_was_promoted
     record.lock().1["patch"] = json!(false);
     let (member, mut told) = member(&record);
     let restart = Restart::default();
-    let mut choice = over(Arc::new(Promoted), Vec::new(), LOOK, member, &restart);
+    let promoted = Hosts {
+        store: Some("b"),
+        ..Hosts::default()
+    };
+    let mut choice = over(Arc::new(promoted), Vec::new(), LOOK, member, &restart);
     let mut seen = choice.setup.obeyed.subscribe();
     let obeys = seen.wait_for(Result::is_ok);
     tokio::select! {
