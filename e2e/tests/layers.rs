@@ -14,6 +14,7 @@ use regex::Regex;
 type Floors = &'static [&'static [&'static str]];
 
 const SHARED: Floors = &[
+    &["testing"],
     &["clock"],
     &["tasks"],
     &["jsonpath"],

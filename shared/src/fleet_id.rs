@@ -137,21 +137,21 @@ mod tests {
             ("the API", json!({"name": CLUSTER_NAMESPACE}), Some("s")),
             ("a proxy", json!({}), None),
         ] {
-            let api = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-                let (code, answer) = if request.uri().path().ends_with(SYSTEM_NAMESPACE) {
-                    (200_u16, json!({"metadata": {"uid": "s"}}))
-                } else {
-                    let refusal = json!({
-                        "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
-                        "message": "not found", "details": details,
-                    });
-                    (404, refusal)
-                };
-                let body = kube::client::Body::from(answer.to_string().into_bytes());
-                let answer = http::Response::builder().status(code).body(body).unwrap();
-                std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+            let refusal = json!({
+                "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound",
+                "message": "not found", "details": details,
             });
-            let found = read(&Client::new(api, "default")).await.ok();
+            let api = crate::testing::api(move |uri| {
+                let is_system = uri.path().ends_with(SYSTEM_NAMESPACE);
+                let system = json!({"metadata": {"uid": "s"}});
+                let (code, answer) = if is_system {
+                    (200, &system)
+                } else {
+                    (404, &refusal)
+                };
+                (code, answer.to_string())
+            });
+            let found = read(&api).await.ok();
             let id = found.as_ref().and_then(FleetId::mark);
             assert_eq!(id, expected, "{what}");
         }
@@ -160,24 +160,18 @@ mod tests {
     #[test]
     fn the_id_is_what_is_published_and_else_the_uid_of_the_system_namespace() {
         let annotated = |id: &str| json!({"uid": "c", "annotations": {FLEET_ID: id}});
+        let unmarked = || json!({"uid": "c"});
         for (cluster, system, id) in [
             (Some(annotated("p")), Some(json!({"uid": "s"})), Some("p")),
             (Some(annotated(" p ")), None, Some("p")),
             (Some(annotated("")), Some(json!({"uid": "s"})), Some("s")),
-            (
-                Some(json!({"uid": "c"})),
-                Some(json!({"uid": "s"})),
-                Some("s"),
-            ),
+            (Some(unmarked()), Some(json!({"uid": "s"})), Some("s")),
             (None, Some(json!({"uid": "s"})), Some("s")),
-            (Some(json!({"uid": "c"})), None, None),
+            (Some(unmarked()), None, None),
             (None, Some(json!({})), None),
             (None, None, None),
         ] {
-            let (cluster, system) = (
-                cluster.as_ref().map(namespace),
-                system.as_ref().map(namespace),
-            );
+            let [cluster, system] = [&cluster, &system].map(|it| it.as_ref().map(namespace));
             let found = FleetId::of(cluster.as_ref(), system.as_ref());
             assert_eq!(found.mark(), id, "{cluster:?} {system:?}");
         }

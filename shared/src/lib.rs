@@ -54,6 +54,8 @@ pub mod settings;
 pub mod taints;
 pub mod tasks;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 pub mod watch;
 pub mod work_status;

@@ -1,14 +1,18 @@
 use super::*;
+use crate::testing;
 
-#[test]
-fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same() {
-    let candidate = Candidate {
+fn candidate() -> Candidate {
+    Candidate {
         namespace: "a".into(),
         name: "b".into(),
         identity: "us".into(),
         timing: Timing::default(),
         annotations: Annotations::default(),
-    };
+    }
+}
+
+#[test]
+fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same() {
     for (holder, before, after) in [
         ("them", Some(i32::MAX), i32::MAX),
         ("them", Some(3), 4),
@@ -22,12 +26,8 @@ fn a_lease_that_changed_hands_as_often_as_can_be_counted_is_claimed_all_the_same
             lease_transitions: before,
             ..LeaseSpec::default()
         };
-        let claimed = claim(&candidate, Some(&found));
-        assert_eq!(
-            claimed.lease_transitions,
-            Some(after),
-            "{holder} {before:?}"
-        );
+        let times = claim(&candidate(), Some(&found)).lease_transitions;
+        assert_eq!(times, Some(after), "{holder} {before:?}");
     }
 }
 
@@ -80,18 +80,8 @@ fn a_leader_whose_machine_was_suspended_for_too_long_may_not_act() {
 async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
     let shown = std::sync::Arc::new(parking_lot::Mutex::new(json!({})));
     let answer = std::sync::Arc::clone(&shown);
-    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-        let body = kube::client::Body::from(answer.lock().to_string().into_bytes());
-        async move { Ok::<_, std::convert::Infallible>(http::Response::new(body)) }
-    });
-    let api: Api<Lease> = Api::namespaced(Client::new(service, "default"), "a");
-    let candidate = Candidate {
-        namespace: "a".into(),
-        name: "b".into(),
-        identity: "us".into(),
-        timing: Timing::default(),
-        annotations: Annotations::default(),
-    };
+    let client = testing::api(move |_| (200, answer.lock().to_string()));
+    let api: Api<Lease> = Api::namespaced(client, "a");
     let (mut observed, begun) = (Observed::default(), Instant::now());
     // Version, second of the renewal, and the second since which the annotations are known to be.
     for (second, version, renewed, since) in [
@@ -108,7 +98,9 @@ async fn a_follower_knows_before_which_read_the_leader_made_its_annotations() {
             "spec": { "holderIdentity": "leader", "leaseDurationSeconds": 15, "renewTime": renewed },
         });
         let now = begun + Duration::from_secs(second);
-        let claim = attempt(&api, &candidate, &mut observed, now).await.unwrap();
+        let claim = attempt(&api, &candidate(), &mut observed, now)
+            .await
+            .unwrap();
         assert!(matches!(claim, Claim::Held(holder) if holder == "leader"));
         let heard = observed.heard.as_ref();
         let found = heard.map(|heard| (heard.since - begun).as_secs());

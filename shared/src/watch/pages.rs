@@ -176,19 +176,16 @@ async fn open<K: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
-    use parking_lot::Mutex;
     use std::collections::VecDeque;
-    use std::convert::Infallible;
     use std::sync::Arc;
 
-    use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
-    use kube::Client;
     use kube::ResourceExt;
-    use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::testing;
 
     const SILENCE: Duration = Duration::from_secs(10);
 
@@ -201,10 +198,8 @@ mod tests {
     fn page(names: &[&str], next: &str) -> (u16, Value) {
         let item = |name: &&str| json!({ "metadata": { "name": name }, "data": {} });
         let items: Vec<_> = names.iter().map(item).collect();
-        (
-            200,
-            json!({ "metadata": { "continue": next }, "items": items }),
-        )
+        let list = json!({ "metadata": { "continue": next }, "items": items });
+        (200, list)
     }
 
     fn refusal(code: u16) -> (u16, Value) {
@@ -217,19 +212,14 @@ mod tests {
             asked: Mutex::default(),
         });
         let answering = Arc::clone(&server);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let query = request.uri().query().unwrap_or_default().to_owned();
+        let api: Api<ConfigMap> = Api::all(testing::api(move |uri| {
+            let query = uri.query().unwrap_or_default().to_owned();
             answering.asked.lock().push(query);
             let (code, body) = answering.answers.lock().pop_front().unwrap();
-            let body = Body::from(body.to_string().into_bytes());
-            let answer = Response::builder().status(code).body(body).unwrap();
-            async move { Ok::<_, Infallible>(answer) }
-        });
-        let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
-        (
-            Pages::of(&api, Selection::default().labels("a"), SILENCE),
-            server,
-        )
+            (code, body.to_string())
+        }));
+        let pages = Pages::of(&api, Selection::default().labels("a"), SILENCE);
+        (pages, server)
     }
 
     /// Reads pages to the end, or to the first error.

@@ -4,6 +4,7 @@ use serde_json::json;
 use super::paging::next_limit;
 use super::streaming::{STREAMING_RETRY, refuses_streaming};
 use super::*;
+use crate::testing;
 
 /// Follows everything that an API has for so long.
 async fn follow_for(api: &Api<ConfigMap>, time: Duration) {
@@ -107,14 +108,9 @@ fn pages_are_bounded_by_their_bytes() {
 }
 
 /// Returns a server that answers the query of each request with a status code and a body.
-fn answering(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (code, body) = answer(request.uri().query().unwrap_or_default());
-        let body = kube::client::Body::from(body.into_bytes());
-        let answer = http::Response::builder().status(code).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+fn answering(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Api<ConfigMap> {
+    let answer = move |uri: &http::Uri| answer(uri.query().unwrap_or_default());
+    Api::all(testing::api(answer))
 }
 
 /// Returns a server whose history is always over: it answers lists, and every watch with 410.

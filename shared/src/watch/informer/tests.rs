@@ -2,6 +2,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use super::*;
+use crate::testing;
 use crate::watch::outline;
 use crate::watch::packing::{Parts, Shared};
 
@@ -214,9 +215,9 @@ async fn an_object_that_was_replaced_unseen_is_gone_before_the_other_one_is_ther
 /// Returns a server whose lists have these objects one after the other, the last of them ever
 /// after, and that ends each watch by saying that the history is over.
 fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Api<ConfigMap> {
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        let (code, body) = if query.contains("sendInitialEvents") {
+    Api::all(testing::api(move |uri| {
+        let query = uri.query().unwrap_or_default();
+        if query.contains("sendInitialEvents") {
             refusal(422)
         } else if query.contains("watch=") {
             let is_settled = asked.lock().len() >= 2;
@@ -227,12 +228,8 @@ fn listing(lists: Vec<Vec<&'static str>>, asked: Arc<Mutex<Vec<Instant>>>) -> Ap
             asked.push(Instant::now());
             let items: Vec<_> = names.iter().map(|name| plain(name)).collect();
             answer(&items)
-        };
-        let body = kube::client::Body::from(body.into_bytes());
-        let answer = http::Response::builder().status(code).body(body).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    Api::all(kube::Client::new(service, "default"))
+        }
+    }))
 }
 
 #[tokio::test(start_paused = true)]
