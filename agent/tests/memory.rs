@@ -20,7 +20,7 @@ use muster_interpreter::Interpreters;
 use muster_shared::interner::Interner;
 use muster_shared::k8s::{Api, Client};
 use muster_shared::queue::Queue;
-use muster_shared::watch::{Followed, Informer, Selection};
+use muster_shared::watch::{Informer, Selection};
 use serde_json::{Value, json};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use tokio::sync::Notify;
@@ -51,8 +51,8 @@ fn cache(client: Client) -> Informer<CachedWork> {
 #[test]
 fn a_work_is_held_as_little_more_than_its_text() {
     let text = (0..WORKS).map(|n| work(n).to_string().len()).sum::<usize>() / WORKS;
-    let (listed, relisted) = held(WORKS, work, cache);
-    let (large, _) = held(LARGE, large_work, cache);
+    let (listed, relisted) = held(WORKS, work);
+    let (large, _) = held(LARGE, large_work);
     let reflected = reflected();
     println!("{text:6} bytes: text of a Work as it is sent");
     println!("{listed:6} bytes: Work in the cache");
@@ -66,11 +66,7 @@ fn a_work_is_held_as_little_more_than_its_text() {
 
 /// Bytes for each Work once all are listed, and once they were listed again because the history was
 /// lost.
-fn held<K: Followed>(
-    works: usize,
-    work: fn(usize) -> Value,
-    informer: fn(Client) -> Informer<K>,
-) -> (usize, usize) {
+fn held(works: usize, work: fn(usize) -> Value) -> (usize, usize) {
     let items: Vec<Value> = (0..works).map(work).collect();
     let list = json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string();
     drop(items);
@@ -84,7 +80,7 @@ fn held<K: Followed>(
     runtime.enable_time().build().unwrap().block_on(async {
         let answering = Arc::clone(&server);
         let service = tower::service_fn(move |request| Arc::clone(&answering).answer(request));
-        let informer = informer(Client::new(service, "default"));
+        let informer = cache(Client::new(service, "default"));
         let region = Region::new(ALLOCATOR);
         let each = || {
             let change = region.change();
@@ -114,11 +110,8 @@ fn reflected() -> usize {
         for number in 0..WORKS {
             let object = observed(number);
             let key = ObjectKey::of(&object, 0).unwrap();
-            statuses.see(
-                &name(number),
-                &key,
-                Interpretation::at(&object, &interpreters),
-            );
+            let seen = Interpretation::at(&object, &interpreters);
+            statuses.see(&name(number), &key, seen);
         }
         let change = region.change();
         (change.bytes_allocated - change.bytes_deallocated) / WORKS
