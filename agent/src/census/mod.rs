@@ -144,60 +144,21 @@ mod tests {
 
     use super::*;
 
-    fn node(name: &str, cpu: &str) -> NodeView {
-        serde_json::from_value(json!({"metadata": {"name": name, "uid": name},
-            "status": {"allocatable": {"cpu": cpu, "pods": "10"}, "conditions": [{"type": "Ready", "status": "True"}]}}))
-        .unwrap()
-    }
-
-    async fn fold_nodes(census: &Census, events: Vec<Event<NodeView>>) {
-        census
-            .fold(stream::iter(events), capacity::Census::fold_node)
-            .await;
-    }
-
     #[tokio::test]
     async fn nothing_is_said_before_both_kinds_were_listed() {
         let census = Census::begin();
-        fold_nodes(
-            &census,
-            vec![
-                Event::Init,
-                Event::InitApply(node("a", "4")),
-                Event::InitDone,
-            ],
-        )
-        .await;
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        let status = json!({"allocatable": {"cpu": "4", "pods": "10"}, "conditions": conditions});
+        let node = json!({"metadata": {"name": "a", "uid": "a"}, "status": status});
+        let listed = Event::InitApply(serde_json::from_value(node).unwrap());
+        let nodes = stream::iter([Event::Init, listed, Event::InitDone]);
+        census.fold(nodes, capacity::Census::fold_node).await;
         assert_eq!(census.summary(&[]), None);
         let pods = stream::iter([Event::Init, Event::InitDone]);
         census.fold(pods, capacity::Census::fold_pod).await;
         let (nodes, resources) = census.summary(&[]).unwrap();
         assert_eq!((nodes.total_num, nodes.ready_num), (1, 1));
         assert_eq!(resources.allocatable["cpu"].0, "4");
-    }
-
-    #[tokio::test]
-    async fn a_list_that_begins_anew_leaves_the_last_sums_until_it_is_complete() {
-        let census = Census::begin();
-        let pods = stream::iter([Event::Init, Event::InitDone]);
-        census.fold(pods, capacity::Census::fold_pod).await;
-        let nodes = ["a", "b", "c"].map(|name| Event::InitApply(node(name, "4")));
-        let first = [Event::Init]
-            .into_iter()
-            .chain(nodes)
-            .chain([Event::InitDone]);
-        fold_nodes(&census, first.collect()).await;
-        let total = || census.summary(&[]).unwrap().0.total_num;
-        // The second list breaks off after its start and begins once more.
-        let broken = vec![Event::Init, Event::InitApply(node("a", "4")), Event::Init];
-        fold_nodes(&census, broken).await;
-        assert_eq!(total(), 3);
-        fold_nodes(
-            &census,
-            vec![Event::InitApply(node("b", "4")), Event::InitDone],
-        )
-        .await;
-        assert_eq!(total(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -192,10 +192,20 @@ fn watchable(verbs: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::catalog::Completeness;
     use super::*;
+
+    /// Returns the catalog of an aggregated answer.
+    fn admitted(body: &Value) -> Catalog {
+        let Root::Aggregated(groups) = root(&body.to_string()).unwrap() else {
+            panic!("aggregated")
+        };
+        let mut catalog = Catalog::default();
+        admit(groups, &mut catalog);
+        catalog
+    }
 
     #[test]
     fn an_aggregated_answer_becomes_a_catalog_and_its_stale_parts_make_it_partial() {
@@ -205,11 +215,7 @@ mod tests {
                  "scope": "Namespaced", "verbs": ["get", "watch"], "subresources": [{"subresource": "status"}]}]}]},
             {"metadata": {"name": "metrics.k8s.io"}, "versions": [{"version": "v1beta1", "freshness": "Stale", "resources": []}]},
         ]});
-        let Root::Aggregated(groups) = root(&body.to_string()).unwrap() else {
-            panic!("aggregated")
-        };
-        let mut catalog = Catalog::default();
-        admit(groups, &mut catalog);
+        let catalog = admitted(&body);
         assert_eq!(catalog.completeness(), Completeness::Partial);
         let (version, served) = catalog.versions().next().unwrap();
         assert_eq!(version, "apps/v1");
@@ -226,11 +232,7 @@ mod tests {
     fn the_core_group_has_no_group_in_its_version() {
         let body = json!({"kind": "APIGroupDiscoveryList", "items": [
             {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": []}]}]});
-        let Root::Aggregated(groups) = root(&body.to_string()).unwrap() else {
-            panic!("aggregated")
-        };
-        let mut catalog = Catalog::default();
-        admit(groups, &mut catalog);
+        let catalog = admitted(&body);
         assert_eq!(catalog.versions().next().unwrap().0, "v1");
     }
 
