@@ -185,27 +185,22 @@ impl Partings {
 pub(super) mod tests {
 
     use super::*;
+    use crate::fixtures::{self, read};
 
     /// Returns the dependency on a ConfigMap of the namespace `shop`.
     pub fn need(name: &str) -> Dependency {
-        serde_json::from_value(json!({
+        read(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name,
         }))
-        .unwrap()
     }
 
     fn binding(kind: (&str, &str), name: &str, on: &[&str]) -> Arc<AnyBinding> {
         let (version, kind) = kind;
         let clusters: Vec<Value> = on.iter().map(|it| json!({"name": it})).collect();
-        let binding: AnyBinding = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": format!("{name}-{}", kind.to_lowercase())},
-            "spec": {
-                "resource": {"apiVersion": version, "kind": kind, "namespace": "shop", "name": name},
-                "clusters": clusters,
-            },
-        }))
-        .unwrap();
-        Arc::new(binding)
+        let resource = json!({"apiVersion": version, "kind": kind, "name": name});
+        let changes = json!({"spec": {"resource": resource, "clusters": clusters}});
+        let title = format!("{name}-{}", kind.to_lowercase());
+        fixtures::binding("shop", &title, &changes)
     }
 
     #[test]

@@ -1,9 +1,32 @@
-//! Clusters and eviction tasks for the tests of commands.
+//! Clusters, bindings and leases for the tests of commands.
 
 use std::sync::Arc;
 
 use muster_control_plane::scheduler::core::Snapshot;
+use muster_shared::api::any_binding::AnyBinding;
+use muster_shared::api::cluster::Cluster;
+use muster_shared::k8s::Lease;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+/// Decodes an object.
+pub(crate) fn read<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Makes a condition that has this status since a time.
+pub(crate) fn condition(
+    kind: &str,
+    status: &str,
+    reason: &str,
+    message: &str,
+    since: &str,
+) -> Value {
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since,
+    })
+}
 
 /// Makes a ready cluster that serves Deployments, with so many cores and plenty of pods free.
 pub(crate) fn cluster(name: &str, cores: &str) -> Value {
@@ -11,10 +34,7 @@ pub(crate) fn cluster(name: &str, cores: &str) -> Value {
         "metadata": { "name": name },
         "spec": {},
         "status": {
-            "conditions": [{
-                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-                "lastTransitionTime": "2024-01-01T00:00:00Z",
-            }],
+            "conditions": [condition("Ready", "True", "ClusterReady", "", "2024-01-01T00:00:00Z")],
             "apiEnablements": [
                 { "groupVersion": "apps/v1", "resources": [{ "name": "deployments", "kind": "Deployment" }] },
             ],
@@ -23,10 +43,28 @@ pub(crate) fn cluster(name: &str, cores: &str) -> Value {
     })
 }
 
+/// Makes a cluster of sync mode Pull that has reported nothing, and changes it by a merge patch.
+pub(crate) fn member(name: &str, changes: &Value) -> Cluster {
+    let mut cluster = json!({ "metadata": { "name": name }, "spec": { "syncMode": "Pull" } });
+    json_patch::merge(&mut cluster, changes);
+    read(cluster)
+}
+
 /// Makes the scheduler's picture of clusters.
 pub(crate) fn snapshot(clusters: &[Value]) -> Snapshot {
-    let decoded = |it: &Value| Arc::new(serde_json::from_value(it.clone()).unwrap());
-    Snapshot::new(clusters.iter().map(decoded))
+    Snapshot::new(clusters.iter().map(|it| Arc::new(read(it.clone()))))
+}
+
+/// Makes the binding of a Deployment that is placed nowhere, and changes it by a merge patch.
+pub(crate) fn binding(namespace: &str, name: &str, changes: &Value) -> Arc<AnyBinding> {
+    let mut binding = json!({
+        "metadata": { "namespace": namespace, "name": name },
+        "spec": { "resource": {
+            "apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": name,
+        } },
+    });
+    json_patch::merge(&mut binding, changes);
+    Arc::new(read(binding))
 }
 
 /// Makes the eviction tasks of a workload that leaves a cluster, or leaves none.
@@ -38,4 +76,11 @@ pub(crate) fn tasks(leaving: Option<&str>) -> Vec<Value> {
         })
     });
     task.into_iter().collect()
+}
+
+/// Makes a lease of 15 seconds.
+pub(crate) fn lease(holder: &str, renewed: &str) -> Lease {
+    read(json!({ "spec": {
+        "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed,
+    } }))
 }

@@ -166,50 +166,33 @@ pub(super) mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::fixtures::{self, condition, member, read};
 
     /// Returns the Work of a binding of the namespace `default` in a cluster.
     pub fn work(binding: &str, cluster: &str) -> ObjectMeta {
-        serde_json::from_value(json!({
+        read(json!({
             "name": binding, "namespace": format!("karmada-es-{cluster}"),
             "annotations": {
                 "resourcebinding.karmada.io/namespace": "default",
                 "resourcebinding.karmada.io/name": binding,
             },
         }))
-        .unwrap()
     }
 
     fn binding(name: &str, spec: &Value) -> Arc<AnyBinding> {
-        let mut whole = json!({
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
-        });
-        let fields = whole.as_object_mut().unwrap();
-        fields.extend(spec.as_object().unwrap().clone());
-        let binding: AnyBinding = serde_json::from_value(json!({
-            "metadata": {"name": name, "namespace": "default"}, "spec": whole,
-        }))
-        .unwrap();
-        Arc::new(binding)
+        fixtures::binding("default", name, &json!({"spec": spec}))
     }
 
     fn cluster(name: &str, ready: &str) -> Cluster {
-        serde_json::from_value(json!({
-            "metadata": {"name": name}, "spec": {"syncMode": "Pull"},
-            "status": {"conditions": [{
-                "type": "Ready", "status": ready, "reason": "R", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }]},
-        }))
-        .unwrap()
+        let ready = condition("Ready", ready, "R", "", "2026-01-01T00:00:00Z");
+        member(name, &json!({"status": {"conditions": [ready]}}))
     }
 
     #[test]
     fn a_copy_is_old_until_its_work_is_gone_unless_the_binding_asks_for_it() {
         let on_m2 = |more: Value| {
             let mut spec = json!({"clusters": [{"name": "m2"}]});
-            spec.as_object_mut()
-                .unwrap()
-                .extend(more.as_object().unwrap().clone());
+            json_patch::merge(&mut spec, &more);
             spec
         };
         let task = |mode: &str| {

@@ -139,30 +139,21 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::{lease, member, read};
 
     fn cluster(name: &str, paused: &str) -> Cluster {
         let annotations = match paused {
             "" => json!({}),
             text => json!({PAUSED: text}),
         };
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "annotations": annotations}, "spec": {"syncMode": "Pull"},
-        }))
-        .unwrap()
-    }
-
-    fn lease(renewed: &str) -> Option<Lease> {
-        let spec = json!({
-            "holderIdentity": "cp-0", "leaseDurationSeconds": 15, "renewTime": renewed,
-        });
-        serde_json::from_value(json!({"spec": spec})).unwrap()
+        member(name, &json!({"metadata": {"annotations": annotations}}))
     }
 
     #[test]
     fn a_dead_leader_and_each_pause_are_reasons_with_what_ends_them() {
         let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
-        let record = |data: Value| Some(serde_json::from_value(json!({"data": data})).unwrap());
-        let awake = Ok(lease("2026-01-01T00:09:58.000000Z"));
+        let record = |data: Value| Some(read(json!({"data": data})));
+        let awake = Ok(Some(lease("cp-0", "2026-01-01T00:09:58.000000Z")));
         let of_one = "movement out of m1 is paused (reason: \"disks\") until somebody resumes it; kubectl muster resume m1 ends that";
         for (what, lease, record, own, expected, is_whole) in [
             ("all is well", awake.clone(), None, ["", ""], vec![], false),
@@ -176,7 +167,7 @@ mod tests {
             ),
             (
                 "the leader died",
-                Ok(lease("2026-01-01T00:03:00.000000Z")),
+                Ok(Some(lease("cp-0", "2026-01-01T00:03:00.000000Z"))),
                 None,
                 ["", ""],
                 vec![

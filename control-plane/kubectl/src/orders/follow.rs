@@ -92,14 +92,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::member;
 
     fn cluster(is_drained: bool) -> Presence<Arc<Cluster>> {
         let taint = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
         let taints: Vec<_> = is_drained.then_some(taint).into_iter().collect();
-        let cluster = json!({
-            "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull", "taints": taints},
-        });
-        Presence::There(Arc::new(serde_json::from_value(cluster).unwrap()))
+        let cluster = member("m1", &json!({"spec": {"taints": taints}}));
+        Presence::There(Arc::new(cluster))
     }
 
     #[test]

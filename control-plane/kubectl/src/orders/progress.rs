@@ -217,13 +217,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::{self, condition, member, tasks};
+
+    const NOW: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
+    const SINCE: &str = "2026-01-01T00:00:00Z";
 
     fn drained() -> BTreeMap<String, Presence<Arc<Cluster>>> {
-        let cluster = json!({
-            "metadata": {"name": "m1"},
-            "spec": {"syncMode": "Pull", "taints": [{"key": "failover.muster.io/drain", "effect": "NoExecute"}]},
-        });
-        let cluster = serde_json::from_value(cluster).unwrap();
+        let drain = json!({"key": "failover.muster.io/drain", "effect": "NoExecute"});
+        let cluster = member("m1", &json!({"spec": {"taints": [drain]}}));
         BTreeMap::from([("m1".to_owned(), Presence::There(Arc::new(cluster)))])
     }
 
@@ -232,9 +233,8 @@ mod tests {
         bindings: &[Arc<AnyBinding>],
         clusters: &BTreeMap<String, Presence<Arc<Cluster>>>,
         seen: &mut BTreeSet<(BindingKey, String)>,
-        now: jiff::Timestamp,
     ) -> Progress {
-        super::count(bindings, clusters, &|_| true, seen, now)
+        super::count(bindings, clusters, &|_| true, seen, NOW)
     }
 
     fn binding(
@@ -244,44 +244,31 @@ mod tests {
         reason: &str,
         tolerations: &Value,
     ) -> Arc<AnyBinding> {
-        let tasks = if leaving {
-            json!([{"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "p"}])
-        } else {
-            json!([])
-        };
-        let binding: AnyBinding = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": name},
+        let message = "has to leave m1 and stays";
+        let changes = json!({
             "spec": {
-                "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
-                "clusters": [{"name": on}], "gracefulEvictionTasks": tasks,
+                "resource": {"apiVersion": "v1", "kind": "ConfigMap"}, "clusters": [{"name": on}],
+                "gracefulEvictionTasks": tasks(leaving.then_some("m1")),
                 "placement": {"clusterTolerations": tolerations},
             },
-            "status": {"conditions": [{"type": CONDITION, "status": "True", "reason": reason, "message": "has to leave m1 and stays",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
-        }))
-        .unwrap();
-        Arc::new(binding)
+            "status": {"conditions": [condition(CONDITION, "True", reason, message, SINCE)]},
+        });
+        fixtures::binding("shop", name, &changes)
     }
 
     #[test]
     fn a_job_that_has_completed_by_its_template_stays() {
         for (cluster, expected) in [("m1", (1, 0)), ("m2", (0, 1))] {
-            let job: AnyBinding = serde_json::from_value(json!({
-                "metadata": {"namespace": "shop", "name": "sum"},
+            let message = format!("need not leave {cluster}");
+            let changes = json!({
                 "spec": {
-                    "resource": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "shop", "name": "sum"},
+                    "resource": {"apiVersion": "batch/v1", "kind": "Job"},
                     "clusters": [{"name": "m1"}], "placement": {},
                 },
-                "status": {"conditions": [{
-                    "type": CONDITION, "status": "False", "reason": "JobCompleted",
-                    "message": format!("need not leave {cluster}"),
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }]},
-            }))
-            .unwrap();
-            let now = jiff::Timestamp::UNIX_EPOCH;
-            let job = [Arc::new(job)];
-            let progress = count(&job, &drained(), &mut BTreeSet::new(), now);
+                "status": {"conditions": [condition(CONDITION, "False", "JobCompleted", &message, SINCE)]},
+            });
+            let job = [fixtures::binding("shop", "sum", &changes)];
+            let progress = count(&job, &drained(), &mut BTreeSet::new());
             assert_eq!((progress.stay, progress.waiting), expected, "{cluster}");
         }
     }
@@ -289,7 +276,6 @@ mod tests {
     #[test]
     fn each_workload_counts_once_from_waiting_to_left() {
         let (clusters, mut seen) = (drained(), BTreeSet::new());
-        let now = jiff::Timestamp::UNIX_EPOCH;
         let all = json!([{"operator": "Exists"}]);
         let mut fleet = vec![
             binding("a", "m1", false, "WaitingForRate", &json!([])),
@@ -298,7 +284,7 @@ mod tests {
             binding("d", "m1", false, "Tolerated", &all),
             binding("e", "m2", false, "Tolerated", &json!([])),
         ];
-        let mut check = |fleet: &[Arc<AnyBinding>]| count(fleet, &clusters, &mut seen, now);
+        let mut check = |fleet: &[Arc<AnyBinding>]| count(fleet, &clusters, &mut seen);
         let progress = check(&fleet);
         assert_eq!(
             (
@@ -358,8 +344,7 @@ mod tests {
             binding("a", "m1", false, STOPPED, &json!([])),
             binding("b", "m1", false, "NowhereToGo", &json!([])),
         ];
-        let now = jiff::Timestamp::UNIX_EPOCH;
-        let progress = count(&fleet, &drained(), &mut BTreeSet::new(), now);
+        let progress = count(&fleet, &drained(), &mut BTreeSet::new());
         assert!(progress.is_done() && progress.is_stranded());
         assert_eq!(
             progress.line(false),
@@ -390,16 +375,15 @@ mod tests {
     #[test]
     fn what_is_not_seen_has_not_left() {
         let (mut clusters, mut seen) = (drained(), BTreeSet::new());
-        let now = jiff::Timestamp::UNIX_EPOCH;
         let fleet = [binding("a", "m1", false, "WaitingForRate", &json!([]))];
         let left = |progress: &Progress| (progress.moved, progress.waiting);
-        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen)), (0, 1));
         for (is_deleted, expected) in [(false, (0, 1)), (true, (1, 0))] {
-            let progress = super::count(&[], &clusters, &|_| is_deleted, &mut seen, now);
+            let progress = super::count(&[], &clusters, &|_| is_deleted, &mut seen, NOW);
             assert_eq!(left(&progress), expected, "its binding is not listed");
         }
         let unseen = Presence::Unknown(Doubt::Vanished);
         clusters.insert("m1".to_owned(), unseen);
-        assert_eq!(left(&count(&fleet, &clusters, &mut seen, now)), (0, 1));
+        assert_eq!(left(&count(&fleet, &clusters, &mut seen)), (0, 1));
     }
 }

@@ -224,7 +224,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fixtures::{cluster, snapshot};
+    use crate::fixtures::{self, cluster, snapshot};
 
     fn binding(name: &str, on: &str, placement: &Value) -> Arc<AnyBinding> {
         let clusters = if on.is_empty() {
@@ -232,16 +232,11 @@ mod tests {
         } else {
             json!([{"name": on, "replicas": 2}])
         };
-        let binding: AnyBinding = serde_json::from_value(json!({
-            "metadata": {"namespace": "shop", "name": name},
-            "spec": {
-                "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": name},
-                "replicas": 2, "clusters": clusters, "placement": placement,
-            },
+        let changes = json!({
+            "spec": {"replicas": 2, "clusters": clusters, "placement": placement},
             "status": {"schedulerObservingAffinityName": "away", "lastScheduledTime": "2026-01-01T00:00:00Z"},
-        }))
-        .unwrap();
-        Arc::new(binding)
+        });
+        fixtures::binding("shop", name, &changes)
     }
 
     fn groups(home: &str) -> Value {

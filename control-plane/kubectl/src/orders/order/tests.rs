@@ -7,13 +7,11 @@ use muster_shared::taints::is_drain;
 use parking_lot::Mutex;
 
 use super::*;
+use crate::fixtures::member;
 
 fn cluster(taints: &Value, annotations: &Value) -> Cluster {
-    serde_json::from_value(json!({
-        "metadata": {"name": "m1", "annotations": annotations},
-        "spec": {"syncMode": "Pull", "taints": taints},
-    }))
-    .unwrap()
+    let changes = json!({"metadata": {"annotations": annotations}, "spec": {"taints": taints}});
+    member("m1", &changes)
 }
 
 #[test]

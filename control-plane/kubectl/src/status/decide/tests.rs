@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::print;
 use super::*;
-use crate::fixtures::tasks;
+use crate::fixtures::{self, condition, lease, member, read, tasks};
 use crate::old_copies::tests::work;
 
 mod headline;
@@ -18,12 +18,19 @@ mod orders;
 mod sentence;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
+/// Time since which conditions of bindings hold.
+const SINCE: &str = "2026-01-01T00:06:00Z";
 
-fn lease(holder: &str, renewed: &str) -> Lease {
-    serde_json::from_value(json!({ "spec": {
-        "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed,
-    } }))
-    .unwrap()
+/// Returns the leases of which the one of m1 was renewed at a time.
+fn renewed(time: &str) -> Result<BTreeMap<String, Lease>, String> {
+    Ok(BTreeMap::from([("m1".to_owned(), lease("m1", time))]))
+}
+
+/// Returns the record of a pause of the fleet, with its end if it has one.
+fn pause(until: Option<&str>) -> Result<Option<ConfigMap>, String> {
+    let mut record = json!({ "data": { "by": "ann", "since": NOW } });
+    json_patch::merge(&mut record, &json!({ "data": { "until": until } }));
+    Ok(Some(read(record)))
 }
 
 fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
@@ -36,14 +43,9 @@ fn cluster(name: &str, ready: &str, taints: &[&str]) -> Cluster {
     } else {
         "ClusterStatusUnknown"
     };
-    serde_json::from_value(json!({
-        "metadata": { "name": name }, "spec": { "syncMode": "Pull", "taints": taints },
-        "status": { "conditions": [{
-            "type": "Ready", "status": ready, "reason": reason, "message": "",
-            "lastTransitionTime": "2026-01-01T00:05:00Z",
-        }] },
-    }))
-    .unwrap()
+    let ready = condition("Ready", ready, reason, "", "2026-01-01T00:05:00Z");
+    let changes = json!({ "spec": { "taints": taints }, "status": { "conditions": [ready] } });
+    member(name, &changes)
 }
 
 /// Returns a binding with conditions, each given as type, status and reason, and a cluster that it
@@ -55,24 +57,14 @@ fn binding(
 ) -> Arc<AnyBinding> {
     let conditions: Vec<Value> = conditions
         .iter()
-        .map(|(kind, status, reason)| {
-            json!({
-                "type": kind, "status": status, "reason": reason, "message": "m1 has a taint",
-                "lastTransitionTime": "2026-01-01T00:06:00Z",
-            })
-        })
+        .map(|(kind, status, reason)| condition(kind, status, reason, "m1 has a taint", SINCE))
         .collect();
-    let tasks = tasks(leaving);
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": {
-            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
-            "clusters": [{ "name": "m2", "replicas": 1 }], "gracefulEvictionTasks": tasks,
-        },
+    let clusters = json!([{ "name": "m2", "replicas": 1 }]);
+    let changes = json!({
+        "spec": { "clusters": clusters, "gracefulEvictionTasks": tasks(leaving) },
         "status": { "conditions": conditions },
-    }))
-    .unwrap();
-    Arc::new(binding)
+    });
+    fixtures::binding("default", name, &changes)
 }
 
 fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot {
@@ -80,10 +72,7 @@ fn snapshot(clusters: Vec<Cluster>, bindings: Vec<Arc<AnyBinding>>) -> Snapshot 
         now: NOW.parse().unwrap(),
         server: "https://fleet:6443".to_owned(),
         leader: Ok(Some(lease("cp-0", "2026-01-01T00:09:58Z"))),
-        leases: Ok(BTreeMap::from([(
-            "m1".to_owned(),
-            lease("m1", "2026-01-01T00:04:20Z"),
-        )])),
+        leases: renewed("2026-01-01T00:04:20Z"),
         clusters: Ok(clusters),
         bindings: Ok(bindings),
         works: Ok(Vec::new()),
@@ -291,12 +280,12 @@ fn a_cluster_that_is_ready_and_takes_nothing_needs_attention() {
         ("CompleteAPIEnablements", "False", None),
     ] {
         let mut odd = cluster("m1", "True", &[]);
-        let condition = json!({
-            "type": kind, "status": status, "reason": "R", "message": "",
-            "lastTransitionTime": "2026-01-01T00:07:00Z",
-        });
-        let condition = serde_json::from_value(condition).unwrap();
-        odd.status.as_mut().unwrap().conditions.push(condition);
+        let condition = condition(kind, status, "R", "", "2026-01-01T00:07:00Z");
+        odd.status
+            .as_mut()
+            .unwrap()
+            .conditions
+            .push(read(condition));
         let report = decide(&snapshot(vec![odd], vec![]));
         let told = report.not_well.first();
         assert_eq!(
@@ -352,9 +341,7 @@ fn the_estimate_follows_from_the_line_and_the_pace() {
     assert!(report.waiting.iter().all(|it| it.at_most_seconds.is_none()));
     // The control plane says only with its next look that they wait for the end of a pause.
     let paused = Snapshot {
-        pause: Ok(Some(
-            serde_json::from_value(json!({"data": {"by": "ann", "since": NOW}})).unwrap(),
-        )),
+        pause: pause(None),
         ..snapshot(well(), line())
     };
     let report = decide(&paused);
@@ -461,14 +448,13 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
     );
     // Nothing leaves while too many have failed, or while movement is paused, of the fleet or of
     // one cluster.
-    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
     let stopped = Snapshot {
         clusters: Ok(clusters[..3].to_vec()),
         ..awake()
     };
     assert_eq!(first(stopped), [None, None, None]);
     let asleep = Snapshot {
-        pause: Ok(Some(serde_json::from_value(record).unwrap())),
+        pause: pause(None),
         ..awake()
     };
     assert_eq!(first(asleep), [None, None, None]);
@@ -479,32 +465,19 @@ fn a_cluster_says_when_the_first_that_tolerates_it_may_leave() {
 }
 
 fn binding_saying(reason: &str, message: &str) -> Arc<AnyBinding> {
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": "web", "namespace": "default" },
-        "spec": { "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-            "clusters": [{ "name": "m2" }] },
-        "status": { "aggregatedStatus": [{ "clusterName": "m2", "applied": true, "health": "Healthy" }], "conditions": [{
-            "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": "2026-01-01T00:06:00Z",
-        }] },
-    }))
-    .unwrap();
-    Arc::new(binding)
+    sentence::placed("web", "m2", "Healthy", Some((reason, message)))
 }
 
 #[test]
 fn a_pause_is_told_and_makes_the_exit_code_1() {
-    let record = |until: &str| -> ConfigMap {
-        let data = json!({"reason": "upgrade", "by": "ann", "since": NOW, "until": until});
-        serde_json::from_value(json!({"data": data})).unwrap()
-    };
-    for (record, paused) in [
-        (None, 0),
-        (Some(record("")), 1),
-        (Some(record("2026-01-01T00:09:00Z")), 0),
+    for (pause, paused) in [
+        (Ok(None), 0),
+        (pause(None), 1),
+        (pause(Some("")), 1),
+        (pause(Some("2026-01-01T00:09:00Z")), 0),
     ] {
         let report = decide(&Snapshot {
-            pause: Ok(record),
+            pause,
             ..snapshot(well(), vec![])
         });
         assert_eq!(
@@ -530,10 +503,9 @@ fn credentials_that_end_and_were_not_renewed_are_told() {
         let annotations = json!({
             "failover.muster.io/fences": renewed, "failover.muster.io/agent": report.write(),
         });
-        serde_json::from_value(json!({
+        read(json!({
             "metadata": {"annotations": annotations}, "spec": {"renewTime": renewed},
         }))
-        .unwrap()
     };
     for (what, begin, end, told) in [
         ("ended", "2025-01-01T00", "2025-12-31T00", true),
@@ -622,14 +594,6 @@ WAITING                  FOR                  SINCE   NEXT   WHY
 Deployment default/web   StoppedByThreshold   4m0s    -      m1 has a taint
 "
     );
-}
-
-#[test]
-fn a_pause_that_cannot_be_read_is_not_all_well() {
-    let mut snapshot = snapshot(well(), Vec::new());
-    assert_eq!(decide(&snapshot).code(), 0);
-    snapshot.pause = Err("get configmap: forbidden".to_owned());
-    assert_eq!(decide(&snapshot).code(), 1);
 }
 
 #[test]

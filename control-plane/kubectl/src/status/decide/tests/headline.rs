@@ -6,13 +6,12 @@ use super::sentence::{
 };
 use super::*;
 
-/// Returns the cluster m1 with a taint of a command.
-fn ordered(key: &str, effect: &str) -> Vec<Cluster> {
+/// Returns the five clusters, of which m1 has a taint of a command.
+pub(super) fn ordered(key: &str, effect: &str) -> Vec<Cluster> {
     let mut all = five(&[]);
-    all[0].spec.taints = serde_json::from_value(json!([{
+    all[0].spec.taints = read(json!([{
         "key": key, "effect": effect, "timeAdded": "2026-01-01T00:08:00Z",
-    }]))
-    .unwrap();
+    }]));
     all
 }
 
@@ -25,7 +24,7 @@ fn moved(name: &str, returns: bool) -> Arc<AnyBinding> {
     let annotations = if returns {
         let failback =
             json!({ "cluster": { "failback": { "mode": "WhenHealthy", "afterSeconds": 600 } } });
-        binding.spec.failover = serde_json::from_value(failback).unwrap();
+        binding.spec.failover = read(failback);
         (
             "failover.muster.io/homes",
             json!({ "m1": time }).to_string(),
@@ -56,30 +55,19 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
     let fence = "m1 has x:NoExecute: it leaves when its copy there is stopped: its copy may run until 400 s after the last renewal of the cluster's lease";
     let fenced = |reason: &str| {
         let mut binding = pending("ledger", reason, fence).as_ref().clone();
-        let told = json!({ "type": "Fenced", "status": "True", "reason": "ConfirmedByAgents", "message": "", "lastTransitionTime": "2026-01-01T00:06:00Z" });
+        let told = condition("Fenced", "True", "ConfirmedByAgents", "", SINCE);
         let status = binding.status.as_mut().unwrap();
-        status
-            .conditions
-            .push(serde_json::from_value(told).unwrap());
+        status.conditions.push(read(told));
         vec![Arc::new(binding)]
     };
-    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
     let paused = |snapshot: Snapshot| Snapshot {
-        pause: Ok(Some(serde_json::from_value(record.clone()).unwrap())),
+        pause: pause(None),
         ..snapshot
     };
-    let config: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": "settings", "namespace": "default" },
-        "spec": {
-            "resource": { "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "settings" },
-            "clusters": [{ "name": "m1" }],
-        },
-    }))
-    .unwrap();
-    let renewed = |time: &str| {
-        let leases = [("m1".to_owned(), lease("m1", time))];
-        Ok(BTreeMap::from(leases))
-    };
+    let config = json!({ "spec": {
+        "resource": { "apiVersion": "v1", "kind": "ConfigMap" }, "clusters": [{ "name": "m1" }],
+    } });
+    let config = fixtures::binding("default", "settings", &config);
     let stopped = |reason: &str| with(&["Unknown"; 3], fenced(reason));
     let raise = "only if they are dead, since what lives would run twice, set eviction.unhealthyClusterThreshold of the chart (muster-control-plane --unhealthy-cluster-threshold) from 0.55 to 0.60 or more: 3 of 5 have failed. To see what would move then, which changes nothing: kubectl muster simulate --lost m1,m2,m3 -- --unhealthy-cluster-threshold=0.60";
     let common = "look for the common cause and bring back at least 1 of them, by which workloads may move again";
@@ -95,7 +83,7 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
         ("well", with(&[], healthy(3, "m1")), nothing.0, nothing.1, nothing.2.to_owned()),
         (
             "a ConfigMap has no service to lose",
-            with(&["Unknown"], vec![Arc::new(config)]),
+            with(&["Unknown"], vec![config]),
             nothing.0,
             "nothing until m1 is ready again",
             format!("{down}; {describe}"),
@@ -306,11 +294,10 @@ fn who_is_without_service_what_happens_next_and_what_to_do_are_told_in_this_orde
 fn a_copy_that_has_stopped_is_not_told_to_stop_where_another_one_may_run() {
     let fence = "m1 has x:NoExecute: its copy may run until 400 s after the last renewal";
     let mut binding = pending("ledger", FOR_FENCE, fence).as_ref().clone();
-    let second = serde_json::from_value(json!({ "name": "m2", "replicas": 1 })).unwrap();
+    let second = read(json!({ "name": "m2", "replicas": 1 }));
     binding.spec.clusters.push(second);
-    let leases = [("m1".to_owned(), lease("m1", "2026-01-01T00:03:00Z"))];
     let report = decide(&Snapshot {
-        leases: Ok(BTreeMap::from(leases)),
+        leases: renewed("2026-01-01T00:03:00Z"),
         ..snapshot(five(&["Unknown"; 2]), vec![Arc::new(binding)])
     });
     let expected = "perhaps 1 workload is without service, at worst since 00:05:00Z (Deployment default/ledger): its cluster (m2) is not heard";
@@ -383,7 +370,7 @@ fn many_lost_clusters_are_told_by_the_region_that_most_of_them_are_in() {
 fn clusters_that_fall_silent_one_after_the_other_are_not_told_to_have_done_so_at_once() {
     let mut clusters = five(&["Unknown", "Unknown"]);
     let second = &mut clusters[1].status.as_mut().unwrap().conditions[0];
-    second.last_transition_time = serde_json::from_value(json!("2026-01-01T00:05:30Z")).unwrap();
+    second.last_transition_time = read(json!("2026-01-01T00:05:30Z"));
     let line = decide(&snapshot(clusters, Vec::new())).summary.line();
     assert_eq!(
         line,
@@ -397,7 +384,7 @@ fn what_happened_and_what_to_do_blame_the_network_by_one_rule() {
         let mut clusters = five(&["Unknown"; 5]);
         let condition = &mut clusters[1].status.as_mut().unwrap().conditions[0];
         let time = json!(format!("2026-01-01T{second}Z"));
-        condition.last_transition_time = serde_json::from_value(time).unwrap();
+        condition.last_transition_time = read(time);
         let summary = decide(&snapshot(clusters, Vec::new())).summary;
         for words in [summary.sentence, summary.advice.words] {
             let blames = words.contains("network of the fleet API");
@@ -413,9 +400,8 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
         let facts = facts.filter(|it| ["Failover", "Pace"].contains(&it.name));
         facts.map(|it| it.text).collect::<Vec<_>>()
     };
-    let record = json!({"data": {"reason": "upgrade", "by": "ann", "since": NOW}});
     let paused = Snapshot {
-        pause: Ok(Some(serde_json::from_value(record).unwrap())),
+        pause: pause(None),
         ..snapshot(five(&[]), Vec::new())
     };
     let halted = Snapshot {
@@ -497,10 +483,8 @@ fn what_is_told_to_be_on_is_not_stopped_or_paused() {
 
 #[test]
 fn the_times_of_a_pause_are_told_as_all_others_are() {
-    let data = json!({"by": "ann", "since": NOW, "until": "2026-01-03T00:00:00Z"});
-    let record = serde_json::from_value(json!({ "data": data })).unwrap();
     let report = decide(&Snapshot {
-        pause: Ok(Some(record)),
+        pause: pause(Some("2026-01-03T00:00:00Z")),
         ..snapshot(five(&[]), Vec::new())
     });
     let expected = "all movement is paused by ann since 00:10:00Z until 2026-01-03 00:00:00Z";
@@ -510,7 +494,6 @@ fn the_times_of_a_pause_are_told_as_all_others_are() {
 #[test]
 fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
-    let renewed = lease("m1", "2026-01-01T00:04:20.600000Z");
     for now in ["00:10:00.2", "00:10:00.9", "00:10:01.4"] {
         for (reason, message, expected) in [
             (FOR_FENCE, fence, "(00:11:01Z)"),
@@ -518,7 +501,7 @@ fn the_time_of_day_of_what_comes_is_the_same_at_each_look() {
         ] {
             let next = decide(&Snapshot {
                 now: format!("2026-01-01T{now}Z").parse().unwrap(),
-                leases: Ok(BTreeMap::from([("m1".to_owned(), renewed.clone())])),
+                leases: renewed("2026-01-01T00:04:20.600000Z"),
                 ..snapshot(five(&["Unknown"]), vec![pending("a", reason, message)])
             })
             .summary
@@ -533,7 +516,6 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
     let fence = "m1 has x: its copy may run until 400 s after the last renewal";
     let tolerated = "m1 has x: it stays until 2026-01-01T00:11:00Z";
     let told = |ready: &[&str], is_paused: bool, reason: &str| {
-        let record = json!({"data": {"by": "ann", "since": NOW}});
         let message = if reason == FOR_FENCE {
             fence
         } else {
@@ -541,7 +523,7 @@ fn a_workload_that_waits_for_a_time_is_told_with_what_holds_it_then() {
         };
         let waits = vec![pending("ledger", reason, message)];
         let report = decide(&Snapshot {
-            pause: Ok(is_paused.then(|| serde_json::from_value(record).unwrap())),
+            pause: if is_paused { pause(None) } else { Ok(None) },
             ..snapshot(five(ready), waits)
         });
         let row = &report.waiting[0];

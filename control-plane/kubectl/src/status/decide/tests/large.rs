@@ -20,9 +20,7 @@ fn fleet() -> Snapshot {
         let mut it = cluster(&name(at), ready, &[]);
         it.spec.region = Some(region(at));
         if is_silent(at) {
-            it.spec.taints =
-                serde_json::from_value(json!([{ "key": "failed", "effect": "NoExecute" }]))
-                    .unwrap();
+            it.spec.taints = read(json!([{ "key": "failed", "effect": "NoExecute" }]));
         }
         it
     });

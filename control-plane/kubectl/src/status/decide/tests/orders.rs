@@ -7,11 +7,10 @@ use super::*;
 /// Returns a cluster that is drained, with a rate of its own.
 fn drained(name: &str, rate: &str) -> Cluster {
     let mut cluster = cluster(name, "True", &[]);
-    cluster.spec.taints = serde_json::from_value(json!([
+    cluster.spec.taints = read(json!([
         {"key": "failover.muster.io/drain", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:09:30Z"},
         {"key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": "2026-01-01T00:09:30Z"},
-    ]))
-    .unwrap();
+    ]));
     if !rate.is_empty() {
         let rate = ("failover.muster.io/drain-rate".to_owned(), rate.to_owned());
         cluster.annotations_mut().extend([rate]);
@@ -71,10 +70,9 @@ fn the_estimate_of_a_drain_knows_its_own_rate_and_the_rate_is_told() {
 #[test]
 fn what_a_person_ordered_is_told_as_an_order_and_not_as_a_fault() {
     let mut cordoned = cluster("m2", "True", &[]);
-    cordoned.spec.taints = serde_json::from_value(json!([
+    cordoned.spec.taints = read(json!([
         {"key": "failover.muster.io/cordon", "effect": "NoSchedule"},
-    ]))
-    .unwrap();
+    ]));
     let mut drained = drained("m1", "");
     let order = json!([{"order": "drain", "by": "alice", "reason": "an upgrade"}]).to_string();
     let annotations = [(ORDERED_BY.to_owned(), order)];
@@ -185,11 +183,10 @@ fn workloads_whose_state_is_unknown_and_that_nothing_moves_are_listed_with_why()
 #[test]
 fn a_gate_that_is_on_without_a_policy_that_evicts_is_told() {
     let policy = |effect: &str| -> ClusterTaintPolicy {
-        serde_json::from_value(json!({"metadata": {"name": "failed"}, "spec": {
+        read(json!({"metadata": {"name": "failed"}, "spec": {
             "matchConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}],
             "taintsToAdd": [{"key": "example.com/failed", "effect": effect}],
         }}))
-        .unwrap()
     };
     let softer = Some(vec![policy("NoSchedule")]);
     for (policies, expected) in [

@@ -8,7 +8,7 @@ use crate::status::summary::Severity;
 fn failing(name: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m1", "Unhealthy", None));
     let failover = json!({ "application": { "decisionConditions": { "tolerationSeconds": 300 } } });
-    binding.spec.failover = Some(serde_json::from_value(failover).unwrap());
+    binding.spec.failover = Some(read(failover));
     Arc::new(binding)
 }
 
@@ -16,7 +16,7 @@ fn failing(name: &str) -> Arc<AnyBinding> {
 fn fenced(name: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m1", "Healthy", None));
     let failover = json!({ "cluster": { "fencing": { "afterSeconds": 60 } } });
-    binding.spec.failover = Some(serde_json::from_value(failover).unwrap());
+    binding.spec.failover = Some(read(failover));
     Arc::new(binding)
 }
 
@@ -24,7 +24,7 @@ fn fenced(name: &str) -> Arc<AnyBinding> {
 pub(super) fn moved_from(name: &str, health: &str) -> Arc<AnyBinding> {
     let mut binding = AnyBinding::clone(&placed(name, "m2", health, None));
     let task = json!([{ "fromCluster": "m1", "reason": "ApplicationFailure", "producer": "p" }]);
-    binding.spec.graceful_eviction_tasks = serde_json::from_value(task).unwrap();
+    binding.spec.graceful_eviction_tasks = read(task);
     Arc::new(binding)
 }
 
@@ -35,25 +35,18 @@ pub(super) fn placed(
     health: &str,
     pending: Option<(&str, &str)>,
 ) -> Arc<AnyBinding> {
-    let conditions = pending.map(|(reason, message)| {
-        json!([{
-            "type": "EvictionPending", "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": "2026-01-01T00:06:00Z",
-        }])
-    });
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": name, "namespace": "default" },
-        "spec": {
-            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name },
-            "clusters": [{ "name": on, "replicas": 1 }],
-        },
+    let conditions: Vec<Value> = pending
+        .into_iter()
+        .map(|(reason, message)| condition("EvictionPending", "True", reason, message, SINCE))
+        .collect();
+    let changes = json!({
+        "spec": { "clusters": [{ "name": on, "replicas": 1 }] },
         "status": {
-            "conditions": conditions.unwrap_or_else(|| json!([])),
+            "conditions": conditions,
             "aggregatedStatus": [{ "clusterName": on, "applied": true, "health": health }],
         },
-    }))
-    .unwrap();
-    Arc::new(binding)
+    });
+    fixtures::binding("default", name, &changes)
 }
 
 /// Returns a workload that was applied in a cluster and of which no health is reported yet.
@@ -82,14 +75,13 @@ pub(super) fn pending(name: &str, reason: &str, message: &str) -> Arc<AnyBinding
 
 /// Returns a policy that taints a cluster 320 seconds after it is not ready any more.
 pub(super) fn policy() -> ClusterTaintPolicy {
-    serde_json::from_value(json!({
+    read(json!({
         "metadata": { "name": "failed", "generation": 1 },
         "spec": {
             "matchConditions": [{ "conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"] }],
             "taintsToAdd": [{ "key": "failed", "effect": "NoExecute", "addOnMatchSeconds": 320 }],
         },
     }))
-    .unwrap()
 }
 
 /// Returns the five clusters, the first of which the control plane has seen fail 300 seconds ago.
@@ -110,20 +102,14 @@ pub(super) const TOLERATED: &str = "m1 has x:NoExecute: it stays until 2026-01-0
 #[test]
 fn a_workload_that_asks_for_no_replicas_is_not_without_service() {
     // A workload whose replicas are divided has no cluster where it has no replicas.
-    let asleep: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": "web", "namespace": "default" },
-        "spec": {
-            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": "web" },
-            "replicas": 0, "replicaRequirements": {},
-        },
-        "status": { "conditions": [{
-            "type": "Scheduled", "status": "True", "reason": "Success", "message": "",
-            "lastTransitionTime": "2026-01-01T00:06:00Z",
-        }] },
-    }))
-    .unwrap();
+    let scheduled = condition("Scheduled", "True", "Success", "", SINCE);
+    let asleep = json!({
+        "spec": { "replicas": 0, "replicaRequirements": {} },
+        "status": { "conditions": [scheduled] },
+    });
+    let asleep = fixtures::binding("default", "web", &asleep);
     let well = decide(&snapshot(five(&[]), healthy(1, "m1")));
-    let report = decide(&snapshot(five(&[]), vec![Arc::new(asleep)]));
+    let report = decide(&snapshot(five(&[]), vec![asleep]));
     assert_eq!(report.service.without.count, 0, "nothing of it is to run");
     assert_eq!(report.code(), well.code());
 }
@@ -144,18 +130,7 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
     let with = |ready: &[&str], bindings| snapshot(five(ready), bindings);
     let waits = |reason: &str, message: &str| vec![pending("a", reason, message)];
     let dead = lease("cp-0", "2026-01-01T00:06:00Z");
-    let drained: Cluster = serde_json::from_value(json!({
-        "metadata": { "name": "m1" }, "spec": { "syncMode": "Pull", "taints": [{
-            "key": "failover.muster.io/drain", "effect": "NoExecute", "timeAdded": "2026-01-01T00:08:00Z",
-        }] },
-        "status": { "conditions": [{
-            "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-            "lastTransitionTime": "2026-01-01T00:05:00Z",
-        }] },
-    }))
-    .unwrap();
-    let mut with_drained = five(&[]);
-    with_drained[0] = drained;
+    let with_drained = headline::ordered("failover.muster.io/drain", "NoExecute");
     for (snapshot, expected) in vec![
         (
             with(&[], healthy(14, "m1")),
@@ -386,19 +361,13 @@ fn the_state_of_the_fleet_is_told_in_one_sentence() {
 fn a_cluster_whose_clock_is_slow_is_not_told_to_have_been_silent_for_longer() {
     // The control plane saw all of them fall silent five minutes ago. The clock of m1 is three
     // hours slow.
-    let slow = || {
-        let leases = [("m1".to_owned(), lease("m1", "2025-12-31T21:04:20Z"))];
-        Ok(BTreeMap::from(leases))
-    };
-    let one = Snapshot {
-        leases: slow(),
-        ..snapshot(five(&["Unknown"]), Vec::new())
-    };
-    let all = Snapshot {
-        leases: slow(),
-        ..snapshot(five(&["Unknown"; 5]), Vec::new())
-    };
-    let told = [one, all].map(|it| decide(&it).summary.line());
+    let told = [&["Unknown"][..], &["Unknown"; 5]].map(|ready| {
+        let slow = Snapshot {
+            leases: renewed("2025-12-31T21:04:20Z"),
+            ..snapshot(five(ready), Vec::new())
+        };
+        decide(&slow).summary.line()
+    });
     assert!(
         told[0].contains("m1 silent for 5 min (since 00:05:00Z)"),
         "{told:?}"
