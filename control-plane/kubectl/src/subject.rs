@@ -272,7 +272,12 @@ fn is_kind(resource: &ObjectReference, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::fixtures;
 
     #[test]
     fn objects_are_named_as_kubectl_names_them() {
@@ -303,13 +308,11 @@ mod tests {
 
     #[test]
     fn a_name_without_a_kind_is_answered_with_what_has_that_name() {
-        let binding = |kind: &str, name: &str| -> AnyBinding {
-            let value = serde_json::json!({
-                "apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding",
-                "metadata": {"name": format!("{name}-x"), "namespace": "shop"},
-                "spec": {"resource": {"apiVersion": "v1", "kind": kind, "name": name}},
-            });
-            serde_json::from_value(value).unwrap()
+        let binding = |kind: &str, name: &str| {
+            let resource = json!({"apiVersion": "v1", "kind": kind, "name": name});
+            let changes = json!({"spec": {"resource": resource}});
+            let binding = fixtures::binding("shop", &format!("{name}-x"), &changes);
+            Arc::unwrap_or_clone(binding)
         };
         let all = [
             binding("Deployment", "web"),

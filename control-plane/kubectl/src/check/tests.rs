@@ -11,12 +11,12 @@ use muster_shared::conditions;
 use muster_shared::k8s::{CustomResourceDefinition, Lease, ResourceExt as _, VersionInfo};
 use muster_shared::names::annotation;
 use muster_shared::self_report::{AgentReport, LeaderReport};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::facts::{Admission, Facts, Leader};
 use super::fleet_api::OWN;
 use super::{NAMES, judge, known, rights};
+use crate::fixtures::{self, read};
 use crate::running::Running;
 
 const NOW: &str = "2030-01-01T00:00:00Z";
@@ -24,10 +24,6 @@ const RENEWED: &str = "2029-12-31T23:59:55.000000Z";
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
-}
-
-fn read<T: DeserializeOwned>(value: Value) -> T {
-    serde_json::from_value(value).unwrap()
 }
 
 fn until(end: &str) -> Life {
@@ -64,7 +60,7 @@ fn lease(cluster: &str, version: &str, credentials: Option<Life>, renewed: &str)
 }
 
 fn cluster(name: &str, ready: &str, cpu: &str) -> Value {
-    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "words", "lastTransitionTime": NOW});
+    let condition = |kind: &str, status: &str| fixtures::condition(kind, status, "R", "words", NOW);
     json!({
         "metadata": {"name": name},
         "spec": {"syncMode": "Pull", "id": name},
@@ -100,9 +96,7 @@ fn policy(name: &str, more: &Value) -> Value {
         "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
         "placement": {}, "failover": {"cluster": {}},
     });
-    spec.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
+    json_patch::merge(&mut spec, more);
     json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
 }
 

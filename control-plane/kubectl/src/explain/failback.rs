@@ -56,27 +56,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{cluster, snapshot};
+    use crate::fixtures::{self, cluster, condition, snapshot};
 
     #[test]
     fn a_workload_that_left_a_cluster_says_what_its_return_waits_for() {
         let report = |failback: Value, flags: &[&str], change: fn(&mut Value)| {
-            let binding: AnyBinding = serde_json::from_value(json!({
-                "metadata": {"name": "web", "annotations": {
-                    "failover.muster.io/homes": r#"{"m1":"2026-01-01T00:00:00Z"}"#,
-                }},
+            let homes = json!({"m1": "2026-01-01T00:00:00Z"}).to_string();
+            let changes = json!({
+                "metadata": {"annotations": {"failover.muster.io/homes": homes}},
                 "spec": {
-                    "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                    "clusters": [{"name": "m2"}],
-                    "failover": {"cluster": {"failback": failback}},
+                    "clusters": [{"name": "m2"}], "failover": {"cluster": {"failback": failback}},
                 },
-            }))
-            .unwrap();
+            });
+            let binding = fixtures::binding("shop", "web", &changes);
             let mut home = cluster("m1", "10");
-            home["status"]["conditions"] = json!([{
-                "type": "Ready", "status": "True", "reason": "ClusterReady", "message": "",
-                "lastTransitionTime": "2026-01-01T00:10:00Z",
-            }]);
+            let since = "2026-01-01T00:10:00Z";
+            home["status"]["conditions"] =
+                json!([condition("Ready", "True", "ClusterReady", "", since)]);
             home["metadata"]["annotations"] =
                 json!({"failover.muster.io/healthy-since": "2026-01-01T00:10:05Z"});
             change(&mut home);

@@ -161,23 +161,18 @@ const REMEDIES: [(&str, &str); 6] = [
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use muster_control_plane::scheduler::core::explain::{ClusterLine, Refusal};
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures;
 
-    fn binding(annotations: &Value, more: &Value) -> AnyBinding {
-        let mut spec = json!({"resource": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}});
-        let fields = spec.as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
-        serde_json::from_value(json!({
-            "metadata": {
-                "name": "c", "namespace": "shop", "annotations": annotations,
-                "labels": {"propagationpolicy.karmada.io/permanent-id": "u"},
-            },
-            "spec": spec,
-        }))
-        .unwrap()
+    fn binding(annotations: &Value, spec: &Value) -> Arc<AnyBinding> {
+        let labels = json!({"propagationpolicy.karmada.io/permanent-id": "u"});
+        let metadata = json!({"annotations": annotations, "labels": labels});
+        fixtures::binding("shop", "c", &json!({"metadata": metadata, "spec": spec}))
     }
 
     #[test]

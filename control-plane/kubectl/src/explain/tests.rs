@@ -2,15 +2,18 @@ use muster_shared::api::any_binding::AnyBinding;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixtures::{cluster, snapshot};
+use crate::fixtures::{self, cluster, condition, read, snapshot};
 use crate::old_copies::tests::work;
+
+/// Time since which conditions hold.
+const SINCE: &str = "2024-01-01T00:00:00Z";
 
 /// Returns a workload in the middle of a failover, and clusters in every possible state.
 fn scene() -> (AnyBinding, Snapshot) {
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": { "name": "web-deployment", "namespace": "shop" },
+    let scheduled = "Binding has been scheduled successfully.";
+    let changes = json!({
         "spec": {
-            "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web" },
+            "resource": { "name": "web" },
             "replicas": 6,
             "replicaRequirements": { "resourceRequest": { "cpu": "1" } },
             "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m5", "replicas": 1 }],
@@ -26,18 +29,15 @@ fn scene() -> (AnyBinding, Snapshot) {
                 },
             },
         },
-        "status": { "conditions": [{
-            "type": "Scheduled", "status": "True", "reason": "Success", "message": "Binding has been scheduled successfully.",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }] },
-    }))
-    .unwrap();
+        "status": { "conditions": [condition("Scheduled", "True", "Success", scheduled, SINCE)] },
+    });
+    let binding = fixtures::binding("shop", "web-deployment", &changes);
     let mut clusters = ["m1", "m2", "m3", "m4", "m5", "m6"].map(|name| cluster(name, "10"));
     clusters[3]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoExecute" }]);
     clusters[3]["status"]["apiEnablements"] = json!([]);
     clusters[4]["spec"]["taints"] = json!([{ "key": "x", "effect": "NoSchedule" }]);
     clusters[5]["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
-    (binding, snapshot(&clusters))
+    (Arc::unwrap_or_clone(binding), snapshot(&clusters))
 }
 
 fn answer() -> Answer {
@@ -48,14 +48,10 @@ fn answer() -> Answer {
 #[test]
 fn where_the_host_name_of_a_service_leads_is_told() {
     let (mut binding, snapshot) = scene();
-    let published = json!({
-        "type": "HostnamePublished", "status": "True", "reason": "Published", "message": "shop.example.com leads to m1, m5",
-        "lastTransitionTime": "2024-01-01T00:00:00Z",
-    });
+    let leads = "shop.example.com leads to m1, m5";
+    let published = condition("HostnamePublished", "True", "Published", leads, SINCE);
     let status = binding.status.as_mut().unwrap();
-    status
-        .conditions
-        .push(serde_json::from_value(published).unwrap());
+    status.conditions.push(read(published));
     let answer = Answer::about(&binding, &snapshot, &core::Options::default());
     let told = "HostnamePublished=True since 2024-01-01T00:00:00Z: Published shop.example.com leads to m1, m5\n";
     assert!(answer.to_string().contains(told), "{answer}");
@@ -68,7 +64,7 @@ fn what_follows_a_workload_is_told_to_be_where_that_is() {
     (spec.placement, spec.clusters) = (None, Vec::new());
     let by =
         json!([{ "namespace": "shop", "name": "web-deployment", "clusters": [{ "name": "m1" }] }]);
-    spec.required_by = serde_json::from_value(by).unwrap();
+    spec.required_by = read(by);
     let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
     assert!(text.contains("\nPlaced on: m1 ("), "{text}");
     assert!(
@@ -168,14 +164,11 @@ fn what_a_new_schedule_would_not_change_is_said_to_be_settled() {
             "To be scheduled: it is not divided, so each change may concern it",
         ),
     ] {
-        let binding: AnyBinding = serde_json::from_value(json!({
+        let changes = json!({
             "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
-            "spec": {
-                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
-                "replicas": 2, "clusters": targets, "placement": {},
-            },
-        }))
-        .unwrap();
+            "spec": { "replicas": 2, "clusters": targets, "placement": {} },
+        });
+        let binding = fixtures::binding("shop", "web", &changes);
         let answer = Answer::about(&binding, &snapshot, &core::Options::default());
         assert!(answer.to_string().contains(expected), "{answer}");
     }
@@ -187,10 +180,8 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
     clusters[0]["status"]["conditions"][0]["status"] = json!("Unknown");
     clusters[1]["spec"]["taints"] = json!([{ "key": "down", "effect": "NoExecute" }]);
     let snapshot = snapshot(&clusters);
-    let pending = json!({
-        "type": "EvictionPending", "status": "True", "reason": "NowhereToGo", "message": "has to leave m2",
-        "lastTransitionTime": "2024-01-01T00:00:00Z",
-    });
+    let leaves = "has to leave m2";
+    let pending = condition("EvictionPending", "True", "NowhereToGo", leaves, SINCE);
     for (conditions, expected) in [
         (
             json!([]),
@@ -198,16 +189,15 @@ fn what_is_on_clusters_that_are_dying_is_not_where_it_should_be() {
         ),
         (json!([pending]), "It has to leave a cluster"),
     ] {
-        let binding: AnyBinding = serde_json::from_value(json!({
+        let changes = json!({
             "metadata": { "annotations": { "policy.karmada.io/applied-placement": "{}" } },
             "spec": {
-                "resource": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
                 "replicas": 2, "placement": {},
                 "clusters": [{ "name": "m1", "replicas": 2 }, { "name": "m2", "replicas": 2 }],
             },
             "status": { "conditions": conditions },
-        }))
-        .unwrap();
+        });
+        let binding = fixtures::binding("shop", "web", &changes);
         let text = Answer::about(&binding, &snapshot, &core::Options::default()).to_string();
         for line in [
             "Not available: m1 has Ready=Unknown",

@@ -1,28 +1,26 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::{condition, lease, member};
 
 const NOW: &str = "2026-01-01T00:10:00Z";
+const RENEWED: &str = "2026-01-01T00:09:50.000000Z";
 
 fn row(name: &str, ready: &str, summary: &Value) -> Row {
-    let cluster: Cluster = serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {"syncMode": "Pull"},
-        "status": {
-            "conditions": [{
-                "type": "Ready", "status": ready, "reason": "Any", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }],
-            "nodeSummary": {"totalNum": 3, "readyNum": 2},
-            "resourceSummary": summary,
-        },
-    }))
-    .unwrap();
-    let lease: Lease = serde_json::from_value(json!({
-        "metadata": {"name": name}, "spec": {"renewTime": "2026-01-01T00:09:50.000000Z"},
-    }))
-    .unwrap();
-    Row::of(&cluster, Some(&lease), false)
+    Row::of(
+        &cluster(name, ready, summary),
+        Some(&lease(name, RENEWED)),
+        false,
+    )
+}
+
+fn cluster(name: &str, ready: &str, summary: &Value) -> Cluster {
+    let changes = json!({"status": {
+        "conditions": [condition("Ready", ready, "Any", "", "2026-01-01T00:00:00Z")],
+        "nodeSummary": {"totalNum": 3, "readyNum": 2},
+        "resourceSummary": summary,
+    }});
+    member(name, &changes)
 }
 
 fn fleet() -> Vec<Row> {
@@ -135,14 +133,7 @@ fn what_cannot_be_read_is_said_and_is_not_zero() {
 
 #[test]
 fn a_cluster_that_is_silent_while_nobody_judges_is_not_in_the_sum() {
-    let cluster: Cluster = serde_json::from_value(json!({
-        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
-        "status": {"conditions": [{
-            "type": "Ready", "status": "True", "reason": "Any", "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]},
-    }))
-    .unwrap();
+    let cluster = cluster("m1", "True", &Value::Null);
     for (is_unheard, expected) in [(true, "Unknown"), (false, "True")] {
         let row = Row::of(&cluster, None, is_unheard);
         assert_eq!((&*row.ready, row.is_ready()), (expected, !is_unheard));

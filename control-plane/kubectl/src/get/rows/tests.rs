@@ -3,38 +3,31 @@ use std::sync::Arc;
 
 use muster_control_plane::fleet::pause::Pause;
 use muster_shared::api::any_binding::AnyBinding;
-use muster_shared::api::cluster::Cluster;
-use muster_shared::k8s::Lease;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster_row::Counts;
-use crate::fixtures::tasks;
+use crate::fixtures::{self, lease, member, tasks};
 use crate::old_copies::old_copies;
 use crate::old_copies::tests::work;
-use crate::view::{Member, State};
+use crate::view::Member;
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
 fn binding(conditions: &Value, leaving: Option<&str>) -> Arc<AnyBinding> {
-    let tasks = tasks(leaving);
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": {"name": "web-deployment", "namespace": "shop"},
+    let changes = json!({
         "spec": {
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"},
-            "clusters": [{"name": "m1", "replicas": 2}], "gracefulEvictionTasks": tasks,
+            "resource": {"name": "web"}, "clusters": [{"name": "m1", "replicas": 2}],
+            "gracefulEvictionTasks": tasks(leaving),
         },
         "status": {"conditions": conditions},
-    }))
-    .unwrap();
-    Arc::new(binding)
+    });
+    fixtures::binding("shop", "web-deployment", &changes)
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
-    json!([{
-        "type": kind, "status": status, "reason": reason, "message": "because",
-        "lastTransitionTime": "2026-01-01T00:05:00Z",
-    }])
+    let since = "2026-01-01T00:05:00Z";
+    json!([fixtures::condition(kind, status, reason, "because", since)])
 }
 
 #[test]
@@ -97,15 +90,11 @@ fn a_workload_leaves_a_cluster_until_its_old_copy_there_is_gone_and_one_that_is_
 
 #[test]
 fn what_follows_a_workload_is_placed_where_that_is() {
-    let follows: AnyBinding = serde_json::from_value(json!({
-        "metadata": {"name": "settings-configmap", "namespace": "shop"},
-        "spec": {
-            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
-            "requiredBy": [{"name": "web-deployment", "namespace": "shop", "clusters": [{"name": "m2"}]}],
-        },
-    }))
-    .unwrap();
-    let follows = Arc::new(follows);
+    let follows = json!({"spec": {
+        "resource": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "requiredBy": [{"name": "web-deployment", "namespace": "shop", "clusters": [{"name": "m2"}]}],
+    }});
+    let follows = fixtures::binding("shop", "settings", &follows);
     let row = WorkloadRow::of(&follows, &Left::default());
     assert_eq!(
         (&*row.clusters, &*row.state),
@@ -118,18 +107,15 @@ fn what_follows_a_workload_is_placed_where_that_is() {
 
 #[test]
 fn a_cluster_that_is_silent_says_since_when_and_how_many_workloads_it_has() {
-    let cluster: Cluster = serde_json::from_value(json!({
-        "metadata": {"name": "m1"},
-        "spec": {"syncMode": "Pull", "taints": [{"key": "a", "effect": "NoExecute"}]},
+    let changes = json!({
+        "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
         "status": {
             "kubernetesVersion": "v1.36.0", "nodeSummary": {"totalNum": 3, "readyNum": 2},
             "conditions": condition("Ready", "Unknown", "ClusterStatusUnknown"),
         },
-    }))
-    .unwrap();
-    let lease: Lease =
-        serde_json::from_value(json!({"spec": {"renewTime": "2026-01-01T00:04:20.000000Z"}}))
-            .unwrap();
+    });
+    let cluster = member("m1", &changes);
+    let lease = lease("m1", "2026-01-01T00:04:20.000000Z");
     let works = ["web-deployment", "api-deployment"].map(|it| work(it, "m1"));
     let counts = Counts::of(Some(&[binding(&json!([]), None)]), Some(&works));
     let now: Timestamp = NOW.parse().unwrap();
@@ -149,43 +135,27 @@ fn a_cluster_that_is_silent_says_since_when_and_how_many_workloads_it_has() {
 }
 
 #[test]
-fn a_cluster_that_is_silent_while_nobody_judges_is_not_told_to_be_ready() {
-    let cluster: Cluster = serde_json::from_value(json!({
-        "metadata": {"name": "m1"}, "spec": {"syncMode": "Pull"},
-        "status": {"conditions": condition("Ready", "True", "ClusterReady")},
-    }))
-    .unwrap();
-    for (is_unheard, expected) in [
-        (true, ("Unknown", "SilentAndNotJudged", false)),
-        (false, ("True", "ClusterReady", true)),
-    ] {
-        let now = NOW.parse().unwrap();
-        let row = ClusterRow::of(&cluster, None, (is_unheard, false), &Counts::default(), now);
-        let member = row.member;
-        let found = (&*member.ready, &*member.reason, member.since.is_some());
-        assert_eq!(found, expected);
-    }
-}
-
-#[test]
-fn each_cluster_has_one_state_whatever_people_ordered_for_it() {
-    let ready = || condition("Ready", "True", "ClusterReady");
-    for (conditions, taint, expected) in [
-        (ready(), None, State::Ready),
-        (ready(), Some("failover.muster.io/drain"), State::Ready),
-        (ready(), Some("example.com/failed"), State::Attention),
-        (condition("Ready", "False", "R"), None, State::NotReady),
-        (condition("Ready", "Unknown", "R"), None, State::Silent),
-        (json!([]), None, State::New),
+fn each_cluster_has_one_state_whatever_people_ordered_and_one_that_is_silent_is_not_ready() {
+    let is = |status: &str| condition("Ready", status, "R");
+    let (drain, failed) = (Some("failover.muster.io/drain"), Some("example.com/failed"));
+    let unjudged = "Silent Unknown SilentAndNotJudged false";
+    for (conditions, taint, is_unheard, expected) in [
+        (is("True"), None, false, "Ready True R true"),
+        (is("True"), drain, false, "Ready True R true"),
+        (is("True"), failed, false, "Attention True R true"),
+        (is("True"), None, true, unjudged),
+        (is("False"), None, true, "NotReady False R true"),
+        (is("Unknown"), None, true, "Silent Unknown R true"),
+        (json!([]), None, true, "New Unknown NeverReported false"),
     ] {
         let taints = taint.map(|key| json!({"key": key, "effect": "NoExecute"}));
-        let cluster: Cluster = serde_json::from_value(json!({
-            "metadata": {"name": "m1"},
-            "spec": {"syncMode": "Pull", "taints": taints.as_slice()},
-            "status": {"conditions": conditions},
-        }))
-        .unwrap();
-        assert_eq!(Member::of(&cluster, None, false).state, expected);
+        let changes = json!({
+            "spec": {"taints": taints.as_slice()}, "status": {"conditions": conditions},
+        });
+        let it = Member::of(&member("m1", &changes), None, is_unheard);
+        let is_dated = it.since.is_some();
+        let found = format!("{:?} {} {} {is_dated}", it.state, it.ready, it.reason);
+        assert_eq!(found, expected);
     }
 }
 
@@ -193,12 +163,11 @@ fn each_cluster_has_one_state_whatever_people_ordered_for_it() {
 fn a_pause_of_the_fleet_marks_each_cluster_and_one_that_is_over_marks_none() {
     let now: Timestamp = NOW.parse().unwrap();
     let row = |pause: &str, is_paused| {
-        let cluster: Cluster = serde_json::from_value(json!({
-            "metadata": {"name": "m1", "annotations": {"failover.muster.io/paused": pause}},
-            "spec": {"syncMode": "Pull"},
+        let changes = json!({
+            "metadata": {"annotations": {"failover.muster.io/paused": pause}},
             "status": {"conditions": condition("Ready", "True", "ClusterReady")},
-        }))
-        .unwrap();
+        });
+        let cluster = member("m1", &changes);
         ClusterRow::of(&cluster, None, (false, is_paused), &Counts::default(), now)
     };
     let over = r#"{"until": "2026-01-01T00:09:00Z"}"#;

@@ -7,34 +7,42 @@ use std::sync::Arc;
 
 use super::*;
 use crate::dependencies::tests::need;
+use crate::fixtures::{self, condition, member, read};
 use crate::jobs::tests::divided;
 
-fn cluster(name: &str, taints: &Value) -> Cluster {
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {"syncMode": "Pull", "taints": taints},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True", "reason": "R", "message": "",
-                "lastTransitionTime": "2026-01-01T00:00:00Z"}],
-            "apiEnablements": [
-                {"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]},
-                {"groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}]},
-            ],
-        },
-    }))
-    .unwrap()
+fn cluster(number: usize) -> Cluster {
+    let changes = json!({"status": {
+        "conditions": [condition("Ready", "True", "R", "", "2026-01-01T00:00:00Z")],
+        "apiEnablements": [
+            {"groupVersion": "v1", "resources": [{"kind": "ConfigMap", "name": "configmaps"}]},
+            {"groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}]},
+        ],
+    }});
+    member(&format!("m{number}"), &changes)
 }
 
 fn binding(name: &str, placement: &Value) -> Arc<AnyBinding> {
-    let binding: AnyBinding = serde_json::from_value(json!({
-        "metadata": {"namespace": "shop", "name": format!("{name}-configmap")},
-        "spec": {
-            "resource": {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "shop", "name": name},
-            "clusters": [{"name": "m1"}], "placement": placement,
-        },
-    }))
-    .unwrap();
-    Arc::new(binding)
+    let resource = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name});
+    let changes = json!({"spec": {
+        "resource": resource, "clusters": [{"name": "m1"}], "placement": placement,
+    }});
+    fixtures::binding("shop", &format!("{name}-configmap"), &changes)
+}
+
+/// Looks at a fleet of so many members of which some are to be drained.
+fn drain(bindings: &[Arc<AnyBinding>], members: usize, drained: &[&str], jobs: &Jobs) -> Preview {
+    preview(
+        (1..=members).map(cluster),
+        bindings,
+        &Ok(HashMap::new()),
+        jobs,
+        &drained
+            .iter()
+            .map(|it| (*it).to_owned())
+            .collect::<Vec<_>>(),
+        (&Rates::default(), &Options::default()),
+        Timestamp::UNIX_EPOCH,
+    )
 }
 
 #[test]
@@ -48,13 +56,13 @@ fn a_workload_that_leaves_without_what_it_refers_to_is_warned_of() {
     let needs = vec![need("settings"), need("key")];
     let needs: Needs = Ok(HashMap::from([(BindingKey::of(&bindings[0]), needs)]));
     let preview = preview(
-        (1..=3).map(|n| cluster(&format!("m{n}"), &json!([]))),
+        (1..=3).map(cluster),
         &bindings,
         &needs,
         &Jobs::default(),
         &["m1".to_owned()],
         (&Rates::default(), &Options::default()),
-        Timestamp::from_second(0).unwrap(),
+        Timestamp::UNIX_EPOCH,
     );
     let text = preview.table();
     let told = "  ConfigMap shop/web: ConfigMap settings is not placed in m2\n";
@@ -77,18 +85,7 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
         binding("tolerant", &tolerates(Value::Null)),
         binding("patient", &tolerates(json!(300))),
     ];
-    let now = Timestamp::from_second(0).unwrap();
-    let fleet = || (1..=3).map(|n| cluster(&format!("m{n}"), &json!([])));
-    let drained = ["m1".to_owned()];
-    let preview = preview(
-        fleet(),
-        &bindings,
-        &Ok(HashMap::new()),
-        &Jobs::default(),
-        &drained,
-        (&Rates::default(), &Options::default()),
-        now,
-    );
+    let preview = drain(&bindings, 3, &["m1"], &Jobs::default());
     let names = |list: &[Line]| {
         list.iter()
             .map(|it| it.workload.name.clone())
@@ -115,20 +112,7 @@ fn each_workload_is_told_whether_it_leaves_stays_or_has_nowhere_to_go() {
 fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_of_four_is_warned_of()
  {
     let bindings = [binding("moves", &json!({}))];
-    let now = Timestamp::from_second(0).unwrap();
-    let fleet = || (1..=4).map(|n| cluster(&format!("m{n}"), &json!([])));
-    let drain = |names: &[&str]| {
-        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-        preview(
-            fleet(),
-            &bindings,
-            &Ok(HashMap::new()),
-            &Jobs::default(),
-            &names,
-            (&Rates::default(), &Options::default()),
-            now,
-        )
-    };
+    let drain = |names: &[&str]| drain(&bindings, 4, names, &Jobs::default());
     assert_eq!(drain(&["m1", "m2"]).leave[0].to.as_deref(), Some("m3,m4"));
     assert_eq!(drain(&["m1", "m2"]).warning, None);
     let mut most = drain(&["m1", "m2", "m3"]);
@@ -161,22 +145,12 @@ fn clusters_that_are_drained_together_are_no_refuge_for_each_other_and_a_third_o
 fn a_workload_with_two_copies_that_leave_is_one_workload_and_each_copy_names_its_cluster() {
     let two = |name: &str| {
         let mut binding = AnyBinding::clone(&binding(name, &json!({})));
-        let second = serde_json::from_value(json!({"name": "m2"})).unwrap();
-        binding.spec.clusters.push(second);
+        binding.spec.clusters.push(read(json!({"name": "m2"})));
         Arc::new(binding)
     };
     let bindings = [two("web"), two("api"), binding("db", &json!({}))];
     let drain = |bindings: &[Arc<AnyBinding>], members: usize| {
-        preview(
-            (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
-            bindings,
-            &Ok(HashMap::new()),
-            &Jobs::default(),
-            &["m1".to_owned(), "m2".to_owned()],
-            (&Rates::default(), &Options::default()),
-            Timestamp::from_second(0).unwrap(),
-        )
-        .table()
+        drain(bindings, members, &["m1", "m2"], &Jobs::default()).table()
     };
     let text = drain(&bindings, 8);
     for line in [
@@ -205,15 +179,7 @@ fn a_part_of_a_job_leaves_at_once_only_for_a_cluster_without_a_part() {
         (2, &read, false, "each cluster that fits has it already"),
         (3, &unread, false, "its template or Works cannot be read"),
     ] {
-        let preview = preview(
-            (1..=members).map(|n| cluster(&format!("m{n}"), &json!([]))),
-            &bindings,
-            &Ok(HashMap::new()),
-            jobs,
-            &["m1".to_owned()],
-            (&Rates::default(), &Options::default()),
-            Timestamp::from_second(0).unwrap(),
-        );
+        let preview = drain(&bindings, members, &["m1"], jobs);
         let text = preview.table();
         let to = preview.leave.first().and_then(|it| it.to.as_deref());
         assert_eq!(to.is_some_and(|to| to.contains("m3")), leaves, "{text}");
