@@ -10,58 +10,57 @@ use muster_shared::api::taint_policy::ClusterTaintPolicy;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::{self, condition, read};
 use crate::forecast::{Left, Subject};
 use crate::jobs::tests::divided;
 
 const TOLERATED: &str = r#"[{"key": "example.com/failed", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]"#;
 
 fn cluster(name: &str, cpu: &str, region: &str) -> Cluster {
-    serde_json::from_value(json!({
-        "metadata": {"name": name},
+    let since = "2026-01-01T00:00:00Z";
+    let changes = json!({
         "spec": {"syncMode": "Pull", "region": region},
         "status": {
-            "apiEnablements": [{"groupVersion": "apps/v1", "resources": [{"kind": "Deployment", "name": "deployments"}]}],
             "conditions": [
-                {"type": "Ready", "status": "True", "reason": "ClusterReady", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-                {"type": "CompleteAPIEnablements", "status": "True", "reason": "Full", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                condition("Ready", "True", "ClusterReady", "", since),
+                condition("CompleteAPIEnablements", "True", "Full", "", since),
             ],
-            "resourceSummary": {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "100"}},
+            "resourceSummary": {"allocatable": {"memory": "64Gi", "pods": "100"}},
         },
-    }))
-    .unwrap()
+    });
+    let mut cluster = fixtures::cluster(name, cpu);
+    json_patch::merge(&mut cluster, &changes);
+    read(cluster)
 }
 
 fn policy(effect: &str) -> ClusterTaintPolicy {
-    serde_json::from_value(json!({
+    read(json!({
         "metadata": {"name": "failed", "uid": "u", "generation": 1},
         "spec": {
             "matchConditions": [{"conditionType": "Ready", "operator": "NotIn", "statusValues": ["True"]}],
             "taintsToAdd": [{"key": "example.com/failed", "effect": effect, "addOnMatchSeconds": 60}],
         },
     }))
-    .unwrap()
 }
 
 /// Returns a Deployment of two replicas of one CPU each, in one cluster.
 fn web(name: &str, place: &str, more: &Value) -> Arc<AnyBinding> {
     let tolerations: Value = serde_json::from_str(TOLERATED).unwrap();
-    let mut binding = json!({
-        "metadata": {"name": format!("{name}-deployment"), "namespace": "default"},
-        "spec": {
-            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "default", "name": name},
-            "replicas": 2,
-            "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
-            "clusters": [{"name": place, "replicas": 2}],
-            "placement": {
-                "clusterTolerations": tolerations,
-                "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
-                "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
-            },
+    let mut spec = json!({
+        "resource": {"name": name},
+        "replicas": 2,
+        "replicaRequirements": {"resourceRequest": {"cpu": "1"}},
+        "clusters": [{"name": place, "replicas": 2}],
+        "placement": {
+            "clusterTolerations": tolerations,
+            "spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}],
+            "replicaScheduling": {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"},
         },
     });
-    let spec = binding["spec"].as_object_mut().unwrap();
-    spec.extend(more.as_object().unwrap().clone());
-    Arc::new(serde_json::from_value::<AnyBinding>(binding).unwrap())
+    let fields = spec.as_object_mut().unwrap();
+    fields.extend(more.as_object().unwrap().clone());
+    let binding = format!("{name}-deployment");
+    fixtures::binding("default", &binding, &json!({"spec": spec}))
 }
 
 fn fleet(bindings: Vec<Arc<AnyBinding>>) -> Fleet {
@@ -267,11 +266,10 @@ fn data_goes_ahead_of_a_move_and_keeps_what_nothing_fences_in_a_lost_cluster() {
         };
         assert_eq!(told["moves"][0]["purgeMode"], purge, "{when}");
     }
-    let placed: AnyBinding = serde_json::from_value(json!({
+    let placed: AnyBinding = read(json!({
         "metadata": {"name": "data-replication", "namespace": "default"},
         "spec": {"resource": object, "clusters": [{"name": "m1"}], "placement": {}},
-    }))
-    .unwrap();
+    }));
     let bindings = vec![web("a", "m1", &data("Wait")), Arc::new(placed)];
     let told = foretell(&fleet(bindings), &[], &["m1"], &[]);
     let reason = told["stranded"][0]["reason"].as_str().unwrap_or_default();
@@ -317,8 +315,8 @@ fn a_workload_that_is_stranded_in_two_clusters_is_one_with_two_copies() {
 
 #[test]
 fn a_forecast_says_which_pauses_hold_it_up() {
-    let record = |more: Value| -> ConfigMap { serde_json::from_value(more).unwrap() };
-    let pause = record(json!({"data": {"since": "2026-01-01T00:00:00Z", "reason": "an upgrade"}}));
+    let data = json!({"since": "2026-01-01T00:00:00Z", "reason": "an upgrade"});
+    let pause: ConfigMap = read(json!({"data": data}));
     let clusters = [cluster("m1", "1", "eu"), cluster("m2", "1", "eu")];
     let disaster = Disaster {
         lost: BTreeSet::from(["m2".to_owned()]),
@@ -490,7 +488,7 @@ fn a_part_of_a_job_moves_at_once_only_to_a_cluster_without_a_part() {
         cluster["status"]["apiEnablements"] = json!([{
             "groupVersion": "batch/v1", "resources": [{"kind": "Job", "name": "jobs"}],
         }]);
-        serde_json::from_value(cluster).unwrap()
+        read(cluster)
     };
     for (members, is_read, moves, why) in [
         (3, true, true, ""),
