@@ -28,11 +28,11 @@ use super::chosen::{self, Clusters};
 use super::cluster_row::{ClusterRow, Counts};
 use super::leader::Leader;
 use super::list::{bindings, bindings_of, works};
-use super::old_copies::{self, OldCopies, SILENT, old_copies};
+use super::old_copies::{OldCopies, old_copies};
 use super::request::{find_cluster, instead, require_namespace};
 use super::rows::{Format, Seen, print};
 use super::subject::{self, Subject};
-use super::view::{self, View};
+use super::view::{self, Member, State, View};
 
 /// Pause between two looks of `--watch`.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -56,22 +56,26 @@ enum What {
     Clusters(Clusters),
     /// Workloads: where they are, where they are leaving, and why one waits.
     #[command(visible_aliases = ["workload", "wl"])]
-    Workloads {
-        /// Only these: `web`, `a,b`, `deployment/web`, `deployment web` or `rb/web-deployment`.
-        #[arg(value_name = "NAME", value_delimiter = ',')]
-        names: Vec<String>,
-        /// In all namespaces, and what has none.
-        #[arg(long, short = 'A')]
-        all_namespaces: bool,
-        /// Only those on this cluster, or leaving it.
-        #[arg(long, value_name = "NAME", value_parser = chosen::name)]
-        cluster: Option<String>,
-        /// Only those whose templates have these labels, such as `app=web,tier!=test`.
-        #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = chosen::selector)]
-        selector: Option<String>,
-    },
+    Workloads(Which),
     #[command(external_subcommand)]
     Other(Vec<String>),
+}
+
+/// Which workloads are asked about.
+#[derive(Debug, Args)]
+struct Which {
+    /// Only these: `web`, `a,b`, `deployment/web`, `deployment web` or `rb/web-deployment`.
+    #[arg(value_name = "NAME", value_delimiter = ',')]
+    names: Vec<String>,
+    /// In all namespaces, and what has none.
+    #[arg(long, short = 'A')]
+    all_namespaces: bool,
+    /// Only those on this cluster, or leaving it.
+    #[arg(long, value_name = "NAME", value_parser = chosen::name)]
+    cluster: Option<String>,
+    /// Only those whose templates have these labels, such as `app=web,tier!=test`.
+    #[arg(long, short = 'l', value_name = "SELECTOR", value_parser = chosen::selector)]
+    selector: Option<String>,
 }
 
 /// Returns what is said of a resource that is none of these.
@@ -130,19 +134,9 @@ async fn look(
 ) -> anyhow::Result<String> {
     match &options.what {
         What::Clusters(chosen) => Box::pin(clusters(client, chosen, options.output, seen)).await,
-        What::Workloads {
-            names,
-            all_namespaces,
-            cluster,
-            selector,
-        } => {
-            let which = Which {
-                names,
-                namespace: (!all_namespaces).then_some(namespace),
-                cluster: cluster.as_deref(),
-                selector: selector.as_deref(),
-            };
-            Box::pin(workloads(client, &which, options.output, seen)).await
+        What::Workloads(which) => {
+            let namespace = (!which.all_namespaces).then_some(namespace);
+            Box::pin(workloads(client, which, namespace, options.output, seen)).await
         }
         What::Other(words) => bail!("{}", unknown(words)),
     }
@@ -192,26 +186,18 @@ fn warn_if_unread<T, E: fmt::Display>(column: &str, read: &Result<T, E>) {
     }
 }
 
-/// Which workloads are asked about.
-struct Which<'a> {
-    names: &'a [String],
-    /// `None` for all namespaces.
-    namespace: Option<&'a str>,
-    cluster: Option<&'a str>,
-    selector: Option<&'a str>,
-}
-
 async fn workloads(
     client: &Client,
-    which: &Which<'_>,
+    which: &Which,
+    namespace: Option<&str>,
     format: Format,
     seen: &mut Option<Seen>,
 ) -> anyhow::Result<String> {
     let now = calendar();
-    if let Some(cluster) = which.cluster {
+    if let Some(cluster) = &which.cluster {
         find_cluster(client, cluster).await?;
     }
-    let bindings = match which.namespace {
+    let bindings = match namespace {
         None => bindings(client).await,
         Some(namespace) => {
             let scope = ResourceScope::Namespaced;
@@ -221,20 +207,20 @@ async fn workloads(
         }
     };
     let mut bindings: Vec<Arc<AnyBinding>> = bindings.map_err(anyhow::Error::msg)?;
-    if let (true, Some(namespace)) = (bindings.is_empty(), which.namespace) {
+    if let (true, Some(namespace)) = (bindings.is_empty(), namespace) {
         require_namespace(client, namespace).await?;
     }
     if !which.names.is_empty() {
-        bindings = named(which.names, bindings)?;
+        bindings = named(&which.names, bindings)?;
     }
-    if let Some(selector) = which.selector {
-        bindings = labels::selected(client, which.namespace, bindings, selector).await?;
+    if let Some(selector) = &which.selector {
+        bindings = labels::selected(client, namespace, bindings, selector).await?;
     }
     let left = left(client, &bindings, now).await;
     let rows: Vec<WorkloadRow> = bindings
         .iter()
         .map(|it| WorkloadRow::of(it, &left))
-        .filter(|it| which.cluster.is_none_or(|name| it.concerns(name)))
+        .filter(|it| which.cluster.as_ref().is_none_or(|name| it.concerns(name)))
         .collect();
     print(&rows, format, seen.as_mut(), |wide| {
         rows::workloads(&rows, wide, now)
@@ -285,14 +271,13 @@ async fn left(client: &Client, bindings: &[Arc<AnyBinding>], now: Timestamp) -> 
     warn_if_unread("clusters", &view.clusters);
     let leader = Leader::of(&view.leader, now);
     let leases = view.leases.unwrap_or_default();
-    let is_silent = |cluster: &Cluster| {
+    let is_silent = |cluster: &&Cluster| {
         let lease = leases.get(&cluster.name_any());
-        let is_unheard = leader.leaves_silent(lease, now);
-        let state = old_copies::state_of(Some(cluster));
-        state.map_or(is_unheard, |it| it == SILENT)
+        let member = Member::of(cluster, lease, leader.leaves_silent(lease, now));
+        matches!(member.state, State::Silent | State::New)
     };
     let clusters = view.clusters.unwrap_or_default();
-    let not_heard = clusters.iter().filter(|it| is_silent(it));
+    let not_heard = clusters.iter().filter(is_silent);
     Left {
         not_heard: not_heard.map(ResourceExt::name_any).collect(),
         copies: works.map_or_else(|_| OldCopies::new(), |it| old_copies(&it, bindings)),

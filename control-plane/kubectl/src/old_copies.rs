@@ -21,7 +21,7 @@ use serde::Serialize;
 use super::table::first_titles;
 
 /// State of a cluster that is not heard.
-pub(super) const SILENT: &str = "silent";
+const SILENT: &str = "silent";
 
 /// Clusters with copies that are not confirmed to be gone, by the binding of the workload.
 pub(super) type OldCopies = BTreeMap<BindingKey, BTreeSet<String>>;

@@ -10,15 +10,13 @@ use muster_control_plane::settings::Settings;
 use muster_shared::api::cluster::{Cluster, ClusterSyncMode};
 use muster_shared::check::listed;
 use muster_shared::clock::calendar;
-use muster_shared::conditions;
 use muster_shared::k8s::{Client, Lease};
-use muster_shared::names::condition;
 use muster_shared::self_report::{AgentReport, LeaderReport};
 use serde::Serialize;
 
 use super::leader::Leader;
 use super::output::Format;
-use super::view::View;
+use super::view::{Member, State, View};
 
 /// Version of this program.
 const OWN: &str = env!("CARGO_PKG_VERSION");
@@ -109,9 +107,8 @@ impl Versions {
         for cluster in pulled {
             let name = cluster.name_any();
             let lease = leases.get(&name);
-            let ready = cluster.condition(condition::READY);
-            let is_unknown = ready.is_some_and(|it| it.status == conditions::UNKNOWN);
-            if is_unknown || state.leaves_silent(lease, now) {
+            let member = Member::of(cluster, lease, state.leaves_silent(lease, now));
+            if member.state == State::Silent {
                 versions.silent.push(name.clone());
             }
             match lease.and_then(AgentReport::of) {
@@ -188,6 +185,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::{condition, member, read};
 
     fn leader(version: &str) -> Lease {
         let report = LeaderReport {
@@ -195,14 +193,13 @@ mod tests {
             version: version.to_owned(),
             ..LeaderReport::default()
         };
-        serde_json::from_value(json!({
+        read(json!({
             "metadata": {"annotations": {annotation::LEADER: report.write()}},
             "spec": {
                 "holderIdentity": "cp-0", "leaseDurationSeconds": 15,
                 "renewTime": "2026-01-01T00:00:00.000000Z",
             },
         }))
-        .unwrap()
     }
 
     fn at(seconds: i64) -> Timestamp {
@@ -217,15 +214,14 @@ mod tests {
             credentials: None,
         };
         let annotations = json!({annotation::FENCES: renewed, annotation::AGENT: report.write()});
-        serde_json::from_value(json!({
+        read(json!({
             "metadata": {"name": name, "annotations": annotations}, "spec": {"renewTime": renewed},
         }))
-        .unwrap()
     }
 
     fn cluster(name: &str) -> Cluster {
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"syncMode": "Pull"}}))
-            .unwrap()
+        let ready = condition("Ready", "True", "R", "", "2026-01-01T00:00:00Z");
+        member(name, &json!({"status": {"conditions": [ready]}}))
     }
 
     #[test]
