@@ -1,6 +1,7 @@
 //! Clusters that need attention, and those that a person has drained or cordoned.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -24,19 +25,10 @@ use crate::view::{Member, State};
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in super::super) struct NotWell {
-    pub name: String,
-    pub state: State,
-    pub ready: String,
-    pub reason: String,
-    /// Message of the condition by which a cluster that is ready needs attention.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    pub since: Option<Timestamp>,
-    /// The last renewal of its lease, by the clock of the member.
-    pub last_heard: Option<Timestamp>,
-    /// Begin of its state: of one that is silent its last word.
-    pub begun: Option<Timestamp>,
-    pub taints: Vec<String>,
+    /// The cluster as tables tell of it. Its reason is the condition by which it needs attention, if
+    /// it is ready.
+    #[serde(flatten)]
+    member: Member,
     /// Seconds until the first toleration of a workload there has run out, and it may leave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_leaves_seconds: Option<u64>,
@@ -49,6 +41,14 @@ pub(in super::super) struct NotWell {
     pub next: Next,
     /// Fates of the workloads that were there.
     pub workloads: Fates,
+}
+
+impl Deref for NotWell {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.member
+    }
 }
 
 /// A cluster that a person has drained or cordoned.
@@ -128,30 +128,22 @@ pub(super) fn not_well(
     lease: Option<&Lease>,
     is_unheard: bool,
 ) -> Option<NotWell> {
-    let member = Member::of(cluster, lease, is_unheard);
+    let mut member = Member::of(cluster, lease, is_unheard);
     if member.state == State::Ready {
         return None;
     }
-    let is_well = member.ready == conditions::TRUE && member.concern.is_none();
-    // A cluster that is ready and has no such condition needs attention because of its taints.
-    let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
-    let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
-    let (since, begun) = if is_well {
-        let first = tainted.min();
-        (first, first)
-    } else {
-        (member.since, member.begun)
-    };
+    if let Some(concern) = &member.concern {
+        member.reason.clone_from(concern);
+    } else if member.ready == conditions::TRUE {
+        // It needs attention because of its taints.
+        let taints = cluster.spec.taints.iter().filter(|it| !is_of_command(it));
+        let tainted = taints.filter_map(|it| Some(it.time_added.as_ref()?.0));
+        member.since = tainted.min();
+        member.begun = member.since;
+    }
+    member.why = member.why.filter(|it| !it.is_empty());
     Some(NotWell {
-        name: member.name,
-        state: member.state,
-        ready: member.ready,
-        reason: member.concern.unwrap_or(member.reason),
-        why: member.why.filter(|it| !it.is_empty()),
-        since,
-        last_heard: member.last_heard,
-        begun,
-        taints: member.taints,
+        member,
         first_leaves_seconds: None,
         next_taint_seconds: None,
         region: cluster.spec.region.clone(),
