@@ -9,6 +9,7 @@ use kube::ResourceExt as _;
 use muster_shared::api::failover_record::{Failover, FailoverStatus, FailoverWorkload};
 use muster_shared::client;
 use muster_shared::k8s::{Api, Client, Time};
+use serde::Serialize;
 
 use super::chosen;
 use super::list;
@@ -52,11 +53,12 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
             let all = list::all(api).await.map_err(anyhow::Error::msg)?;
             bail!("{}", unknown(name, all));
         };
+        let told = Told::of(&found);
         return Ok(match options.output {
-            Format::Json => format!("{}\n", serde_json::to_string_pretty(&found)?),
-            Format::Yaml => serde_saphyr::to_string(&found)?,
-            Format::Name => format!("{}\n", found.name()),
-            Format::Table | Format::Wide => story(&found),
+            Format::Json => format!("{}\n", serde_json::to_string_pretty(&told)?),
+            Format::Yaml => serde_saphyr::to_string(&told)?,
+            Format::Name => format!("{}\n", told.name()),
+            Format::Table | Format::Wide => story(&told),
         });
     }
     let mut all = list::all(api).await.map_err(anyhow::Error::msg)?;
@@ -76,12 +78,38 @@ pub(super) async fn carry_out(client: Client, options: &Options) -> anyhow::Resu
     if all.is_empty() && matches!(options.output, Format::Table | Format::Wide) {
         return Ok("No failover is recorded.\n".to_owned());
     }
-    print(&all, options.output, None, |_| table(&all))
+    let told: Vec<Told<'_>> = all.iter().map(Told::of).collect();
+    print(&told, options.output, None, |_| table(&all))
 }
 
-impl Named for Failover {
+/// A failover and its steps in their order.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    #[serde(flatten)]
+    failover: &'a Failover,
+    steps: Vec<Step>,
+}
+
+/// A step of a failover.
+#[derive(Debug, Serialize)]
+struct Step {
+    time: Timestamp,
+    words: &'static str,
+}
+
+impl<'a> Told<'a> {
+    fn of(failover: &'a Failover) -> Self {
+        let steps = failover.status.as_ref().map(steps);
+        Self {
+            failover,
+            steps: steps.unwrap_or_default(),
+        }
+    }
+}
+
+impl Named for Told<'_> {
     fn name(&self) -> String {
-        format!("failover.failover.muster.io/{}", self.name_any())
+        format!("failover.failover.muster.io/{}", self.failover.name_any())
     }
 }
 
@@ -181,7 +209,8 @@ fn passed(seconds: u64) -> String {
     }
 }
 
-fn story(failover: &Failover) -> String {
+fn story(told: &Told<'_>) -> String {
+    let failover = told.failover;
     let status = failover.status.clone().unwrap_or_default();
     let (cause, counts) = (&status.cause, status.workloads);
     let mut text = format!(
@@ -216,7 +245,7 @@ fn story(failover: &Failover) -> String {
             "From the cause to healthy: median {median}, 95% within {p95}"
         );
     }
-    let _ = write!(text, "\n{}", timeline(failover, &status));
+    let _ = write!(text, "\n{}", timeline(told, &status));
     if !status.targets.is_empty() {
         let mut table = Table::new(["THEN PLACED ON", "WORKLOADS"]);
         for it in &status.targets {
@@ -256,7 +285,8 @@ fn story(failover: &Failover) -> String {
     text
 }
 
-fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
+/// Returns the steps of a failover in their order.
+fn steps(status: &FailoverStatus) -> Vec<Step> {
     let times = &status.times;
     let steps = [
         (&times.silent_since, "last heartbeat"),
@@ -276,24 +306,31 @@ fn timeline(failover: &Failover, status: &FailoverStatus) -> String {
         (&times.cleaned, "the last old copy is removed"),
         (&times.ended, "the failover has ended"),
     ];
-    let start = failover.spec.start_time.as_ref().map(|it| it.0);
     let returns = status.returns.iter().flat_map(|it| {
         [
             (&it.recovered, "the cause is over"),
             (&it.returned, "the cause returns"),
         ]
     });
-    let mut steps: Vec<(Timestamp, &str)> = steps
+    let mut steps: Vec<Step> = steps
         .into_iter()
         .chain(returns)
-        .filter_map(|(time, what)| Some((time.as_ref()?.0, what)))
+        .filter_map(|(time, words)| {
+            let time = time.as_ref()?.0;
+            Some(Step { time, words })
+        })
         .collect();
-    steps.sort_by_key(|(time, _)| *time);
+    steps.sort_by_key(|it| it.time);
+    steps
+}
+
+fn timeline(told: &Told<'_>, status: &FailoverStatus) -> String {
+    let start = told.failover.spec.start_time.as_ref().map(|it| it.0);
     let mut table = Table::new(["TIME", "AFTER", "STEP"]);
-    for (time, what) in steps {
-        let after = time.duration_since(start.unwrap_or(time)).as_secs();
+    for Step { time, words } in &told.steps {
+        let after = time.duration_since(start.unwrap_or(*time)).as_secs();
         let after = u64::try_from(after).map_or_else(|_| "-".to_owned(), passed);
-        table.row([format!("{time:.0}"), after, what.to_owned()]);
+        table.row([format!("{time:.0}"), after, (*words).to_owned()]);
     }
     if status.relapses > 0 {
         let times = match status.relapses {
@@ -319,9 +356,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::fixtures::read;
 
     fn failover() -> Failover {
-        serde_json::from_value(json!({
+        read(json!({
             "metadata": { "name": "m1-20260101-000000" },
             "spec": { "cluster": "m1", "subject": "Cluster", "startTime": "2026-01-01T00:00:00Z" },
             "status": {
@@ -353,12 +391,20 @@ mod tests {
                 }],
             },
         }))
-        .unwrap()
+    }
+
+    /// Returns another failover that began at a time and of which nothing is told yet.
+    fn later(began: &str) -> Failover {
+        let mut later = failover();
+        later.metadata.name = Some("m2-later".to_owned());
+        later.spec.start_time = Some(Time(began.parse().unwrap()));
+        later.status = None;
+        later
     }
 
     #[test]
     fn a_failover_is_named_as_the_list_of_names_prints_it() {
-        let printed = failover().name();
+        let printed = Told::of(&failover()).name();
         for word in [
             "m1-20260101-000000",
             "failover/m1-20260101-000000",
@@ -371,11 +417,7 @@ mod tests {
 
     #[test]
     fn the_list_has_one_line_for_each_failover_the_latest_first() {
-        let mut later = failover();
-        later.metadata.name = Some("m2-later".to_owned());
-        later.spec.start_time = Some(Time("2026-02-01T00:00:00Z".parse().unwrap()));
-        later.status = None;
-        let mut all = vec![failover(), later];
+        let mut all = vec![failover(), later("2026-02-01T00:00:00Z")];
         sort(&mut all);
         let text = table(&all);
         let lines: Vec<Vec<&str>> = text
@@ -407,18 +449,22 @@ mod tests {
 
     #[test]
     fn a_failover_whose_cause_returned_last_is_the_first_of_the_list() {
-        let mut later = failover();
-        later.metadata.name = Some("m2-later".to_owned());
-        later.spec.start_time = Some(Time("2026-01-01T00:01:30Z".parse().unwrap()));
-        later.status = None;
-        let mut all = vec![later, failover()];
+        let mut all = vec![later("2026-01-01T00:01:30Z"), failover()];
         sort(&mut all);
         assert_eq!(all[0].name_any(), "m1-20260101-000000");
     }
 
     #[test]
     fn one_failover_is_told_with_its_steps_in_their_order() {
-        let text = story(&failover());
+        let failover = failover();
+        let text = story(&Told::of(&failover));
+        let document = json!(Told::of(&failover));
+        assert_eq!(document["spec"]["cluster"], "m1");
+        let first = json!({
+            "time": "2026-01-01T00:00:00Z",
+            "words": "the cluster has a taint by which workloads leave",
+        });
+        assert_eq!(document["steps"][0], first);
         let mut rest = text.as_str();
         for part in [
             "m1-20260101-000000: Drain of m1, ended",

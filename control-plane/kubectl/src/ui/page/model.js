@@ -504,7 +504,9 @@ export function route(hash) {
   }
   return LENGTHS[parts[0]] === parts.length && parts.every(Boolean) ? parts : undefined;
 }
-// Returns the address of a workload that is named as `Deployment default/web`.
+// Names a workload as the commands do: `Deployment default/web`.
+export const titleOf = ({ kind, namespace, name }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`;
+// Returns the address of a workload that is named so.
 export function workloadAddress(title) {
   const [kind, name] = title.split(" ");
   const [namespace, own] = name?.includes("/") ? name.split("/") : ["", name];

@@ -297,6 +297,8 @@ test("an address names the same part again, and nothing else is one", () => {
   const hash = model.workloadAddress("ClusterRole system:node");
   assert.equal(hash, "#workload/-/ClusterRole/system:node");
   assert.deepEqual(model.route(hash), ["workload", "-", "ClusterRole", "system:node"]);
-  assert.equal(model.workloadAddress("Deployment default/web"), "#workload/default/Deployment/web");
+  assert.equal(model.titleOf({ kind: "ClusterRole", name: "system:node" }), "ClusterRole system:node");
+  const web = model.titleOf({ kind: "Deployment", namespace: "default", name: "web" });
+  assert.equal(model.workloadAddress(web), "#workload/default/Deployment/web");
   for (const wrong of ["", "#fleet", "#cluster", "#cluster/", "#cluster/a/b", "#cluster/%", "#workload/a/b"]) assert.equal(model.route(wrong), undefined, wrong);
 });

@@ -1,6 +1,6 @@
 // The page of `kubectl muster ui`. It shows what the commands say and decides nothing itself.
 
-import { KINDS, STATES, address, ago, away, groupings, headline, idle, moment, span, stateOf, upcoming, wordsOf, workloadAddress } from "./model.js";
+import { KINDS, STATES, address, ago, away, groupings, headline, idle, moment, span, stateOf, titleOf, upcoming, wordsOf, workloadAddress } from "./model.js";
 import { drawMap, drawRoom, drawStrips } from "./draw.js";
 import { Rows, byId, fillList, mark, patch, say, tables } from "./rows.js";
 import * as stories from "./stories.js";
@@ -161,12 +161,11 @@ async function foretell() {
       ...(said.failoverIsOff ? ["! Failover is OFF in the running control plane; this is with it on"] : []),
       `→ ${count("moves")} move, ✖ ${count("stranded")} are stranded, ! ${count("held")} are held until fewer clusters have failed, = ${count("stays")} stay`,
       ...(said.partedUnknown ? [`? Not known whether workloads would be parted from what they refer to: ${said.partedUnknown}`] : []),
-      ...said.parted.slice(0, SHOWN).map((it) => `! ${it.kind} ${it.namespace ? `${it.namespace}/` : ""}${it.name} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
+      ...said.parted.slice(0, SHOWN).map((it) => `! ${titleOf(it)} would be parted from what it refers to (its policy does not set propagateDeps): ${it.missing.map((lacks) => `${lacks.kind} ${lacks.name} not in ${lacks.clusters.join(", ")}`).join("; ")}`),
       `Pace: ${said.pace.evictionsPerSecond} a second, ${said.pace.failed} of ${said.pace.clusters} clusters failed`,
       ...Object.entries(said.taints).slice(0, SHOWN).flatMap(([cluster, coming]) => coming.map((it) => `after ${span(it.afterSeconds)}: ${cluster} gets taint ${it.taint}`)),
     ]);
-    const name = ({ workload: it }) => `${it.kind} ${it.namespace ? `${it.namespace}/` : ""}${it.name}`;
-    forecast.set(Object.keys(OUTCOMES).flatMap((state) => said[state].map((it) => ({ state, name: name(it), ...it }))));
+    forecast.set(Object.keys(OUTCOMES).flatMap((state) => said[state].map((it) => ({ state, name: titleOf(it.workload), ...it }))));
   } catch (error) {
     say(byId("forecast-title"), `✖ ${title}: ${error.message}`);
   }

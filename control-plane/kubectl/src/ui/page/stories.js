@@ -1,6 +1,6 @@
 // The story of a cluster, a workload or a failover: what the address of the page names.
 
-import { STATES, address, ago, moment, route, span, stateOf, strip, upcoming, workloadAddress } from "./model.js";
+import { STATES, address, ago, moment, route, span, stateOf, strip, titleOf, upcoming, workloadAddress } from "./model.js";
 import { stripOf, toggle } from "./draw.js";
 import { byId, patch, say } from "./rows.js";
 
@@ -71,7 +71,7 @@ function tellStory() {
   section.hidden = !shown || !fleet;
   if (section.hidden) return;
   const [kind, ...names] = shown;
-  say(byId("story-title"), kind === "workload" ? `${names[1]} ${names[0] === "-" ? "" : `${names[0]}/`}${names[2]}` : `${kind[0].toUpperCase()}${kind.slice(1)} ${names[0]}`);
+  say(byId("story-title"), kind === "workload" ? titleOf({ namespace: names[0] === "-" ? "" : names[0], kind: names[1], name: names[2] }) : `${kind[0].toUpperCase()}${kind.slice(1)} ${names[0]}`);
   say(byId("story-command"), command());
   patch(byId("story-body"), { cluster: ofCluster, workload: ofWorkload, failover: ofFailover }[kind](...names));
   if (isNew) {
@@ -116,7 +116,7 @@ function ofClusters(all) {
   const more = sorted.length - SHOWN;
   return ["ul", {}, [
     ...sorted.slice(0, SHOWN).map((it) => ["li", {}, [
-      ["a", { href: address("workload", it.namespace, it.kind, it.name) }, `${it.kind} ${it.namespace ? `${it.namespace}/` : ""}${it.name}`],
+      ["a", { href: address("workload", it.namespace, it.kind, it.name) }, titleOf(it)],
       ["span", {}, `: ${it.state}${it.clusters.length ? `, on ${it.clusters.join(", ")}` : ""}${it.leaving.length ? `, leaving ${it.leaving.join(", ")}` : ""}`],
     ]]),
     ...(more > 0 ? [["li", {}, `and ${more} more: kubectl muster get workloads -A --cluster ${shown[1]}`]] : []),
@@ -171,24 +171,16 @@ function attempt({ group, clusters, failure }) {
   ];
 }
 
-const STEPS = [
-  ["silentSince", "last heard"], ["notReady", "not ready"], ["tainted", "tainted"], ["stopped", "copies with fencing stop there, if the agent runs"], ["firstMove", "the first workload moves"],
-  ["lastMove", "the last workload moves"], ["healthy", "all that moved are healthy"], ["recovered", "the cause is over"],
-  ["cleaned", "the last old copy is gone"], ["ended", "ended"],
-];
 function ofFailover(name) {
   const it = fleet.failovers.find((it) => it.metadata.name === name);
   if (!it) return [["p", { class: "error" }, `There is no record of a failover ${name}.`]];
   const status = it.status || {};
   const start = Date.parse(it.spec.startTime);
-  const returns = (status.returns || []).flatMap((it) => [[it.recovered, "the cause is over"], [it.returned, "the cause returns"]]);
-  const steps = [...STEPS.map(([key, words]) => [status.times?.[key], words]), ...returns].filter(([time]) => time);
-  steps.sort(([a], [b]) => Date.parse(a) - Date.parse(b));
   const to = (cluster, words) => ["li", {}, [["span", {}, `${words} to `], ["a", { href: address("cluster", cluster) }, cluster]]];
   return [
     ["div", { class: "strip" }, stripOf(strip(it, fleet.status, fleet.now), Math.max(240, byId("story-body").clientWidth))],
     ["p", {}, status.cause?.message || ""],
-    ["ol", {}, steps.map(([time, words]) => {
+    ["ol", {}, it.steps.map(({ time, words }) => {
       const after = (Date.parse(time) - start) / 1000;
       return ["li", {}, `${moment(time)}, ${after < 0 ? `${span(-after)} before` : `after ${span(after)}`}: ${words}`];
     })],
@@ -198,8 +190,7 @@ function ofFailover(name) {
       ...(status.strandedReasons || []).map((why) => ["li", {}, `✖ ${why.workloads} stranded: ${why.reason}`]),
       ...(status.workloads?.held ? [["li", {}, `◷ at most ${status.workloads.held} held at a time: too many clusters had failed, or movement was paused`]] : []),
       ...(status.moves || []).slice(0, SHOWN).map((move) => {
-        const { kind, namespace, name } = move.workload;
-        const title = `${kind} ${namespace ? `${namespace}/` : ""}${name}`;
+        const title = titleOf(move.workload);
         return ["li", {}, [["a", { href: workloadAddress(title) }, title], ["span", {}, ` to ${move.to}, moved ${moment(move.time)}, ${move.healthy ? `healthy ${moment(move.healthy)}` : "not healthy yet"}`]]];
       }),
     ]],
